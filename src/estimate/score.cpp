@@ -1,0 +1,128 @@
+#include "estimate/score.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <fstream>
+#include <unordered_map>
+
+#include "allocator/timeline.h"
+#include "step/train.h"
+
+namespace plimsoll {
+
+namespace {
+
+// The recorder's names.
+constexpr std::array<const char*, kCategories> kRecorded{"param", "buffer", "input", "grad", "optstate", "ema", "forward", "backward", "optim"};
+constexpr std::array<const char*, kPhases> kRecordedPhase{"init", "forward", "backward", "optim", "ema_step"};
+
+std::map<std::string, int64_t> breakdown_of(const StepPeak& p) {
+  std::map<std::string, int64_t> out;
+  for (size_t c = 0; c < kCategories; ++c)
+    if (p.by_category[c]) out[kRecorded[c]] = p.by_category[c];
+  return out;
+}
+
+std::map<std::string, int64_t> phases_of(const StepPeak& p) {
+  std::map<std::string, int64_t> out;
+  for (size_t c = 0; c < kPhases; ++c)
+    if (p.by_phase[c]) out[kRecordedPhase[c]] = p.by_phase[c];
+  return out;
+}
+
+// "aten.mm.default" -> "mm"
+std::string short_op(std::string op) {
+  if (op.rfind("aten.", 0) == 0) op = op.substr(5);
+  return op.substr(0, op.find('.'));
+}
+
+}  // namespace
+
+Score score_row(const RecordedRow& row) {
+  Score s;
+  s.id = row.id;
+  s.unsupported = row.unsupported;
+  s.measured = row.peak;
+  s.recorded_seconds = row.seconds;
+  if (!s.unsupported.empty()) return s;
+  try {
+    const auto start = std::chrono::steady_clock::now();
+    const Simulation simulation = simulate(row.job);
+    const Timeline timeline = ideal_timeline(simulation.trace);
+    s.simulated_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const StepPeak& peak = timeline.peak();
+    s.predicted = peak.bytes;
+    s.breakdown_equal = breakdown_of(peak) == row.breakdown;
+    s.phase_peaks_equal = phases_of(peak) == row.phase_peaks;
+    std::vector<int64_t> steps;
+    for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
+    s.step_peaks_equal = steps == row.step_peaks;
+    s.parameters_equal = simulation.parameters == row.parameters;
+  } catch (const Error& e) {
+    s.unsupported = e.what();
+  }
+  return s;
+}
+
+std::string first_difference(const RecordedRow& row, const std::string& events_path) {
+  std::ifstream in(events_path);
+  if (!in) throw Error("[score] cannot open " + events_path, "events are written by the recorder: {\"events\": path} in the spec");
+  const nlohmann::json recorded = nlohmann::json::parse(in);
+  const Simulation simulation = simulate(row.job);
+  const Trace& trace = simulation.trace;
+
+  // Both sides from the input on, as "+bytes op" and "-bytes"; frees between two allocations are compared as a set.
+  struct Item {
+    std::string text;
+    std::vector<int64_t> freed;
+    std::string where;
+  };
+  std::vector<Item> real(1), mine(1);
+  std::unordered_map<int64_t, int64_t> size;
+  bool started = false;
+  for (const auto& e : recorded) {
+    const std::string kind = e[0];
+    if (kind == "a") {
+      size[e[1].get<int64_t>()] = e[2].get<int64_t>();
+      started |= e[3] == "input";
+      if (started) real.push_back({fmt::format("{} {}", e[2].get<int64_t>(), e[3] == "input" ? "input" : short_op(e[4])), {}, e[3]});
+    } else if (kind == "f" && started) {
+      real.back().freed.push_back(size[e[1].get<int64_t>()]);
+    }
+  }
+  started = false;
+  for (const Event& e : trace.events) {
+    if (e.kind == Event::Kind::alloc) {
+      const StorageRecord& s = trace.storages[e.storage];
+      started |= s.born_as == Category::input;
+      if (started)
+        mine.push_back({fmt::format("{} {}", s.bytes, trace.names[s.op]), {}, fmt::format("{} {}", phase_name(s.phase), trace.scope_path(s.scope))});
+    } else if (e.kind == Event::Kind::free && started) {
+      mine.back().freed.push_back(trace.storages[e.storage].bytes);
+    }
+  }
+  auto context = [&](size_t i) {
+    std::string text;
+    for (size_t k = i < 4 ? 0 : i - 4; k < i + 4; ++k) {
+      auto show = [&](const std::vector<Item>& side) {
+        if (k >= side.size()) return std::string("-");
+        std::string freed;
+        for (int64_t b : side[k].freed) freed += fmt::format(" f{}", b);
+        return side[k].text + freed;
+      };
+      text += fmt::format("  {}{:<60} | {:<60} {}\n", k == i ? ">" : " ", show(real), show(mine), k < mine.size() ? mine[k].where : "");
+    }
+    return text;
+  };
+  for (size_t i = 0; i < std::max(real.size(), mine.size()); ++i) {
+    if (i >= real.size() || i >= mine.size() || real[i].text != mine[i].text)
+      return fmt::format("event {}: recorded | simulated\n{}", i, context(i));
+    std::sort(real[i].freed.begin(), real[i].freed.end());
+    std::sort(mine[i].freed.begin(), mine[i].freed.end());
+    if (real[i].freed != mine[i].freed) return fmt::format("frees after event {}: recorded | simulated\n{}", i, context(i));
+  }
+  return "";
+}
+
+}  // namespace plimsoll

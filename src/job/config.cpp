@@ -1,0 +1,85 @@
+#include "job/config.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+
+Config::Config(std::string source, nlohmann::json values) : source_(std::move(source)), values_(std::move(values)) {
+  if (values_.is_null()) values_ = nlohmann::json::object();
+  if (!values_.is_object())
+    throw Error(fmt::format("[{}] expected an object of settings, found {}", source_, values_.type_name()), "write it as {\"key\": value}");
+}
+
+const nlohmann::json* Config::find(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys) {
+    auto it = values_.find(key);
+    if (it != values_.end() && !it->is_null()) return &*it;
+  }
+  return nullptr;
+}
+
+void Config::wrong(const char* key, const std::string& expected) const {
+  throw Error(fmt::format("[{}] {} is {}, expected {}", source_, key, values_.at(key).dump().substr(0, 80), expected),
+              fmt::format("set {} to {}", key, expected));
+}
+
+namespace {
+const char* present(const nlohmann::json& values, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    auto it = values.find(key);
+    if (it != values.end() && !it->is_null()) return key;
+  }
+  return nullptr;
+}
+}  // namespace
+
+int64_t Config::integer(std::initializer_list<const char*> keys, int64_t fallback) const {
+  const char* key = present(values_, keys);
+  if (!key) return fallback;
+  const nlohmann::json& v = values_.at(key);
+  if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) wrong(key, "a number below 2^63");
+  if (v.is_number_integer()) return v.get<int64_t>();
+  if (v.is_number_float() && v.get<double>() == static_cast<double>(static_cast<int64_t>(v.get<double>())))
+    return static_cast<int64_t>(v.get<double>());
+  wrong(key, "a whole number");
+}
+
+int64_t Config::size(std::initializer_list<const char*> keys, int64_t fallback) const {
+  const int64_t n = integer(keys, fallback);
+  if (n <= 0) wrong(present(values_, keys), "a whole number above 0");
+  return n;
+}
+
+std::optional<int64_t> Config::optional_integer(std::initializer_list<const char*> keys) const {
+  if (!present(values_, keys)) return std::nullopt;
+  return integer(keys, 0);
+}
+
+double Config::number(std::initializer_list<const char*> keys, double fallback) const {
+  const char* key = present(values_, keys);
+  if (!key) return fallback;
+  if (!values_.at(key).is_number()) wrong(key, "a number");
+  return values_.at(key).get<double>();
+}
+
+bool Config::flag(std::initializer_list<const char*> keys, bool fallback) const {
+  const char* key = present(values_, keys);
+  if (!key) return fallback;
+  if (!values_.at(key).is_boolean()) wrong(key, "true or false");
+  return values_.at(key).get<bool>();
+}
+
+std::string Config::text(std::initializer_list<const char*> keys, const std::string& fallback) const {
+  const char* key = present(values_, keys);
+  if (!key) return fallback;
+  if (!values_.at(key).is_string()) wrong(key, "a text");
+  return values_.at(key).get<std::string>();
+}
+
+void Config::require_divides(const char* divisor_key, int64_t divisor, const char* key, int64_t value) const {
+  if (divisor > 0 && value % divisor == 0) return;
+  throw Error(fmt::format("[{}] {} {} does not divide {} {}", source_, divisor_key, divisor, key, value),
+              fmt::format("choose a {} that divides {}", divisor_key, value));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,40 @@
+// A model's own configuration (Hugging Face config.json, torchvision arguments): typed look-ups with class defaults and
+// messages that name the key, the value and what was expected.
+#pragma once
+
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "util/error.h"
+
+namespace plimsoll {
+
+class Config {
+ public:
+  Config() : values_(nlohmann::json::object()) {}
+  Config(std::string source, nlohmann::json values);
+
+  // The first of `keys` that is present (a key and its aliases), else the default. Sizes must be positive.
+  int64_t size(std::initializer_list<const char*> keys, int64_t fallback) const;
+  int64_t integer(std::initializer_list<const char*> keys, int64_t fallback) const;
+  double number(std::initializer_list<const char*> keys, double fallback) const;
+  bool flag(std::initializer_list<const char*> keys, bool fallback) const;
+  std::string text(std::initializer_list<const char*> keys, const std::string& fallback) const;
+  // null and absent are the same: no value.
+  std::optional<int64_t> optional_integer(std::initializer_list<const char*> keys) const;
+  const nlohmann::json* find(std::initializer_list<const char*> keys) const;  // null values are not found
+
+  const std::string& source() const { return source_; }
+  const nlohmann::json& values() const { return values_; }
+  // Throws unless a divides b.
+  void require_divides(const char* divisor_key, int64_t divisor, const char* key, int64_t value) const;
+
+ private:
+  [[noreturn]] void wrong(const char* key, const std::string& expected) const;
+  std::string source_ = "config";
+  nlohmann::json values_;
+};
+
+}  // namespace plimsoll

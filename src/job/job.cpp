@@ -1,0 +1,42 @@
+#include "job/job.h"
+
+#include <array>
+
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::array kPrecisions{"fp32", "amp", "amp-fp16", "bf16"};
+constexpr std::array kAttentions{"auto", "flash", "efficient", "math", "eager"};
+constexpr std::array kInputs{"lm", "cls", "image"};
+
+template <size_t N>
+size_t index_of(const std::array<const char*, N>& names, const std::string& text, const char* what) {
+  for (size_t i = 0; i < N; ++i)
+    if (text == names[i]) return i;
+  throw Error(std::string("[job] ") + what + " '" + text + "' is not known",
+              did_you_mean(text, {names.begin(), names.end()}));
+}
+
+}  // namespace
+
+const char* to_string(Precision p) { return kPrecisions[static_cast<size_t>(p)]; }
+const char* to_string(AttentionKernel a) { return kAttentions[static_cast<size_t>(a)]; }
+const char* to_string(InputKind k) { return kInputs[static_cast<size_t>(k)]; }
+
+Precision parse_precision(const std::string& text) {
+  if (text == "fp16amp") return Precision::amp_fp16;
+  if (text == "bf16-amp" || text == "mixed") return Precision::amp;
+  return static_cast<Precision>(index_of(kPrecisions, text, "precision"));
+}
+
+AttentionKernel parse_attention(const std::string& text) { return static_cast<AttentionKernel>(index_of(kAttentions, text, "attention")); }
+
+InputKind parse_inputs(const std::string& text) {
+  if (text == "seq2seq") return InputKind::lm;
+  return static_cast<InputKind>(index_of(kInputs, text, "inputs"));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,85 @@
+#include "job/recorded_row.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Spec fields that change the run in ways no Job can express yet.
+std::string unsupported_field(const Json& spec) {
+  if (spec.contains("parallel") && spec["parallel"].value("kind", "none") != "none")
+    return "parallel: " + spec["parallel"].value("kind", "?");
+  if (spec.contains("lora") && !spec["lora"].is_null()) return "lora";
+  if (spec["model"].contains("py")) return "model: " + spec["model"]["py"].get<std::string>();
+  if (spec.contains("autocast")) return "autocast: set apart from precision";
+  return "";
+}
+
+Job job_of(const std::string& id, const Json& spec) {
+  const Json& model = spec.at("model");
+  Job job;
+  job.model = id;
+  job.family = model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", model.value("py", ""));
+  job.config = Config(id + ": args", model.value("args", Json::object()));
+  const Config c(id, spec);
+  job.batch = c.size({"batch"}, 1);
+  job.seq = c.size({"seq"}, 128);
+  job.inputs = model.contains("py") ? InputKind::lm : parse_inputs(c.text({"inputs"}, "lm"));
+  job.precision = parse_precision(c.text({"precision"}, "fp32"));
+  job.attention = parse_attention(c.text({"attn"}, "auto"));
+  job.checkpointing = c.flag({"checkpoint"}, false);
+  if (spec.contains("optimizer")) {
+    job.optimizer.name = spec["optimizer"].value("name", "AdamW");
+    job.optimizer.args = Config(id + ": optimizer", spec["optimizer"].value("args", Json::object()));
+  }
+  job.accumulation = c.size({"accum"}, 1);
+  if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
+  job.ema = c.flag({"ema"}, false);
+  job.loss_scaling = false;
+  job.drop_output = c.flag({"drop_output"}, false);
+  job.drop_after = c.flag({"drop_after"}, false);
+  job.warm_optimizer = c.flag({"preopt"}, false);
+  job.steps = c.size({"steps"}, 2);
+  job.recorded_item = c.number({"item"}, 1);
+  return job;
+}
+
+RecordedRow row_of(const Json& j) {
+  RecordedRow row;
+  row.id = j.at("id").get<std::string>();
+  const Json& spec = j.at("spec");
+  row.unsupported = j.contains("error") ? "recording failed: " + j["error"].get<std::string>() : unsupported_field(spec);
+  if (!j.contains("error")) row.peak = j.at("peak").get<int64_t>();
+  row.parameters = j.value("params", int64_t{0});
+  row.seconds = j.value("secs", 0.0);
+  row.step_peaks = j.value("step_peaks", std::vector<int64_t>{});
+  row.breakdown = j.value("breakdown", std::map<std::string, int64_t>{});
+  row.phase_peaks = j.value("phase_peak", std::map<std::string, int64_t>{});
+  if (row.unsupported.empty()) row.job = job_of(row.id, spec);
+  return row;
+}
+
+}  // namespace
+
+std::vector<RecordedRow> read_recorded_rows(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw Error("[score] cannot open " + path, "give the path of a file with one recorded row per line");
+  std::vector<RecordedRow> rows;
+  std::string line;
+  for (int number = 1; std::getline(in, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      rows.push_back(row_of(Json::parse(line)));
+    } catch (const Json::exception& e) {
+      throw Error(fmt::format("[score] {}:{}: {}", path, number, e.what()), "each line is one JSON object, see tools/recorder/README.md");
+    }
+  }
+  return rows;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,175 @@
+// transformers.models.gpt2: GPT2LMHeadModel.
+#include "model/families.h"
+#include "nn/layers.h"
+#include "nn/masking.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct GPT2Config {
+  explicit GPT2Config(const Config& c)
+      : vocab_size(c.size({"vocab_size"}, 50257)),
+        n_positions(c.size({"n_positions", "max_position_embeddings"}, 1024)),
+        n_embd(c.size({"n_embd", "hidden_size"}, 768)),
+        n_layer(c.size({"n_layer", "num_hidden_layers"}, 12)),
+        n_head(c.size({"n_head", "num_attention_heads"}, 12)),
+        n_inner(c.integer({"n_inner"}, checked_mul(4, n_embd))),
+        act(c.text({"activation_function"}, "gelu_new")),
+        resid_pdrop(c.number({"resid_pdrop"}, 0.1)),
+        embd_pdrop(c.number({"embd_pdrop"}, 0.1)),
+        attn_pdrop(c.number({"attn_pdrop"}, 0.1)),
+        tied(c.flag({"tie_word_embeddings"}, true)) {
+    c.require_divides("n_head", n_head, "n_embd", n_embd);
+  }
+  int64_t vocab_size, n_positions, n_embd, n_layer, n_head, n_inner;
+  std::string act;
+  double resid_pdrop, embd_pdrop, attn_pdrop;
+  bool tied;
+};
+
+struct GPT2Attention : Module {
+  GPT2Attention(Module& parent, std::string_view name, const GPT2Config& c)
+      : Module(parent, name),
+        config(c),
+        c_attn(*this, "c_attn", 3 * c.n_embd, c.n_embd),
+        c_proj(*this, "c_proj", c.n_embd, c.n_embd),
+        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
+    Forward here(*this);
+    const Tensors qkv = split(c_attn(x), config.n_embd, 2);  // 3 x (B, T, C)
+    const Dims heads{x.size(0), x.size(1), -1, config.n_embd / config.n_head};
+    const Tensor k = transpose(view(qkv[1], heads), 1, 2);  // (B, H, T, D)
+    const Tensor v = transpose(view(qkv[2], heads), 1, 2);
+    const Tensor q = transpose(view(qkv[0], heads), 1, 2);
+    AttentionCall call;
+    call.mask = mask;
+    call.dropout = config.attn_pdrop;
+    call.has_kv_groups = false;
+    call.softmax_fp32 = false;
+    call.contiguous_eager = false;
+    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+    out = c_proj(out);
+    out = resid_dropout(out);
+    return out;
+  }
+
+  const GPT2Config& config;
+  Conv1D c_attn, c_proj;
+  Dropout resid_dropout;
+};
+
+struct GPT2MLP : Module {
+  GPT2MLP(Module& parent, std::string_view name, const GPT2Config& c)
+      : Module(parent, name),
+        config(c),
+        c_fc(*this, "c_fc", c.n_inner, c.n_embd),
+        c_proj(*this, "c_proj", c.n_embd, c.n_inner),
+        dropout(*this, "dropout", c.resid_pdrop) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = c_fc(x);  // (B, T, 4C)
+    hidden = activation(config.act, hidden);
+    hidden = c_proj(hidden);  // (B, T, C)
+    hidden = dropout(hidden);
+    return hidden;
+  }
+
+  const GPT2Config& config;
+  Conv1D c_fc, c_proj;
+  Dropout dropout;
+};
+
+struct GPT2Block : Module {
+  GPT2Block(Module& parent, std::string_view name, const GPT2Config& c)
+      : Module(parent, name), ln_1(*this, "ln_1", c.n_embd), attn(*this, "attn", c), ln_2(*this, "ln_2", c.n_embd), mlp(*this, "mlp", c) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor residual = x;
+    Tensor hidden = ln_1(x);  // (B, T, C)
+    const Tensor attn_output = attn(hidden, mask);
+    hidden = add(attn_output, residual);
+    residual = hidden;
+    hidden = ln_2(hidden);
+    const Tensor feed_forward = mlp(hidden);
+    hidden = add(residual, feed_forward);
+    return hidden;
+  }
+
+  LayerNorm ln_1;
+  GPT2Attention attn;
+  LayerNorm ln_2;
+  GPT2MLP mlp;
+};
+
+struct GPT2Model : Module {
+  GPT2Model(Module& parent, std::string_view name, const GPT2Config& c)
+      : Module(parent, name),
+        config(c),
+        wte(*this, "wte", c.vocab_size, c.n_embd),
+        wpe(*this, "wpe", c.n_positions, c.n_embd),
+        drop(*this, "drop", c.embd_pdrop),
+        h(*this, "h"),
+        ln_f(add_blocks(), "ln_f", c.n_embd) {}
+
+  Module& add_blocks() {
+    for (int64_t i = 0; i < config.n_layer; ++i) h.add(config);
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    if (input_ids.size(1) > config.n_positions)
+      throw Error("[gpt2] " + std::to_string(input_ids.size(1)) + " tokens are more than n_positions " + std::to_string(config.n_positions),
+                  "shorten the sequence or raise n_positions");
+    const Tensor embeds = wte(input_ids);  // (B, T, C)
+    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor position_embeds = wpe(positions);  // (1, T, C)
+    Tensor hidden = add(embeds, position_embeds);
+    const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});
+    hidden = drop(hidden);
+    for (GPT2Block& block : h) {
+      auto run = [&block, mask, positions](const Tensor& x) { return block(x, mask); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    hidden = ln_f(hidden);
+    return hidden;
+  }
+
+  const GPT2Config& config;
+  Embedding wte, wpe;
+  Dropout drop;
+  ModuleList<GPT2Block> h;
+  LayerNorm ln_f;
+};
+
+struct GPT2LMHeadModel : Model {
+  GPT2LMHeadModel(Build& build, const Config& c) : Model(build), config(c), transformer(*this, "transformer", config) {
+    lm_head = config.tied ? std::make_unique<Linear>(*this, "lm_head", transformer.wte.weight, false)
+                          : std::make_unique<Linear>(*this, "lm_head", config.n_embd, config.vocab_size, false);
+  }
+
+  Output forward(const Batch& batch) override {
+    const Tensor hidden = transformer(batch.input_ids);
+    const Tensor logits = (*lm_head)(hidden);  // (B, T, V)
+    return {causal_lm_loss(logits, batch.labels), {logits}};
+  }
+
+  GPT2Config config;
+  GPT2Model transformer;
+  std::unique_ptr<Linear> lm_head;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_gpt2(Build& build, const Config& config) { return std::make_unique<GPT2LMHeadModel>(build, config); }
+
+}  // namespace plimsoll

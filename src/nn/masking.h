@@ -1,0 +1,20 @@
+// transformers.masking_utils: whether a mask is made at all, and what making it allocates.
+#pragma once
+
+#include "nn/module.h"
+
+namespace plimsoll {
+
+struct MaskArgs {
+  int64_t batch = 1, queries = 1, keys = 1;
+  DType dtype = DType::float32;           // of the embeddings: eager masks are additive in this type
+  Tensor position_ids;                    // checked for packed sequences when given
+  std::optional<int64_t> sliding_window;  // keys a query may look back
+};
+
+// Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.
+Tensor create_causal_mask(Build& build, const MaskArgs& args);
+// No padding mask: eager and SDPA both skip it.
+Tensor create_bidirectional_mask();
+
+}  // namespace plimsoll

@@ -1,0 +1,27 @@
+// What the training step needs of a model: a batch of inputs and a forward that returns the loss and what the caller keeps.
+#pragma once
+
+#include <memory>
+
+#include "nn/module.h"
+
+namespace plimsoll {
+
+struct Batch {
+  Tensor input_ids;     // (B, T) int64
+  Tensor pixel_values;  // (B, C, H, W)
+  Tensor labels;        // (B, T) or (B,), may be input_ids itself
+};
+
+struct Output {
+  Tensor loss;
+  Tensors kept;  // what else the returned object holds: logits, encoder states
+};
+
+class Model : public Module {
+ public:
+  using Module::Module;
+  virtual Output forward(const Batch& batch) = 0;
+};
+
+}  // namespace plimsoll

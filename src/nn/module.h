@@ -1,0 +1,79 @@
+// A module is a name in a tree that owns parameters and buffers; its scope labels what its forward allocates. Models are
+// structs of modules with the same names as their Python reference, so that labels match the user's own code.
+#pragma once
+
+#include <deque>
+#include <memory>
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+// What every module of one model shares.
+struct Build {
+  Tape& tape;
+  DType dtype = DType::float32;     // of parameters; buffers keep their own
+  bool checkpointing = false;       // transformers' gradient_checkpointing_enable
+  std::deque<Parameter> parameters;  // stable addresses
+  Tensors buffers;
+
+  explicit Build(Tape& t) : tape(t) {}
+  bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
+};
+
+class Module {
+ public:
+  explicit Module(Build& build) : build_(build) {}
+  Module(Module& parent, std::string_view name);
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  Build& build() const { return build_; }
+  Tape& tape() const { return build_.tape; }
+  ScopeId scope() const { return scope_; }
+  // In the order of Python's Module.parameters(): own first, then each child; a tied parameter once.
+  std::vector<Parameter*> parameters() const;
+
+ protected:
+  Tensor parameter(std::string_view name, const Dims& sizes);
+  Tensor buffer(std::string_view name, const Dims& sizes, DType dtype = DType::float32);
+  void tie(Parameter& p) { own_.push_back(&p); }
+
+ private:
+  void collect(std::vector<Parameter*>& out) const;
+
+  Build& build_;
+  ScopeId scope_ = 0;
+  std::vector<Parameter*> own_;
+  std::vector<const Module*> children_;
+};
+
+// nn.ModuleList or nn.Sequential of one type: children "0", "1", ...
+template <class T>
+class ModuleList : public Module {
+ public:
+  ModuleList(Module& parent, std::string_view name) : Module(parent, name) {}
+  template <class... Args>
+  T& add(Args&&... args) {
+    return items_.emplace_back(*this, std::to_string(items_.size()), std::forward<Args>(args)...);
+  }
+  auto begin() { return items_.begin(); }
+  auto end() { return items_.end(); }
+  size_t size() const { return items_.size(); }
+  T& operator[](size_t i) { return items_[i]; }
+
+ private:
+  std::deque<T> items_;
+};
+
+// Marks the body of a forward: what it allocates is labelled with this module.
+class Forward {
+ public:
+  explicit Forward(const Module& m) : guard_(m.tape(), m.scope()) {}
+
+ private:
+  ScopeGuard guard_;
+};
+
+}  // namespace plimsoll

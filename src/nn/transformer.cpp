@@ -1,0 +1,115 @@
+#include "nn/transformer.h"
+
+#include "ops/attention.h"
+#include "ops/loss.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+Tensor repeat_kv(const Tensor& x, int64_t groups) {
+  if (groups == 1) return x;
+  const int64_t b = x.size(0), kv = x.size(1), t = x.size(2), d = x.size(3);
+  const Tensor wide = expand(unsqueeze(x, 2), {b, kv, groups, t, d});
+  return reshape(wide, {b, kv * groups, t, d});
+}
+
+namespace {
+
+Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call) {
+  const Tensor k = repeat_kv(key, call.kv_groups), v = repeat_kv(value, call.kv_groups);
+  Tensor weights = matmul(q, transpose(k, 2, 3));  // (B, H, T, T)
+  weights = mul_scalar(weights);
+  if (call.softcap > 0) {
+    weights = div_scalar(weights);
+    weights = tanh(weights);
+    weights = mul_scalar(weights);
+  }
+  if (call.mask) weights = add(weights, call.mask);
+  {
+    const Tensor probs = call.softmax_fp32 ? softmax(weights, DType::float32) : softmax(weights);
+    weights = to(probs, q.dtype());
+  }
+  weights = dropout(weights, call.dropout);
+  Tensor out = matmul(weights, v);  // (B, H, T, D)
+  out = transpose(out, 1, 2);
+  if (call.contiguous_eager) out = contiguous(out);
+  return out;
+}
+
+Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& call) {
+  AttentionArgs args;
+  args.mask = call.mask;
+  args.dropout = call.dropout;
+  if (call.has_kv_groups) {
+    if (call.mask) {  // grouped-query kernels take no mask
+      k = repeat_kv(k, call.kv_groups);
+      v = repeat_kv(v, call.kv_groups);
+    } else {
+      args.grouped = true;
+    }
+  }
+  args.causal = q.size(2) > 1 && !call.mask && call.causal;
+  Tensor out = scaled_dot_product_attention(q, k, v, args);
+  out = contiguous(transpose(out, 1, 2));
+  return out;
+}
+
+}  // namespace
+
+Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call) {
+  return build.eager() ? eager_attention(q, k, v, call) : sdpa_attention(q, k, v, call);
+}
+
+Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }
+
+namespace {
+
+// NewGELUActivation: 0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3))), op by op.
+Tensor gelu_new(const Tensor& x) {
+  const Tensor half = mul_scalar(x);
+  Tensor inner = pow(x, 3);
+  inner = mul_scalar(inner);
+  inner = add(x, inner);
+  inner = mul_scalar(inner);
+  inner = tanh(inner);
+  inner = add_scalar(inner);
+  return mul(half, inner);
+}
+
+// quick_gelu: x * sigmoid(1.702 * x)
+Tensor quick_gelu(const Tensor& x) {
+  const Tensor gate = sigmoid(mul_scalar(x));
+  return mul(x, gate);
+}
+
+}  // namespace
+
+Tensor activation(std::string_view name, const Tensor& x) {
+  if (name == "silu" || name == "swish") return silu(x);
+  if (name == "gelu" || name == "gelu_pytorch_tanh") return gelu(x);
+  if (name == "gelu_new") return gelu_new(x);
+  if (name == "relu") return relu(x);
+  if (name == "tanh") return tanh(x);
+  if (name == "sigmoid") return sigmoid(x);
+  if (name == "quick_gelu") return quick_gelu(x);
+  throw Error("[activation] '" + std::string(name) + "' is not known",
+              "known: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
+}
+
+Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
+  Tensor logits = to(raw_logits, DType::float32);
+  const Tensor padded = constant_pad_nd(labels, {0, 1});
+  Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
+  logits = view(logits, {-1, logits.size(-1)});
+  shifted = view(shifted, {-1});
+  return cross_entropy(logits, shifted);
+}
+
+Tensor flat_cross_entropy(const Tensor& raw_logits, const Tensor& labels, bool upcast) {
+  const Tensor logits = upcast ? to(raw_logits, DType::float32) : raw_logits;
+  return cross_entropy(view(logits, {-1, logits.size(-1)}), view(labels, {-1}));
+}
+
+}  // namespace plimsoll

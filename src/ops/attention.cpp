@@ -1,0 +1,147 @@
+#include "ops/attention.h"
+
+#include "ops/autocast.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+// saves q, k, v, the output, the log-sum-exp and the random state
+Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
+  Tape& tape = q.tape();
+  Op op(tape, "_scaled_dot_product_flash_attention", {&q, &k, &v});
+  Saved sk = op.save(k), sq = op.save(q), sv = op.save(v);
+  Tensor out = empty_like(q);
+  const Tensor lse = empty(tape, {q.size(0), q.size(1), q.size(2)}, DType::float32);
+  const Tensor rng_state = empty(tape, {2}, DType::int64), unused = empty(tape, {}, DType::int64);
+  Saved slse = op.save(lse), so = op.save(out), srng = op.save(rng_state), sunused = op.save(unused);
+  return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), so = std::move(so), slse = std::move(slse),
+                         srng = std::move(srng), sunused = std::move(sunused)](Tensors& g, Needs) {
+    const Tensor k = sk.unpack(), lse = slse.unpack(), out = so.unpack(), q = sq.unpack(), rng = srng.unpack(),
+                 unused = sunused.unpack(), v = sv.unpack();
+    Op op(q.tape(), "_scaled_dot_product_flash_attention_backward", {});
+    Tensors grads(3);
+    grads[0] = empty_like(q);
+    grads[1] = empty_like(k);
+    grads[2] = empty_like(v);
+    return grads;
+  });
+}
+
+// A tensor of shape (b, h, t, d) stored as (b, t, h, d).
+Tensor tokens_first(Tape& tape, const Dims& s, DType dtype) {
+  return transpose(empty(tape, {s[0], s[2], s[1], s[3]}, dtype), 1, 2);
+}
+
+// saves q, k, v, the mask, the output, the log-sum-exp (tokens rounded up to 32) and the random state
+Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+  Tape& tape = q.tape();
+  Op op(tape, "_scaled_dot_product_efficient_attention", {&q, &k, &v, &mask});
+  Saved smask = op.save(mask), sk = op.save(k), sq = op.save(q), sv = op.save(v);
+  Tensor out;
+  {
+    GradGuard no_grad(tape, false);
+    out = tokens_first(tape, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
+  }
+  tape.op = "_scaled_dot_product_efficient_attention";
+  const Tensor lse = empty(tape, {q.size(0), q.size(1), (q.size(2) + 31) / 32 * 32}, DType::float32);
+  const Tensor seed = empty(tape, {}, DType::int64), offset = empty(tape, {}, DType::int64);
+  Saved slse = op.save(lse), so = op.save(out), soffset = op.save(offset), sseed = op.save(seed);
+  return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), smask = std::move(smask), so = std::move(so),
+                         slse = std::move(slse), sseed = std::move(sseed), soffset = std::move(soffset)](Tensors& g, Needs needs) {
+    const Tensor mask = smask.defined() ? smask.unpack() : Tensor(), k = sk.unpack(), lse = slse.unpack(), out = so.unpack(),
+                 offset = soffset.unpack(), seed = sseed.unpack(), q = sq.unpack(), v = sv.unpack();
+    Tape& tape = q.tape();
+    Op op(tape, "_scaled_dot_product_efficient_attention_backward", {});
+    Tensors grads(4);
+    grads[0] = tokens_first(tape, q.sizes(), q.dtype());
+    grads[1] = tokens_first(tape, k.sizes(), k.dtype());
+    grads[2] = tokens_first(tape, v.sizes(), v.dtype());
+    if (needs[3]) {  // rows of the bias gradient are aligned to 16 elements
+      Dims sizes = mask.sizes();
+      sizes[-1] = (sizes[-1] + 15) / 16 * 16;
+      Tensor wide = empty(tape, sizes, mask.dtype());
+      grads[3] = slice(wide, -1, 0, mask.size(-1));
+    }
+    return grads;
+  });
+}
+
+// saves the result
+Tensor safe_softmax(const Tensor& x) {
+  Op op(x.tape(), "_safe_softmax", {&x});
+  Tensor y = empty_like(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
+    const Tensor y = result.unpack();
+    Op op(y.tape(), "_softmax_backward_data", {});
+    return Tensors{empty_like(g[0])};
+  });
+}
+
+// ones().tril(), turned into 0 and -inf of the query's type
+Tensor causal_bias(const Tensor& q, const Tensor& k) {
+  Tape& tape = q.tape();
+  Tensor keep = filled(tape, "ones", {q.size(-2), k.size(-2)}, DType::bool_);
+  keep = nondiff("tril", keep, DType::bool_);
+  const Tensor zero = filled(tape, "scalar_tensor", {}, q.dtype()), low = filled(tape, "scalar_tensor", {}, q.dtype());
+  return where(keep, zero, low);
+}
+
+// _scaled_dot_product_attention_math: half inputs are computed in fp32; q and k are scaled before the product.
+Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionArgs& args) {
+  const DType origin = query.dtype();
+  const bool widen = is_half(origin);
+  const Tensor q_wide = widen ? to(query, DType::float32) : query, k_wide = widen ? to(key, DType::float32) : key,
+               v_wide = widen ? to(value, DType::float32) : value;
+  const Tensor q = mul_scalar(q_wide);
+  Tensor mask = args.mask;
+  if (args.causal) mask = causal_bias(q, k_wide);
+  if (mask && mask.dtype() == DType::bool_) {
+    const Tensor zero = filled(q.tape(), "scalar_tensor", {}, q.dtype()), low = filled(q.tape(), "scalar_tensor", {}, q.dtype());
+    mask = where(mask, zero, low);
+  }
+  const bool repeat = args.grouped && key.size(1) != query.size(1);
+  const Tensor k = repeat ? repeat_interleave(k_wide, query.size(1) / key.size(1), 1) : k_wide;
+  const Tensor v = repeat ? repeat_interleave(v_wide, query.size(1) / value.size(1), 1) : v_wide;
+  Tensor attn;
+  {
+    const Tensor k_scaled = mul_scalar(transpose(k, -2, -1));
+    attn = matmul(q, k_scaled);
+  }
+  if (mask) attn = q.tape().dialect.recorder ? add(attn, mask) : add_(attn, mask);
+  attn = safe_softmax(attn);
+  if (args.dropout > 0) attn = dropout(attn, args.dropout);
+  Tensor out = matmul(attn, v);
+  if (!widen) return out;
+  out = to(out, origin);
+  const Tensor weights = to(attn, origin);  // the second result, made and thrown away
+  return out;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionArgs& args) {
+  Tape& tape = query.tape();
+  const Tensor q = autocast_low(query), k = autocast_low(key), v = autocast_low(value);
+  const bool grouped = args.grouped && k.size(1) != q.size(1);
+  AttentionKernel kind = tape.dialect.attention;
+  if (kind == AttentionKernel::automatic || kind == AttentionKernel::flash || kind == AttentionKernel::eager) {
+    const bool automatic = kind != AttentionKernel::flash;
+    kind = is_half(q.dtype()) && !args.mask ? AttentionKernel::flash
+           : grouped && automatic           ? AttentionKernel::math
+                                            : AttentionKernel::efficient;
+  }
+  if (kind == AttentionKernel::flash) return flash(q, k, v);
+  // Inside the real op autocast is off. The recorder calls the kernels from Python, where it stays on.
+  AutocastGuard inner(tape, tape.dialect.recorder ? tape.autocast : std::nullopt);
+  if (kind == AttentionKernel::math) return math(q, k, v, args);
+  if (!grouped) return efficient(q, k, v, args.mask);
+  const Tensor keys = repeat_interleave(k, q.size(1) / k.size(1), 1), values = repeat_interleave(v, q.size(1) / v.size(1), 1);
+  return efficient(q, keys, values, args.mask);
+}
+
+}  // namespace plimsoll

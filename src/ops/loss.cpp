@@ -1,0 +1,53 @@
+#include "ops/loss.h"
+
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+// saves the result; backward allocates a gradient in the input's type
+Tensor normalise(const char* name, const char* backward_name, const Tensor& input, std::optional<DType> wanted) {
+  Tape& tape = input.tape();
+  if (!wanted && tape.autocast && is_half(input.dtype())) wanted = DType::float32;  // autocast's fp32 list
+  // CUDA fuses float16 -> float32; every other conversion is a copy first.
+  const bool fused = wanted == DType::float32 && input.dtype() == DType::float16;
+  const Tensor x = wanted && !fused ? to(input, *wanted) : input;
+  Op op(tape, name, {&x});
+  Tensor y = empty_like(x, fused ? DType::float32 : x.dtype());
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result), dtype = x.dtype(), backward_name](Tensors& g, Needs) {
+    const Tensor y = result.unpack();
+    Op op(y.tape(), backward_name, {});
+    return Tensors{empty_like(g[0], dtype)};
+  });
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, std::optional<DType> dtype) { return normalise("_softmax", "_softmax_backward_data", x, dtype); }
+
+Tensor log_softmax(const Tensor& x, std::optional<DType> dtype) {
+  return normalise("_log_softmax", "_log_softmax_backward_data", x, dtype);
+}
+
+// saves the log-probabilities, the target and the total weight; backward allocates like the log-probabilities
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target) {
+  Tape& tape = log_probs.tape();
+  Op op(tape, "nll_loss_forward", {&log_probs});
+  Saved self = op.save(log_probs), labels = op.save(target);
+  Tensor loss = empty(tape, {}, log_probs.dtype());
+  Saved total_weight = op.save(empty(tape, {}, log_probs.dtype()));
+  return op.finish(loss, [self = std::move(self), labels = std::move(labels), total_weight = std::move(total_weight)](Tensors&, Needs) {
+    const Tensor x = self.unpack(), target = labels.unpack(), weight = total_weight.unpack();
+    Op op(x.tape(), "nll_loss_backward", {});
+    return Tensors{empty_like(x)};
+  });
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
+  const Tensor log_probs = log_softmax(logits);
+  return nll_loss(log_probs, target);
+}
+
+}  // namespace plimsoll

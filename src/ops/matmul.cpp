@@ -1,0 +1,166 @@
+#include "ops/matmul.h"
+
+#include "ops/autocast.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+Tensor product(const char* name, const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), name, {});
+  Dims sizes = a.sizes();
+  sizes[-1] = b.size(-1);
+  return empty(a.tape(), sizes, a.dtype());
+}
+
+bool is_column_major(const Dims& sizes, const Dims& strides) { return strides[0] == 1 && strides[1] == sizes[0]; }
+
+// mm_mat1_backward, mm_mat2_backward: laid out like the input, so that a parameter can take its gradient over.
+Tensor grad_of_left(const Tensor& g, const Tensor& right, const TensorMeta& left, const Dims& left_strides) {
+  if (is_column_major(left.sizes, left_strides)) return transpose(product("mm", right, transpose(g, 0, 1)), 0, 1);
+  return product("mm", g, transpose(right, 0, 1));
+}
+
+Tensor grad_of_right(const Tensor& g, const Tensor& left, const TensorMeta& right, const Dims& right_strides) {
+  if (is_column_major(right.sizes, right_strides)) return transpose(product("mm", transpose(g, 0, 1), left), 0, 1);
+  return product("mm", transpose(left, 0, 1), g);
+}
+
+void check_inner(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.size(-1) != b.size(-2))
+    throw Error(std::string("[") + op + "] " + to_string(a.sizes()) + " x " + to_string(b.sizes()) + " do not match",
+                "the widths in the model's configuration do not fit together");
+}
+
+Tensor mm_plain(const Tensor& a, const Tensor& b) {
+  check_inner("mm", a, b);
+  Op op(a.tape(), "mm", {&a, &b});
+  Saved self = op.save_if(op.needs(1), a), mat2 = op.save_if(op.needs(0), b);
+  Tensor out = empty(a.tape(), {a.size(0), b.size(1)}, a.dtype());
+  return op.finish(std::move(out), [self = std::move(self), mat2 = std::move(mat2), ma = TensorMeta{a.sizes(), a.dtype()}, sa = a.strides(),
+                                    mb = TensorMeta{b.sizes(), b.dtype()}, sb = b.strides()](Tensors& g, Needs needs) {
+    const Tensor b = mat2.defined() ? mat2.unpack() : Tensor(), a = self.defined() ? self.unpack() : Tensor();
+    Tensors out(2);
+    if (needs[1]) out[1] = grad_of_right(g[0], a, mb, sb);
+    if (needs[0]) out[0] = grad_of_left(g[0], b, ma, sa);
+    return out;
+  });
+}
+
+Tensor addmm_plain(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  check_inner("addmm", a, b);
+  Op op(a.tape(), "addmm", {&bias, &a, &b});
+  Saved mat1 = op.save_if(op.needs(2), a), mat2 = op.save_if(op.needs(1), b);
+  Tensor out = empty(a.tape(), {a.size(0), b.size(1)}, a.dtype());
+  return op.finish(std::move(out), [mat1 = std::move(mat1), mat2 = std::move(mat2), ma = TensorMeta{a.sizes(), a.dtype()}, sa = a.strides(),
+                                    mb = TensorMeta{b.sizes(), b.dtype()}, sb = b.strides()](Tensors& g, Needs needs) {
+    const Tensor a = mat1.defined() ? mat1.unpack() : Tensor(), b = mat2.defined() ? mat2.unpack() : Tensor();
+    Tensors out(3);
+    if (needs[1]) out[1] = grad_of_left(g[0], b, ma, sa);
+    if (needs[2]) out[2] = grad_of_right(g[0], a, mb, sb);
+    if (needs[0]) out[0] = g[0];  // summed to the bias's shape by the engine
+    return out;
+  });
+}
+
+Tensor bmm_plain(const Tensor& a, const Tensor& b) {
+  check_inner("bmm", a, b);
+  Op op(a.tape(), "bmm", {&a, &b});
+  Saved self = op.save_if(op.needs(1), a), mat2 = op.save_if(op.needs(0), b);
+  Tensor out = empty(a.tape(), {a.size(0), a.size(1), b.size(2)}, a.dtype());
+  return op.finish(std::move(out), [self = std::move(self), mat2 = std::move(mat2)](Tensors& g, Needs needs) {
+    const Tensor b = mat2.defined() ? mat2.unpack() : Tensor(), a = self.defined() ? self.unpack() : Tensor();
+    Tensors out(2);
+    if (needs[1]) out[1] = product("bmm", transpose(a, 1, 2), g[0]);
+    if (needs[0]) out[0] = product("bmm", g[0], transpose(b, 1, 2));
+    return out;
+  });
+}
+
+// at::native::should_fold: a batched matrix times a plain one becomes one big mm.
+bool should_fold(const Tensor& a, const Tensor& b) {
+  const bool a_is_larger = a.dim() >= b.dim();
+  const Tensor& big = a_is_larger ? a : b;
+  const Tensor& small = a_is_larger ? b : a;
+  if (big.dim() < 3 || small.dim() > 2) return false;
+  if (small.requires_grad()) return true;
+  if (a.dim() == 2) return false;
+  for (int i = 0; i < big.dim() - 2; ++i)
+    if (big.strides()[i] != big.strides()[i + 1] * big.size(i + 1)) return false;
+  return true;
+}
+
+Tensor matmul_plain(const Tensor& a, const Tensor& b) {
+  if (a.dim() == 2 && b.dim() == 2) return mm_plain(a, b);
+  if (should_fold(a, b)) {
+    if (a.dim() < b.dim()) {  // (n, k) x (..., k, m): fold the transposed product
+      Tensor out = matmul_plain(transpose(b, -1, -2), t(a));
+      return transpose(out, -1, -2);
+    }
+    Dims shape = a.sizes();
+    shape[-1] = b.size(-1);
+    const Tensor folded = reshape(a, {-1, a.size(-1)});
+    return view(mm_plain(folded, b), shape);
+  }
+  Dims batch_a = a.sizes(), batch_b = b.sizes();
+  for (Dims* d : {&batch_a, &batch_b}) {
+    d->erase(d->size() - 1);
+    d->erase(d->size() - 1);
+  }
+  const Dims batch = broadcast(batch_a, batch_b);
+  auto batched = [&](const Tensor& x) {
+    Dims sizes = batch;
+    sizes.push_back(x.size(-2));
+    sizes.push_back(x.size(-1));
+    return reshape(expand(x, sizes), {numel(batch), x.size(-2), x.size(-1)});
+  };
+  const Tensor left = batched(a), right = batched(b);
+  Dims shape = batch;
+  shape.push_back(a.size(-2));
+  shape.push_back(b.size(-1));
+  return view(bmm_plain(left, right), shape);
+}
+
+}  // namespace
+
+// Autocast evaluates its casts from the last argument to the first.
+Tensor mm(const Tensor& a, const Tensor& b) {
+  const Tensor right = autocast_low(b), left = autocast_low(a);
+  return mm_plain(left, right);
+}
+
+Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  const Tensor right = autocast_low(b), left = autocast_low(a), shift = autocast_low(bias);
+  return addmm_plain(shift, left, right);
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  const Tensor right = autocast_low(b), left = autocast_low(a);
+  return bmm_plain(left, right);
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  const Tensor right = autocast_low(b), left = autocast_low(a);
+  return matmul_plain(left, right);
+}
+
+Tensor linear(const Tensor& input, const Tensor& w, const Tensor& b) {
+  const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
+  if (x.size(-1) != weight.size(1))
+    throw Error("[linear] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()),
+                "the widths in the model's configuration do not fit together");
+  if (bias && (x.dim() == 2 || x.is_contiguous())) {
+    Dims shape = x.sizes();
+    shape[-1] = weight.size(0);
+    const Tensor flat = x.dim() == 2 ? x : view(x, {-1, x.size(-1)});
+    Tensor out = addmm_plain(bias, flat, t(weight));
+    return x.dim() == 2 ? out : view(out, shape);
+  }
+  Tensor out = matmul_plain(x, t(weight));
+  if (!bias) return out;
+  return x.tape().dialect.recorder ? add(out, bias) : add_(out, bias);
+}
+
+}  // namespace plimsoll

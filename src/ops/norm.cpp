@@ -1,0 +1,62 @@
+#include "ops/norm.h"
+
+#include "ops/autocast.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+// Statistics are accumulated and kept in fp32, whatever the input is.
+DType stat_type(const Tensor& x) { return x.dtype() == DType::float64 ? DType::float64 : DType::float32; }
+}  // namespace
+
+// saves input, weight, and the mean and reciprocal deviation of every row. On autocast's fp32 list.
+Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight_in, const Tensor& bias_in) {
+  const Tensor bias = autocast_fp32(bias_in), weight = autocast_fp32(weight_in), x = autocast_fp32(input);
+  Tape& tape = x.tape();
+  Op op(tape, "native_layer_norm", {&x, &weight, &bias});
+  Saved saved_bias = op.save(bias), saved_x = op.save(x), saved_weight = op.save(weight);
+  Tensor y = empty(tape, x.sizes(), x.dtype());
+  Dims rows;
+  for (int i = 0; i < x.dim(); ++i) rows.push_back(i < x.dim() - normalized_dims ? x.size(i) : 1);
+  const Tensor m = empty(tape, rows, stat_type(x)), r = empty(tape, rows, stat_type(x));
+  Saved mean = op.save(m), rstd = op.save(r);
+  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), saved_bias = std::move(saved_bias),
+                       mean = std::move(mean), rstd = std::move(rstd)](Tensors& g, Needs needs) {
+    const Tensor b = saved_bias.defined() ? saved_bias.unpack() : Tensor();
+    const Tensor x = saved_x.unpack();
+    const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
+    const Tensor m = mean.unpack(), r = rstd.unpack();
+    Op op(x.tape(), "native_layer_norm_backward", {});
+    Tensors out(3);
+    if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
+    if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
+    if (needs[2]) out[2] = empty(x.tape(), b.sizes(), b.dtype());
+    return out;
+  });
+}
+
+// saves input, weight, and the statistics of every group. On autocast's fp32 list.
+Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, const Tensor& bias_in) {
+  const Tensor bias = autocast_fp32(bias_in), weight = autocast_fp32(weight_in), x = autocast_fp32(input);
+  Tape& tape = x.tape();
+  Op op(tape, "native_group_norm", {&x, &weight, &bias});
+  Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  Tensor y = empty_like(x);
+  const Tensor m = empty(tape, {x.size(0), groups}, stat_type(x)), r = empty(tape, {x.size(0), groups}, stat_type(x));
+  Saved mean = op.save(m), rstd = op.save(r);
+  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean),
+                       rstd = std::move(rstd), channels = x.size(1)](Tensors& g, Needs needs) {
+    const Tensor x = saved_x.unpack();
+    const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
+    const Tensor m = mean.unpack(), r = rstd.unpack();
+    Op op(x.tape(), "native_group_norm_backward", {});
+    Tensors out(3);
+    if (needs[0]) out[0] = empty_like(x);
+    if (needs[1]) out[1] = empty(x.tape(), {channels}, x.dtype());
+    if (needs[2]) out[2] = empty(x.tape(), {channels}, x.dtype());
+    return out;
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,12 @@
+// Normalisation layers that run as one kernel. RMS norms written out in Python are written out in nn/ too.
+#pragma once
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+Tensor layer_norm(const Tensor& x, int normalized_dims, const Tensor& weight, const Tensor& bias);
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias);
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias);  // training: batch statistics
+
+}  // namespace plimsoll

@@ -1,0 +1,300 @@
+#include "ops/pointwise.h"
+
+#include "ops/autocast.h"
+#include "ops/reshape.h"
+#include "tensor/iterator.h"
+
+namespace plimsoll {
+
+namespace {
+
+// The type of a result: a zero-dimensional tensor does not widen one with dimensions (torch.result_type).
+DType result_type(const Tensor& a, const Tensor& b) {
+  if (is_floating(a.dtype()) == is_floating(b.dtype())) {
+    if (a.dim() > 0 && b.dim() == 0) return a.dtype();
+    if (b.dim() > 0 && a.dim() == 0) return b.dtype();
+  }
+  return promote(a.dtype(), b.dtype());
+}
+
+Tensor binary_result(const Tensor& a, const Tensor& b) {
+  const Dims shape = broadcast(a.sizes(), b.sizes());
+  return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), result_type(a, b));
+}
+
+// A kernel in backward: one allocation laid out like its inputs.
+Tensor kernel(const char* name, const Tensor& a, const Tensor& b = {}) {
+  Op op(a.tape(), name, {});
+  if (!b) return empty_like(a);
+  return binary_result(a, b);
+}
+
+// Ops whose backward needs their input: `name`_backward(grad, self), one allocation.
+Tensor keep_input(const char* name, const char* backward_name, const Tensor& x) {
+  Op op(x.tape(), name, {&x});
+  Saved self = op.save(x);
+  return op.finish(empty_like(x), [self = std::move(self), backward_name](Tensors& g, Needs) {
+    return Tensors{kernel(backward_name, g[0], self.unpack())};
+  });
+}
+
+// Ops whose backward needs their result.
+Tensor keep_result(const char* name, const char* backward_name, const Tensor& x) {
+  Op op(x.tape(), name, {&x});
+  Tensor y = empty_like(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result), backward_name](Tensors& g, Needs) {
+    return Tensors{kernel(backward_name, g[0], result.unpack())};
+  });
+}
+
+// In-place forms write into x's memory.
+Tensor same_memory(const Tensor& x) { return detach(x); }
+
+// In-place activation whose backward needs the result, which is x's own memory.
+Tensor keep_result_(const char* name, const char* backward_name, const Tensor& x) {
+  Op op(x.tape(), name, {&x});
+  Tensor y = same_memory(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result), backward_name](Tensors& g, Needs) {
+    return Tensors{kernel(backward_name, g[0], result.unpack())};
+  });
+}
+
+// In-place activation whose backward needs the input: autograd keeps a clone of it.
+Tensor keep_input_(const char* name, const char* backward_name, const Tensor& x) {
+  Tensor before;
+  if (x.tape().grad_enabled && x.requires_grad()) {
+    Op op(x.tape(), "clone", {});
+    before = empty_like(x);
+  }
+  Op op(x.tape(), name, {&x});
+  Saved self = op.save(before);
+  return op.finish(same_memory(x), [self = std::move(self), backward_name](Tensors& g, Needs) {
+    return Tensors{kernel(backward_name, g[0], self.unpack())};
+  });
+}
+
+Tensor pass_on(const char* name, const Tensor& x) {
+  Op op(x.tape(), name, {&x});
+  return op.finish(empty_like(x), [](Tensors& g, Needs) { return Tensors{g[0]}; });
+}
+
+}  // namespace
+
+// ---- arithmetic -------------------------------------------------------------------------------------------------------
+
+// saves nothing; both inputs get the same gradient
+Tensor add(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "add", {&a, &b});
+  return op.finish(binary_result(a, b), [](Tensors& g, Needs needs) {
+    Tensors out(2);
+    if (needs[1]) out[1] = g[0];
+    if (needs[0]) out[0] = g[0];
+    return out;
+  });
+}
+
+Tensor add_(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "add_", {&a, &b});
+  return op.finish(same_memory(a), [](Tensors& g, Needs needs) {
+    Tensors out(2);
+    if (needs[1]) out[1] = g[0];
+    if (needs[0]) out[0] = g[0];
+    return out;
+  });
+}
+
+Tensor sub(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "sub", {&a, &b});
+  return op.finish(binary_result(a, b), [](Tensors& g, Needs needs) {
+    Tensors out(2);
+    if (needs[1]) out[1] = kernel("neg", g[0]);
+    if (needs[0]) out[0] = g[0];
+    return out;
+  });
+}
+
+// saves each input the other one's gradient needs
+Tensor mul(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "mul", {&a, &b});
+  Saved other = op.save_if(op.needs(0), b);
+  Saved self = op.save_if(op.needs(1), a);
+  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](
+                                            Tensors& g, Needs needs) {
+    const Tensor b = other.defined() ? other.unpack() : Tensor(), a = self.defined() ? self.unpack() : Tensor();
+    Tensors out(2);
+    if (needs[1]) out[1] = kernel("mul", g[0], a);
+    if (needs[0]) out[0] = kernel("mul", g[0], b);
+    return out;
+  });
+}
+
+// saves other, and self when other needs a gradient
+Tensor div(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "div", {&a, &b});
+  Saved other = op.save(b);
+  Saved self = op.save_if(op.needs(1), a);
+  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
+    const Tensor b = other.unpack();
+    Tensors out(2);
+    if (needs[1]) {
+      const Tensor a = self.unpack();
+      const Tensor minus = kernel("neg", g[0]);
+      const Tensor ratio = kernel("div", kernel("div", a, b), b);
+      out[1] = kernel("mul", minus, ratio);
+    }
+    if (needs[0]) out[0] = kernel("div", g[0], b);
+    return out;
+  });
+}
+
+Tensor add_scalar(const Tensor& a) { return pass_on("add", a); }
+Tensor sub_scalar(const Tensor& a) { return pass_on("sub", a); }
+
+Tensor rsub_scalar(const Tensor& a) {
+  Op op(a.tape(), "rsub", {&a});
+  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("neg", g[0])}; });
+}
+
+// saves nothing on the device: the number is kept by value
+Tensor mul_scalar(const Tensor& a) {
+  Op op(a.tape(), "mul", {&a});
+  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("mul", g[0])}; });
+}
+
+Tensor div_scalar(const Tensor& a) {
+  Op op(a.tape(), "div", {&a});
+  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("div", g[0])}; });
+}
+
+// saves the condition; backward: where(condition, grad, 0)
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const Tensor& value = a ? a : b;
+  Op op(condition.tape(), "where", {&a, &b});
+  Saved mask = op.save(condition);
+  Dims shape = broadcast(condition.sizes(), value.sizes());
+  if (a && b) shape = broadcast(shape, b.sizes());
+  const DType dtype = a && b ? result_type(a, b) : value.dtype();
+  Tensor out = empty_strided(condition.tape(), shape, iterator_strides(shape, {&condition, &a, &b}), dtype);
+  return op.finish(std::move(out), [mask = std::move(mask)](Tensors& g, Needs needs) {
+    const Tensor m = mask.unpack();
+    Tensors out(2);
+    for (size_t i : {0, 1}) {
+      if (!needs[i]) continue;
+      Op op(m.tape(), "where", {});
+      out[i] = empty_like(g[0]);
+    }
+    return out;
+  });
+}
+
+// ---- functions --------------------------------------------------------------------------------------------------------
+
+Tensor neg(const Tensor& x) {
+  Op op(x.tape(), "neg", {&x});
+  return op.finish(empty_like(x), [](Tensors& g, Needs) { return Tensors{kernel("neg", g[0])}; });
+}
+
+// saves self; backward: grad * (exponent * self.pow(exponent - 1)). On autocast's fp32 list.
+Tensor pow(const Tensor& input, double) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "pow", {&x});
+  Saved self = op.save(x);
+  return op.finish(empty_like(x), [self = std::move(self)](Tensors& g, Needs) {
+    const Tensor x = self.unpack();
+    const Tensor power = kernel("pow", x);
+    const Tensor scaled = kernel("mul", power);
+    return Tensors{kernel("mul", g[0], scaled)};
+  });
+}
+
+// saves the result; backward: -0.5 * grad * result.pow(3). On autocast's fp32 list.
+Tensor rsqrt(const Tensor& input) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "rsqrt", {&x});
+  Tensor y = empty_like(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
+    const Tensor y = result.unpack();
+    const Tensor cube = kernel("pow", y);
+    const Tensor half = kernel("mul", g[0]);
+    return Tensors{kernel("mul", half, cube)};
+  });
+}
+
+// saves the result; backward: grad / (2 * result)
+Tensor sqrt(const Tensor& x) {
+  Op op(x.tape(), "sqrt", {&x});
+  Tensor y = empty_like(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
+    const Tensor twice = kernel("mul", result.unpack());
+    return Tensors{kernel("div", g[0], twice)};
+  });
+}
+
+// saves the result; on autocast's fp32 list
+Tensor exp(const Tensor& input) { return keep_result("exp", "mul", autocast_fp32(input)); }
+// saves self; on autocast's fp32 list
+Tensor log(const Tensor& input) { return keep_input("log", "div", autocast_fp32(input)); }
+
+// Used without gradients (rotary tables).
+Tensor cos(const Tensor& x) { return kernel("cos", x); }
+Tensor sin(const Tensor& x) { return kernel("sin", x); }
+
+Tensor tanh(const Tensor& x) { return keep_result("tanh", "tanh_backward", x); }
+Tensor sigmoid(const Tensor& x) { return keep_result("sigmoid", "sigmoid_backward", x); }
+Tensor softplus(const Tensor& input) { return keep_input("softplus", "softplus_backward", autocast_fp32(input)); }
+Tensor relu(const Tensor& x) { return keep_result("relu", "threshold_backward", x); }
+Tensor relu_(const Tensor& x) { return keep_result_("relu_", "threshold_backward", x); }
+Tensor silu(const Tensor& x) { return keep_input("silu", "silu_backward", x); }
+Tensor silu_(const Tensor& x) { return keep_input_("silu_", "silu_backward", x); }
+Tensor gelu(const Tensor& x) { return keep_input("gelu", "gelu_backward", x); }
+Tensor hardtanh(const Tensor& x) { return keep_input("hardtanh", "hardtanh_backward", x); }
+Tensor hardtanh_(const Tensor& x) { return keep_result_("hardtanh_", "hardtanh_backward", x); }
+Tensor hardswish(const Tensor& x) { return keep_input("hardswish", "hardswish_backward", x); }
+Tensor hardswish_(const Tensor& x) { return keep_input_("hardswish_", "hardswish_backward", x); }
+Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigmoid_backward", x); }
+Tensor hardsigmoid_(const Tensor& x) { return keep_input_("hardsigmoid_", "hardsigmoid_backward", x); }
+Tensor clamp(const Tensor& x) { return keep_input("clamp", "mul", x); }
+
+// native_dropout: saves its mask, one byte an element
+Tensor dropout(const Tensor& x, double p) {
+  if (p == 0.0) return x;
+  Op op(x.tape(), "native_dropout", {&x});
+  Tensor y = empty_like(x);
+  Saved mask = op.save(empty_like(x, DType::bool_));
+  return op.finish(y, [mask = std::move(mask)](Tensors& g, Needs) {
+    const Tensor m = mask.unpack();
+    Op op(m.tape(), "native_dropout_backward", {});
+    return Tensors{empty_like(g[0])};
+  });
+}
+
+// ---- no gradient ------------------------------------------------------------------------------------------------------
+
+Tensor compare(const char* name, const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), name, {});
+  const Dims shape = broadcast(a.sizes(), b.sizes());
+  return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), DType::bool_);
+}
+
+Tensor compare_scalar(const char* name, const Tensor& a) { return nondiff(name, a, DType::bool_); }
+
+Tensor nondiff(const char* name, const Tensor& a, DType dtype) {
+  Op op(a.tape(), name, {});
+  return empty_like(a, dtype);
+}
+
+Tensor arange(Tape& tape, int64_t n, DType dtype) {
+  Op op(tape, "arange", {});
+  return empty(tape, {n}, dtype);
+}
+
+Tensor filled(Tape& tape, const char* name, const Dims& sizes, DType dtype) {
+  Op op(tape, name, {});
+  return empty(tape, sizes, dtype);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+#include "ops/reduce.h"
+
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+Dims reduced(const Dims& sizes, const Dims& dims, bool keepdim) {
+  Dims out;
+  for (int i = 0; i < sizes.size(); ++i) {
+    bool gone = false;
+    for (int64_t d : dims) gone |= (d < 0 ? d + sizes.size() : d) == i;
+    if (!gone) {
+      out.push_back(sizes[i]);
+    } else if (keepdim) {
+      out.push_back(1);
+    }
+  }
+  return out;
+}
+
+// The gradient of a reduction, seen in the shape before it.
+Tensor expand_back(Tensor g, const Dims& sizes, const Dims& dims, bool keepdim) {
+  if (keepdim) return expand(g, sizes);
+  Dims kept = reduced(sizes, dims, true);
+  g = alias(g, kept, [&] {
+    Dims strides = Dims::filled(kept.size(), 0);
+    int from = 0;
+    for (int i = 0; i < kept.size(); ++i) {
+      bool gone = false;
+      for (int64_t d : dims) gone |= (d < 0 ? d + sizes.size() : d) == i;
+      strides[i] = gone ? 1 : g.strides()[from++];
+    }
+    return strides;
+  }());
+  return expand(g, sizes);
+}
+
+Dims all_dims(const Tensor& x) {
+  Dims dims;
+  for (int i = 0; i < x.dim(); ++i) dims.push_back(i);
+  return dims;
+}
+
+}  // namespace
+
+// saves nothing; backward is a view (expand). Under autocast a half input is summed into fp32.
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+  const DType dtype = x.dtype() == DType::bool_ ? DType::int64
+                      : x.tape().autocast && is_half(x.dtype()) ? DType::float32
+                                                                : x.dtype();
+  Op op(x.tape(), "sum", {&x});
+  return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), dtype),
+                   [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) { return Tensors{expand_back(g[0], sizes, dims, keepdim)}; });
+}
+
+Tensor sum(const Tensor& x) { return sum(x, all_dims(x), false); }
+
+// saves nothing; backward: expand, then a division that allocates the full size
+Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
+  const Dims dims = wanted.empty() ? all_dims(x) : wanted;
+  Op op(x.tape(), "mean", {&x});
+  return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype()),
+                   [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
+                     const Tensor wide = expand_back(g[0], sizes, dims, keepdim);
+                     Op op(wide.tape(), "div", {});
+                     return Tensors{empty_like(wide)};
+                   });
+}
+
+Tensor sum_to_size(const Tensor& x, const Dims& sizes) {
+  if (x.sizes() == sizes) return x;
+  const int leading = x.dim() - sizes.size();
+  Dims dims;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i < leading || (sizes[i - leading] == 1 && x.size(i) != 1)) dims.push_back(i);
+  Tensor out = dims.empty() ? x : sum(x, dims, true);
+  return leading > 0 ? view(out, sizes) : out;
+}
+
+Tensor all(const Tensor& x) {
+  Op op(x.tape(), "all", {});
+  return empty(x.tape(), {}, DType::bool_);
+}
+
+Tensor cumsum(const Tensor& x, int, DType dtype) {
+  Op op(x.tape(), "cumsum", {});
+  return empty(x.tape(), x.sizes(), dtype);
+}
+
+}  // namespace plimsoll

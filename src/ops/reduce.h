@@ -1,0 +1,15 @@
+// Sums, means and other reductions.
+#pragma once
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+Tensor sum(const Tensor& x, const Dims& dims, bool keepdim);
+Tensor sum(const Tensor& x);   // all elements
+Tensor mean(const Tensor& x, const Dims& dims, bool keepdim);
+Tensor sum_to_size(const Tensor& x, const Dims& sizes);
+Tensor all(const Tensor& x);
+Tensor cumsum(const Tensor& x, int dim, DType dtype);  // of integers and bools: no gradient
+
+}  // namespace plimsoll

@@ -1,0 +1,12 @@
+// torch.nn.utils.clip_grad_norm_, foreach form.
+#pragma once
+
+#include <vector>
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+void clip_grad_norm(const std::vector<Parameter*>& parameters);
+
+}  // namespace plimsoll

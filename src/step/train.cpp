@@ -1,0 +1,153 @@
+#include "step/train.h"
+
+#include "model/registry.h"
+#include "optim/optimizer.h"
+#include "ops/pointwise.h"
+#include "step/clip.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+std::optional<DType> autocast_type(Precision p) {
+  if (p == Precision::amp) return DType::bfloat16;
+  if (p == Precision::amp_fp16) return DType::float16;
+  return std::nullopt;
+}
+
+std::unique_ptr<Model> build_model(Build& build, const Job& job) {
+  const ModelEntry* entry = find_model(job.family);
+  if (!entry) {
+    std::vector<std::string> names;
+    for (const ModelEntry& e : model_registry()) names.push_back(e.name);
+    throw Error("[model] '" + job.family + "' is not known", did_you_mean(job.family, names));
+  }
+  return entry->make(build, job.config);
+}
+
+Batch make_batch(Tape& tape, const Job& job) {
+  tape.category = Category::input;
+  tape.op = "input";
+  Batch batch;
+  if (job.inputs == InputKind::image) {
+    const DType dtype = job.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
+    batch.pixel_values = empty(tape, {job.batch, 3, job.seq, job.seq}, dtype);
+    batch.labels = empty(tape, {job.batch}, DType::int64);
+  } else {
+    batch.input_ids = empty(tape, {job.batch, job.seq}, DType::int64);
+    batch.labels = job.inputs == InputKind::cls ? empty(tape, {job.batch}, DType::int64) : batch.input_ids;
+  }
+  tape.category.reset();
+  return batch;
+}
+
+class Trainer {
+ public:
+  explicit Trainer(const Job& job)
+      : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {}
+
+  Simulation run() {
+    build_.dtype = job_.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
+    build_.checkpointing = job_.checkpointing;
+    model_ = build_model(build_, job_);
+    parameters_ = model_->parameters();
+    if (job_.ema) make_ema();
+    batch_ = make_batch(tape_, job_);
+    if (job_.warm_optimizer) warm_optimizer();
+    for (int64_t i = 0; i < job_.steps; ++i) step();
+    Simulation result;
+    for (const Parameter* p : parameters_) {
+      result.parameters += p->value.numel();
+      if (p->value.requires_grad()) result.trainable += p->value.numel();
+    }
+    result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
+    return result;
+  }
+
+ private:
+  static Dialect dialect(const Job& job) {
+    Dialect d;
+    d.attention = job.attention;
+    d.item = job.recorded_item;
+    d.recorder = job.recorded_item.has_value();
+    return d;
+  }
+
+  void step() {
+    tape_.begin_step();
+    for (int64_t i = 0; i < job_.accumulation; ++i) micro_step();
+    tape_.begin_phase(Phase::optimizer);
+    if (job_.clip) clip_grad_norm(parameters_);
+    update();
+    if (job_.ema) update_ema();
+  }
+
+  void micro_step() {
+    tape_.begin_phase(Phase::forward);
+    {
+      AutocastGuard autocast(tape_, autocast_type(job_.precision));
+      Output out = model_->forward(batch_);  // the old outputs are still alive here
+      kept_ = std::move(out.kept);
+      loss_ = std::move(out.loss);
+    }
+    if (job_.drop_output) kept_.clear();
+    tape_.begin_phase(Phase::backward);
+    {
+      tape_.op = "ones_like";
+      const Tensor seed = empty_like(loss_);
+      run_backward(loss_, seed);
+    }
+    if (job_.drop_after) {
+      kept_.clear();
+      loss_.reset();
+    }
+  }
+
+  void update() {
+    optimizer_->step(parameters_);
+    for (const Tensor& s : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
+    for (Parameter* p : parameters_) p->grad.reset();
+  }
+
+  void warm_optimizer() {
+    tape_.begin_phase(Phase::optimizer);
+    for (Parameter* p : parameters_) {
+      p->grad = zeros_like(p->value);
+      tape_.relabel(p->grad, Category::gradient);
+    }
+    update();
+  }
+
+  void make_ema() {
+    tape_.category = Category::ema;
+    for (const Parameter* p : parameters_) ema_.push_back(temporary("clone", p->value));
+    tape_.category.reset();
+  }
+
+  // shadow.sub_(0.1 * (shadow - p)), parameter by parameter
+  void update_ema() {
+    tape_.begin_phase(Phase::ema);
+    for (const Tensor& shadow : ema_) {
+      Tensor delta = temporary("sub", shadow);
+      delta = temporary("mul", delta);
+    }
+  }
+
+  const Job& job_;
+  Tape tape_;
+  Build build_;
+  std::unique_ptr<Model> model_;
+  std::vector<Parameter*> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Tensors ema_;
+  Batch batch_;
+  Tensors kept_;
+  Tensor loss_;
+};
+
+}  // namespace
+
+Simulation simulate(const Job& job) { return Trainer(job).run(); }
+
+}  // namespace plimsoll

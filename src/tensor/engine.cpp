@@ -1,0 +1,153 @@
+// The backward pass: PyTorch's engine on one thread.
+#include <queue>
+
+#include "tensor/iterator.h"
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct LowerSequence {
+  bool operator()(const Node* a, const Node* b) const { return a->sequence < b->sequence; }
+};
+// The same heap as PyTorch's ready queue, so that equal sequence numbers (AccumulateGrad) come out in the same order.
+using ReadyQueue = std::priority_queue<Node*, std::vector<Node*>, LowerSequence>;
+
+void count_dependencies(Node* root, uint64_t run) {
+  std::vector<Node*> stack{root};
+  root->visited = run;
+  root->dependencies = 0;
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    for (const Edge& e : node->next) {
+      Node* next = e.node.get();
+      if (!next) continue;
+      if (next->visited != run) {
+        next->visited = run;
+        next->dependencies = 0;
+        stack.push_back(next);
+      }
+      ++next->dependencies;
+    }
+  }
+}
+
+Tensor sum_to(const Tensor& grad, const Dims& sizes) {
+  const int leading = grad.dim() - sizes.size();
+  bool reduces = false;
+  for (int i = 0; i < grad.dim(); ++i) reduces |= grad.size(i) != 1 && (i < leading || sizes[i - leading] == 1);
+  if (!reduces) return alias(grad, sizes, contiguous_strides(sizes));
+  Op op(grad.tape(), "sum", {});
+  return empty(grad.tape(), sizes, grad.dtype());
+}
+
+Tensor cast(const Tensor& grad, DType dtype) {
+  Op op(grad.tape(), "_to_copy", {});
+  return empty_like(grad, dtype);
+}
+
+Tensor sum(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "add", {});
+  return empty_strided(a.tape(), a.sizes(), iterator_strides(a.sizes(), {&a, &b}), promote(a.dtype(), b.dtype()));
+}
+
+// engine.cpp validate_outputs: a gradient is summed to the shape and cast to the type of what it is the gradient of.
+void validate(const Node& node, Tensors& grads) {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i]) continue;
+    const Edge& e = node.next[i];
+    if (!e.node) {
+      grads[i].reset();
+      continue;
+    }
+    const TensorMeta& meta = e.node->outputs[e.input_nr];
+    if (!(grads[i].sizes() == meta.sizes)) grads[i] = sum_to(grads[i], meta.sizes);
+    if (grads[i].dtype() != meta.dtype) grads[i] = cast(grads[i], meta.dtype);
+  }
+}
+
+// InputBuffer::accumulate: the first gradient is moved in; later ones are added in place when nobody else sees the memory.
+void add_to_buffer(Tensor& slot, Tensor grad) {
+  if (!grad) return;
+  if (!slot) {
+    slot = std::move(grad);
+    return;
+  }
+  const bool fits = slot.storage().bytes == checked_mul(slot.numel(), size_of(slot.dtype())) && slot.dtype() == grad.dtype();
+  if (fits && slot.is_sole_owner()) return;
+  if (fits && slot.tape().dialect.recorder) {  // the recorder sees such a sum only at the next allocation
+    grad.reset();
+    slot = sum(slot, slot);
+    return;
+  }
+  slot = sum(slot, grad);
+}
+
+void evaluate(Node& node, ReadyQueue& ready) {
+  Tape& tape = *node.tape;
+  ScopeGuard scope(tape, node.scope);
+  Tensors results;
+  {
+    Tensors grads = std::move(node.buffer);
+    node.buffer.clear();
+    results = node.apply(grads);
+    validate(node, results);
+  }
+  node.release_variables();
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Edge& e = node.next[i];
+    if (!e.node) continue;
+    Node& next = *e.node;
+    next.buffer.resize(next.outputs.size());
+    add_to_buffer(next.buffer[e.input_nr], std::move(results[i]));
+    if (--next.dependencies == 0) ready.push(&next);
+  }
+}
+
+}  // namespace
+
+void run_backward(const Tensor& loss, const Tensor& seed) {
+  Tape& tape = loss.tape();
+  Node* root = loss.body().grad_fn.get();
+  if (!root) throw Error("[backward] nothing in this model requires a gradient", "unfreeze a parameter or add an adapter");
+  GradGuard no_grad(tape, false);
+  count_dependencies(root, tape.next_sequence() + 1);
+  ReadyQueue ready;
+  root->buffer.resize(root->outputs.size());
+  root->buffer[loss.body().output_nr] = seed;
+  ready.push(root);
+  while (!ready.empty()) {
+    Node* node = ready.top();
+    ready.pop();
+    evaluate(*node, ready);
+  }
+}
+
+namespace {
+// utils::obeys_layout_contract
+bool laid_out_like(const Tensor& grad, const Tensor& variable) {
+  for (int i = 0; i < grad.dim(); ++i) {
+    if (grad.size(i) == 1 ? grad.strides()[i] == 0 : grad.strides()[i] != variable.strides()[i]) return false;
+  }
+  return true;
+}
+}  // namespace
+
+// accumulate_grad.h: the first gradient is taken over if nobody else holds it and it is laid out like its parameter.
+void accumulate_grad(Parameter& p, Tensor grad) {
+  if (!grad) return;
+  Tape& tape = grad.tape();
+  if (!p.grad) {
+    if (grad.is_only_handle() && laid_out_like(grad, p.value)) {
+      p.grad = detach(grad);
+    } else {
+      Op op(tape, "clone", {});
+      p.grad = empty_strided(tape, p.value.sizes(), p.value.strides(), grad.dtype());
+    }
+  }
+  tape.relabel(p.grad, Category::gradient);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+namespace {
+
+// Delivers a gradient to its parameter. Runs before every other node that is ready (sequence number at the maximum).
+struct AccumulateGrad final : Node {
+  explicit AccumulateGrad(Parameter& p) : parameter(p) {}
+  Tensors apply(Tensors& grads) override {
+    accumulate_grad(parameter, std::move(grads[0]));
+    return {};
+  }
+  void release_variables() override {}
+  Parameter& parameter;
+};
+
+Edge gradient_edge(const Tensor& t) {
+  if (t.body().grad_fn) return {t.body().grad_fn, t.body().output_nr};
+  Parameter* p = t.parameter();
+  if (!p) return {};
+  if (!p->accumulate) {
+    auto* node = new AccumulateGrad(*p);
+    p->accumulate = Ref<Node>(node);
+    node->tape = &t.tape();
+    node->sequence = UINT64_MAX;
+    node->name = "AccumulateGrad";
+    node->outputs.push_back({t.sizes(), t.dtype()});
+    node->scope = t.tape().trace.storages[t.storage().id].scope;
+  }
+  return {p->accumulate, 0};
+}
+
+}  // namespace
+
+Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs) : tape_(tape), name_(name), outer_(tape.op) {
+  tape.op = name;
+  if (!tape.grad_enabled) return;
+  for (const Tensor* t : inputs) add_input(t);
+  if (recording_) sequence_ = tape.next_sequence();
+}
+
+Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_(name), outer_(tape.op) {
+  tape.op = name;
+  if (!tape.grad_enabled) return;
+  for (const Tensor& t : inputs) add_input(&t);
+  if (recording_) sequence_ = tape.next_sequence();
+}
+
+void Op::add_input(const Tensor* t) {
+  const bool wanted = t && t->requires_grad();
+  recording_ |= wanted;
+  needs_.push_back(wanted);
+  edges_.push_back(wanted ? gradient_edge(*t) : Edge{});
+}
+
+void Op::init(Node& node) {
+  node.tape = &tape_;
+  node.name = name_;
+  node.scope = tape_.scope;
+  node.sequence = sequence_;
+  node.next = std::move(edges_);
+}
+
+void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
+  TensorBody& body = out.body();
+  node->outputs.push_back({body.sizes, body.dtype});
+  body.grad_fn = node;
+  body.output_nr = nr;
+  body.requires_grad = true;
+  body.parameter = nullptr;
+}
+
+Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad) {
+  p.value = empty(tape, sizes, dtype);
+  p.value.body().parameter = &p;
+  p.value.body().requires_grad = requires_grad;
+  return p.value;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,135 @@
+// The autograd graph: nodes, what they keep for backward, and how an op records one. What a backward closure captures is
+// what autograd saves; it is captured as Saved so that activation checkpointing can pack it.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+
+#include "tensor/tape.h"
+
+namespace plimsoll {
+
+struct Edge {
+  Ref<Node> node;  // null: this input needs no gradient
+  uint16_t input_nr = 0;
+};
+
+struct TensorMeta {
+  Dims sizes;
+  DType dtype;
+};
+
+// Which inputs of a node want a gradient.
+class Needs {
+ public:
+  explicit Needs(const std::vector<Edge>& edges) : edges_(edges) {}
+  bool operator[](size_t i) const { return static_cast<bool>(edges_[i].node); }
+
+ private:
+  const std::vector<Edge>& edges_;
+};
+
+struct Node {
+  uint32_t refs = 0;
+  uint32_t dependencies = 0;  // engine: edges into this node that have not delivered
+  uint64_t visited = 0;       // engine: the backward run that counted this node
+  uint64_t sequence = 0;
+  ScopeId scope = 0;
+  const char* name = "";
+  Tape* tape = nullptr;
+  std::vector<Edge> next;           // one per input of the op
+  std::vector<TensorMeta> outputs;  // one per output of the op: what its gradient must look like
+  Tensors buffer;                   // engine: gradients collected so far
+
+  virtual ~Node() = default;
+  virtual Tensors apply(Tensors& grads) = 0;
+  virtual void release_variables() = 0;
+  static void destroy(Node* n) { n->tape->bury(n); }
+};
+
+template <class F>
+struct NodeOf final : Node {
+  explicit NodeOf(F f) : function(std::move(f)) {}
+  Tensors apply(Tensors& grads) override { return (*function)(grads, Needs(next)); }
+  void release_variables() override { function.reset(); }
+  std::optional<F> function;
+};
+
+// A tensor kept for backward. Under a checkpoint only a ticket is kept, and unpack() recomputes the block once.
+class Saved {
+ public:
+  Saved();
+  Saved(Saved&&) noexcept;
+  Saved& operator=(Saved&&) noexcept;
+  ~Saved();
+  static Saved pack(const Tensor& t);
+
+  bool defined() const;
+  Tensor unpack() const;
+
+ private:
+  void drop();
+  Tensor tensor_;
+  Ref<CheckpointFrame> frame_;
+  uint32_t ticket_ = 0;
+};
+
+// One call of one op: names it for the trace, knows whether autograd records it, and records it.
+// Save inputs before allocating the output and outputs after, as PyTorch does: a checkpoint stops recomputing in between.
+class Op {
+ public:
+  Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs);
+  Op(Tape& tape, const char* name, const Tensors& inputs);
+  ~Op() { tape_.op = outer_; }
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+
+  bool recording() const { return recording_; }
+  bool needs(size_t i) const { return recording_ && needs_[i]; }
+  Saved save(const Tensor& t) const { return recording_ && t.defined() ? Saved::pack(t) : Saved(); }
+  Saved save_if(bool wanted, const Tensor& t) const { return wanted ? save(t) : Saved(); }
+
+  // Connects `out` to its inputs. `backward` is Tensors(Tensors& grads, Needs needs): one result per input.
+  template <class F>
+  Tensor finish(Tensor out, F backward) {
+    if (recording_) {
+      Ref<Node> node = make(std::move(backward));
+      attach(node, out, 0);
+    }
+    return out;
+  }
+  template <class F>
+  void finish(Tensors& outs, F backward) {
+    if (!recording_) return;
+    Ref<Node> node = make(std::move(backward));
+    for (size_t i = 0; i < outs.size(); ++i) attach(node, outs[i], static_cast<uint16_t>(i));
+  }
+
+ private:
+  template <class F>
+  Ref<Node> make(F backward) {
+    Ref<Node> node(new NodeOf<F>(std::move(backward)));
+    init(*node);
+    return node;
+  }
+  void add_input(const Tensor* t);
+  void init(Node& node);
+  static void attach(const Ref<Node>& node, Tensor& out, uint16_t nr);
+
+  Tape& tape_;
+  const char* name_;
+  const char* outer_;
+  bool recording_ = false;
+  uint64_t sequence_ = 0;
+  std::vector<Edge> edges_;
+  std::vector<bool> needs_;
+};
+
+Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad = true);
+
+// Runs backward from a scalar loss in PyTorch's order; `seed` is its gradient and is held by the caller as Python does.
+void run_backward(const Tensor& loss, const Tensor& seed);
+// Called by the engine for each gradient that reaches its parameter.
+void accumulate_grad(Parameter& p, Tensor grad);
+
+}  // namespace plimsoll

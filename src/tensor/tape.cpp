@@ -1,0 +1,133 @@
+#include "tensor/tape.h"
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+namespace {
+Category category_of(Phase p) {
+  switch (p) {
+    case Phase::setup: return Category::parameter;
+    case Phase::forward: return Category::activation;
+    case Phase::backward: return Category::backward;
+    case Phase::optimizer:
+    case Phase::ema: return Category::optimizer;
+  }
+  return Category::activation;
+}
+}  // namespace
+
+void Storage::destroy(Storage* s) {
+  s->tape->on_free(*s);
+  delete s;
+}
+
+void TensorBody::destroy(TensorBody* b) { delete b; }
+
+Tape::Tape(Dialect d) : dialect(d) {}
+
+Tape::~Tape() = default;
+
+void Tape::begin_phase(Phase p) {
+  phase_ = p;
+  trace.events.push_back({Event::Kind::phase, static_cast<uint8_t>(p), 0});
+}
+
+void Tape::begin_step() { trace.events.push_back({Event::Kind::step, 0, 0}); }
+
+NameId Tape::op_name() {
+  if (op == last_op_) return last_op_id_;
+  auto [it, added] = op_ids_.try_emplace(op, 0);
+  if (added) it->second = trace.intern(op);
+  last_op_ = op;
+  return last_op_id_ = it->second;
+}
+
+Ref<Storage> Tape::allocate(int64_t bytes) {
+  auto* s = new Storage;
+  Ref<Storage> ref(s);
+  s->tape = this;
+  s->bytes = bytes;
+  if (bytes == 0) {  // nothing is allocated, so nothing is traced
+    s->id = ~StorageId{0};
+    return ref;
+  }
+  s->id = static_cast<StorageId>(trace.storages.size());
+  const Category c = category.value_or(category_of(phase_));
+  trace.storages.push_back({bytes, op_name(), scope, c, phase_});
+  labels_.push_back(c);
+  trace.events.push_back({Event::Kind::alloc, 0, s->id});
+  return ref;
+}
+
+void Tape::on_free(Storage& s) {
+  if (s.bytes != 0) trace.events.push_back({Event::Kind::free, 0, s.id});
+}
+
+void Tape::relabel(const Tensor& t, Category c) {
+  Storage& s = t.storage();
+  if (s.bytes == 0 || labels_[s.id] == c) return;
+  labels_[s.id] = c;
+  trace.events.push_back({Event::Kind::relabel, static_cast<uint8_t>(c), s.id});
+}
+
+void Tape::remember_cast(Parameter& p, Tensor cast) {
+  p.low_precision = std::move(cast);
+  cast_parameters_.push_back(&p);
+}
+
+void Tape::clear_casts() {
+  for (Parameter* p : cast_parameters_) p->low_precision.reset();
+  cast_parameters_.clear();
+}
+
+void Tape::bury(Node* n) {
+  graves_.push_back(n);
+  if (digging_) return;
+  digging_ = true;
+  while (!graves_.empty()) {
+    Node* next = graves_.back();
+    graves_.pop_back();
+    delete next;
+  }
+  digging_ = false;
+}
+
+AutocastGuard::AutocastGuard(Tape& tape, std::optional<DType> dtype) : tape_(tape), old_(tape.autocast) {
+  tape.autocast = dtype;
+  ++tape.autocast_depth;
+}
+
+AutocastGuard::~AutocastGuard() {
+  tape_.autocast = old_;
+  if (--tape_.autocast_depth == 0) tape_.clear_casts();
+}
+
+Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides, DType dtype) {
+  Ref<TensorBody> body(new TensorBody);
+  body->storage = std::move(storage);
+  body->sizes = sizes;
+  body->strides = strides;
+  body->dtype = dtype;
+  return Tensor(std::move(body));
+}
+
+Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype) {
+  return make_tensor(tape.allocate(checked_mul(numel(sizes), size_of(dtype))), sizes, strides, dtype);
+}
+
+Tensor empty(Tape& tape, const Dims& sizes, DType dtype) { return empty_strided(tape, sizes, contiguous_strides(sizes), dtype); }
+
+Tensor empty_like(const Tensor& t) { return empty_like(t, t.dtype()); }
+
+Tensor empty_like(const Tensor& t, DType dtype) {
+  return empty_strided(t.tape(), t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype);
+}
+
+Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides) {
+  return make_tensor(t.body().storage, sizes, strides, t.dtype());
+}
+
+Tensor detach(const Tensor& t) { return alias(t, t.sizes(), t.strides()); }
+
+}  // namespace plimsoll

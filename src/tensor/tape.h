@@ -1,0 +1,131 @@
+// One simulated process on one device. The tape writes the trace, holds the modes (grad, autocast), the scope stack, the
+// phase and the dialect (which attention kernel, which recorder's rules). There is no other state: factory functions take
+// the tape, and a tensor reaches it through its storage.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "job/job.h"
+#include "tensor/tensor.h"
+
+namespace plimsoll {
+
+class CheckpointFrame;
+
+
+
+// How the simulated process differs from a plain CUDA run.
+struct Dialect {
+  AttentionKernel attention = AttentionKernel::automatic;
+  // What a value read from the device (`.item()`, `if tensor:`) is taken to be. Recorded rows run on tensors without data,
+  // where it is a constant; empty means the usual course of a real run (layer drop keeps every layer, ...).
+  std::optional<double> item;
+  // Rows recorded under a dispatch mode: some in-place operations of a plain CUDA run allocate there.
+  bool recorder = false;
+};
+
+// A leaf that collects a gradient.
+struct Parameter {
+  std::string name;
+  Tensor value;
+  Tensor grad;
+  Ref<Node> accumulate;  // made when first needed
+  Tensor low_precision;  // autocast's cached cast
+};
+
+class Tape {
+ public:
+  explicit Tape(Dialect dialect = {});
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  Trace trace;
+  Dialect dialect;
+
+  // Modes.
+  bool grad_enabled = true;
+  std::optional<DType> autocast;  // the lower precision type while inside autocast
+  int autocast_depth = 0;
+
+  // Where we are.
+  const char* op = "";
+  ScopeId scope = 0;
+  std::optional<Category> category;  // overrides the category by phase
+  Phase phase() const { return phase_; }
+  void begin_phase(Phase p);
+  void begin_step();
+
+  // Saved-tensor hooks of activation checkpointing; null outside.
+  CheckpointFrame* packing = nullptr;
+  CheckpointFrame* recomputing = nullptr;
+
+  uint64_t next_sequence() { return sequence_++; }
+  Ref<Storage> allocate(int64_t bytes);
+  void on_free(Storage& s);
+  void relabel(const Tensor& t, Category c);
+  void remember_cast(Parameter& p, Tensor cast);
+  void clear_casts();
+  // Deletes graph nodes without recursion.
+  void bury(Node* n);
+
+ private:
+  NameId op_name();
+
+  Phase phase_ = Phase::setup;
+  uint64_t sequence_ = 0;
+  std::unordered_map<const char*, NameId> op_ids_;
+  const char* last_op_ = nullptr;
+  NameId last_op_id_ = 0;
+  std::vector<Category> labels_;  // by storage: what it is now
+  std::vector<Parameter*> cast_parameters_;
+  std::vector<Node*> graves_;
+  bool digging_ = false;
+};
+
+// ---- guards -------------------------------------------------------------------------------------------------------
+class ScopeGuard {
+ public:
+  ScopeGuard(Tape& tape, ScopeId scope) : tape_(tape), old_(tape.scope) { tape.scope = scope; }
+  ~ScopeGuard() { tape_.scope = old_; }
+
+ private:
+  Tape& tape_;
+  ScopeId old_;
+};
+
+class GradGuard {
+ public:
+  GradGuard(Tape& tape, bool enabled) : tape_(tape), old_(tape.grad_enabled) { tape.grad_enabled = enabled; }
+  ~GradGuard() { tape_.grad_enabled = old_; }
+
+ private:
+  Tape& tape_;
+  bool old_;
+};
+
+// torch.autocast: casts of leaves are kept until the outermost context ends.
+class AutocastGuard {
+ public:
+  AutocastGuard(Tape& tape, std::optional<DType> dtype);
+  ~AutocastGuard();
+
+ private:
+  Tape& tape_;
+  std::optional<DType> old_;
+};
+
+// ---- factories ----------------------------------------------------------------------------------------------------
+Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides, DType dtype);
+Tensor empty(Tape& tape, const Dims& sizes, DType dtype);
+Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype);
+Tensor empty_like(const Tensor& t);                // preserve_format
+Tensor empty_like(const Tensor& t, DType dtype);
+Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides);  // a view, without autograd
+Tensor detach(const Tensor& t);
+
+}  // namespace plimsoll

@@ -1,0 +1,64 @@
+// What one process allocated and freed on one device, in program order, and nothing else. A simulated step, a captured
+// run and a PyTorch memory snapshot all become this; allocators and reports read only this.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "util/bytes.h"
+
+namespace plimsoll {
+
+// What a storage is for. The last three are named after the phase that made them and are what is left when nothing
+// better is known. `gradient` starts when a gradient is accumulated into its parameter.
+enum class Category : uint8_t { parameter, buffer, input, gradient, optimizer_state, ema, activation, backward, optimizer };
+inline constexpr int kCategories = 9;
+std::string_view category_name(Category c);
+
+enum class Phase : uint8_t { setup, forward, backward, optimizer, ema };
+inline constexpr int kPhases = 5;
+std::string_view phase_name(Phase p);
+
+using StorageId = uint32_t;
+using ScopeId = uint32_t;  // index into Trace::scopes; 0 is the root
+using NameId = uint32_t;   // index into Trace::names; 0 is ""
+
+struct Scope {
+  ScopeId parent = 0;
+  NameId name = 0;
+};
+
+struct StorageRecord {
+  int64_t bytes = 0;
+  NameId op = 0;
+  ScopeId scope = 0;
+  Category born_as = Category::activation;
+  Phase phase = Phase::setup;
+};
+
+struct Event {
+  enum class Kind : uint8_t { alloc, free, relabel, phase, step };
+  Kind kind = Kind::alloc;
+  uint8_t value = 0;      // relabel: the new Category; phase: the Phase that begins
+  StorageId storage = 0;  // alloc, free, relabel
+};
+
+struct Trace {
+  std::vector<StorageRecord> storages;
+  std::vector<Event> events;
+  std::vector<Scope> scopes{Scope{}};
+  std::vector<std::string> names{""};
+
+  NameId intern(std::string_view name);
+  ScopeId add_scope(ScopeId parent, std::string_view name);
+  std::string scope_path(ScopeId scope) const;  // "transformer.h.0.attn"
+
+ private:
+  std::unordered_map<std::string, NameId> name_ids_;
+};
+
+}  // namespace plimsoll

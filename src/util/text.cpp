@@ -1,0 +1,56 @@
+#include "util/text.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace plimsoll {
+
+namespace {
+
+// Damerau-Levenshtein distance with adjacent swaps, as ninja and git use it for suggestions.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    before = last;
+    last = row;
+  }
+  return last[b.size()];
+}
+
+}  // namespace
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view separator) {
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) out += (i ? std::string(separator) : "") + parts[i];
+  return out;
+}
+
+std::string did_you_mean(std::string_view text, const std::vector<std::string>& known) {
+  const std::string wanted = lower(text.substr(0, 64));
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, wanted.size() / 3) + 1;
+  for (const std::string& name : known) {
+    const size_t d = distance(wanted, lower(name));
+    if (d < best_distance) {
+      best_distance = d;
+      best = name;
+    }
+  }
+  if (!best.empty()) return "did you mean '" + best + "'?";
+  std::vector<std::string> some(known.begin(), known.begin() + static_cast<long>(std::min<size_t>(known.size(), 12)));
+  return "known: " + join(some, ", ") + (known.size() > some.size() ? ", ..." : "");
+}
+
+}  // namespace plimsoll
