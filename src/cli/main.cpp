@@ -1,29 +1,44 @@
-#include <CLI/CLI.hpp>
+#include <cstdio>
 #include <iostream>
 
-#include "estimate/score.h"
+#include "cli/command.h"
+
+namespace {
+
+using namespace plimsoll;
+
+int report(const Error& e) {
+  std::cerr << "plimsoll: " << e.what() << "\n";
+  if (!e.hint().empty()) std::cerr << "  hint: " << e.hint() << "\n";
+  return static_cast<int>(e.code());
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
-  using namespace plimsoll;
-  CLI::App app;
-  auto* score = app.add_subcommand("score", "");
-  std::vector<std::string> files;
-  std::string walk;
-  score->add_option("files", files);
-  score->add_option("--walk", walk);
-  CLI11_PARSE(app, argc, argv);
-  int bad = 0, total = 0;
-  for (auto& f : files)
-    for (auto& row : read_recorded_rows(f)) {
-      Score s = score_row(row);
-      ++total;
-      if (s.exact()) continue;
-      ++bad;
-      std::cout << s.id << " " << s.measured << " " << s.predicted << " err " << s.error() << " phases " << s.phase_peaks_equal << " breakdown " << s.breakdown_equal << " steps "
-                << s.step_peaks_equal << " params " << s.parameters_equal << " " << s.unsupported << "\n";
-      if (!walk.empty() && s.unsupported.empty()) {
-        try { std::cout << first_difference(row, walk + "/" + row.id + ".json") << "\n"; } catch (const std::exception& e) { std::cout << e.what() << "\n"; }
-      }
-    }
-  std::cout << total - bad << " of " << total << " exact\n";
+  CLI::App app("Plimsoll: will this training run fit in memory, what takes it, and what to change.", "plimsoll");
+  app.set_version_flag("--version", "plimsoll 0.1.0");
+  app.footer("`plimsoll COMMAND --help` teaches each command. Exit codes: docs/exit-codes.md.");
+  app.require_subcommand(0, 1);
+  std::vector<std::pair<CLI::App*, std::function<ExitCode()>>> actions;
+  for (const Command& c : commands()) {
+    CLI::App* sub = app.add_subcommand(c.name, c.summary);
+    actions.emplace_back(sub, c.set_up(*sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  try {
+    for (auto& [sub, action] : actions)
+      if (sub->parsed()) return static_cast<int>(action());
+    return static_cast<int>(run_example());
+  } catch (const Error& e) {
+    return report(e);
+  } catch (const std::exception& e) {
+    std::cerr << "plimsoll: internal error: " << e.what() << "\n  hint: please report this with the command line\n";
+    return static_cast<int>(ExitCode::internal);
+  }
 }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "job/attention_kernel.h"
 #include "job/config.h"
 
 namespace plimsoll {
@@ -16,8 +17,6 @@ enum class Precision : uint8_t {
   amp_fp16,  // fp32 weights, fp16 autocast with loss scaling
   bf16,      // weights, gradients and optimizer states in bf16
 };
-
-enum class AttentionKernel : uint8_t { automatic, flash, efficient, math, eager };
 
 enum class InputKind : uint8_t {
   lm,     // token ids that are their own labels; also encoder-decoder models

@@ -9,14 +9,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "job/job.h"
+#include "job/attention_kernel.h"
 #include "tensor/tensor.h"
 
 namespace plimsoll {
 
 class CheckpointFrame;
-
-
 
 // How the simulated process differs from a plain CUDA run.
 struct Dialect {

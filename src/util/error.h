@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// What the process exits with; documented in docs/exit-codes.md.
-enum class ExitCode { ok = 0, internal = 1, usage = 2, does_not_fit = 3, tight = 4, bad_input = 5, no_hardware = 6 };
+// What the process exits with; documented in docs/exit-codes.md. `no` is a valid answer: does not fit, does not match.
+enum class ExitCode { ok = 0, internal = 1, usage = 2, no = 3, tight = 4, bad_input = 5, no_hardware = 6 };
 
 class Error : public std::runtime_error {
  public:

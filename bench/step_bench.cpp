@@ -1,0 +1,70 @@
+// What simulating costs: one step of two known models, and how the cost grows with layers, batch and sequence.
+#include <benchmark/benchmark.h>
+
+#include "allocator/timeline.h"
+#include "estimate/estimate.h"
+#include "model/resolve.h"
+#include "step/train.h"
+
+namespace plimsoll {
+namespace {
+
+Job job_for(const char* model, int64_t batch, int64_t seq, int64_t steps) {
+  Job job;
+  job.model = model;
+  job.batch = batch;
+  job.seq = seq;
+  job.origin["seq"] = "benchmark";
+  job.steps = steps;
+  job.precision = Precision::bf16;
+  resolve_model(job);
+  return job;
+}
+
+void run(benchmark::State& state, const Job& job) {
+  size_t events = 0;
+  for (auto _ : state) {
+    const Simulation s = simulate(job);
+    events = s.trace.events.size();
+    benchmark::DoNotOptimize(ideal_timeline(s.trace).worst);
+  }
+  state.counters["events"] = static_cast<double>(events);
+}
+
+// Building the model, one step, and the timeline.
+void one_step(benchmark::State& state, const char* model, int64_t batch, int64_t seq) { run(state, job_for(model, batch, seq, 1)); }
+BENCHMARK_CAPTURE(one_step, gpt2, "gpt2", 8, 1024)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(one_step, llama_3_1_8b, "llama-3.1-8b", 1, 2048)->Unit(benchmark::kMillisecond);
+
+void two_steps_checkpointed(benchmark::State& state, const char* model) {
+  Job job = job_for(model, 1, 2048, 2);
+  job.checkpointing = true;
+  run(state, job);
+}
+BENCHMARK_CAPTURE(two_steps_checkpointed, llama_3_1_8b, "llama-3.1-8b")->Unit(benchmark::kMillisecond);
+
+void whole_estimate(benchmark::State& state) {
+  const Job job = job_for("llama-3.1-8b", 1, 2048, 2);
+  for (auto _ : state) benchmark::DoNotOptimize(estimate(job).peak);
+}
+BENCHMARK(whole_estimate)->Unit(benchmark::kMillisecond);
+
+void layers(benchmark::State& state) {
+  Job job = job_for("llama-3.1-8b", 1, 2048, 1);
+  nlohmann::json config = job.config.values();
+  config["num_hidden_layers"] = state.range(0);
+  job.config = Config("benchmark", config);
+  run(state, job);
+}
+BENCHMARK(layers)->RangeMultiplier(2)->Range(4, 128)->Unit(benchmark::kMillisecond);
+
+void batch(benchmark::State& state) { run(state, job_for("gpt2", state.range(0), 1024, 1)); }
+BENCHMARK(batch)->RangeMultiplier(32)->Range(1, 32768)->Unit(benchmark::kMillisecond);
+
+void sequence(benchmark::State& state) { run(state, job_for("llama-3.1-8b", 1, state.range(0), 1)); }
+BENCHMARK(sequence)->RangeMultiplier(32)->Range(128, 131072)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace plimsoll
+
+BENCHMARK_MAIN();

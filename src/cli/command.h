@@ -1,0 +1,36 @@
+// One file per command; commands.cpp lists them. A command sets up its flags and returns what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <vector>
+
+#include "util/error.h"
+
+namespace plimsoll {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  // Declares flags on `app` and returns the action, which prints its result on stdout and returns the exit code.
+  std::function<std::function<ExitCode()>(CLI::App& app)> set_up;
+};
+
+const std::vector<Command>& commands();
+
+std::function<ExitCode()> set_up_estimate(CLI::App& app);
+std::function<ExitCode()> set_up_score(CLI::App& app);
+std::function<ExitCode()> set_up_list(CLI::App& app);
+
+// The main job on an embedded example, for a newcomer who typed no command.
+ExitCode run_example();
+
+// Flags every command has.
+struct OutputFlags {
+  bool json = false;
+  bool ascii = false;
+  std::string colour = "auto";
+  void add_to(CLI::App& app);
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,20 @@
+#include "cli/command.h"
+
+namespace plimsoll {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> kCommands{
+      {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
+      {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
+      {"list", "what is known: models, presets, optimizers, settings", set_up_list},
+  };
+  return kCommands;
+}
+
+void OutputFlags::add_to(CLI::App& app) {
+  app.add_flag("--json", json, "one JSON document on stdout, sizes in bytes");
+  app.add_flag("--ascii", ascii, "no Unicode in text output");
+  app.add_option("--color", colour, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->type_name("WHEN");
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,94 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "cli/command.h"
+#include "job/settings.h"
+#include "model/registry.h"
+#include "model/resolve.h"
+#include "optim/optimizer.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json list_models() {
+  Json out = Json::array();
+  for (const ModelEntry& e : model_registry())
+    out.push_back({{"name", e.name}, {"reference", e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ")}, {"inputs", to_string(e.inputs)}, {"default_seq", e.default_seq}});
+  return out;
+}
+
+Json list_presets() {
+  Json out = Json::array();
+  for (const Preset& p : presets()) out.push_back({{"name", p.name}, {"family", p.family}, {"config", nlohmann::json::parse(p.config)}, {"seq", p.seq}});
+  return out;
+}
+
+Json list_optimizers() {
+  Json out = Json::array();
+  for (const OptimizerEntry& e : optimizer_registry()) out.push_back({{"name", e.name}, {"keeps", e.keeps}});
+  return out;
+}
+
+Json list_settings() {
+  Json out = Json::array();
+  for (const Setting& s : job_settings()) out.push_back({{"key", s.key}, {"flag", flag_of(s)}, {"value", s.value}, {"help", s.help}});
+  return out;
+}
+
+struct Listing {
+  const char* name;
+  Json (*make)();
+};
+constexpr Listing kListings[] = {{"models", list_models}, {"presets", list_presets}, {"optimizers", list_optimizers}, {"settings", list_settings}};
+
+// Columns as wide as their widest value.
+void print_table(const Json& rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (const Json& row : rows) {
+    std::vector<std::string> line;
+    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : item.value().dump());
+    cells.push_back(line);
+  }
+  std::vector<size_t> width;
+  for (const auto& line : cells) {
+    width.resize(line.size());
+    for (size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
+  }
+  for (const auto& line : cells) {
+    std::string text;
+    for (size_t i = 0; i < line.size(); ++i) text += i + 1 < line.size() ? fmt::format("{:<{}}  ", line[i], width[i]) : line[i];
+    std::cout << text << "\n";
+  }
+}
+
+}  // namespace
+
+std::function<ExitCode()> set_up_list(CLI::App& app) {
+  auto what = std::make_shared<std::string>();
+  auto output = std::make_shared<OutputFlags>();
+  app.add_option("what", *what, "models, presets, optimizers or settings")->required()->type_name("WHAT");
+  output->add_to(app);
+  return [what, output] {
+    std::vector<std::string> names;
+    for (const Listing& l : kListings) {
+      names.emplace_back(l.name);
+      if (*what != l.name) continue;
+      const Json rows = l.make();
+      if (output->json) {
+        std::cout << Json{{"schema", 1}, {"command", "list"}, {l.name, rows}}.dump(2) << "\n";
+      } else {
+        print_table(rows);
+      }
+      return ExitCode::ok;
+    }
+    throw Error("[list] '" + *what + "' is not known", did_you_mean(*what, names), ExitCode::usage);
+  };
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,151 @@
+#include "estimate/score.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+
+#include "cli/command.h"
+#include "report/style.h"
+#include "util/bytes.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct Flags {
+  std::vector<std::string> files;
+  std::string walk;
+  bool all = false;
+  OutputFlags output;
+};
+
+struct Summary {
+  int rows = 0, predicted = 0, exact = 0, equal = 0, within_one_percent = 0, unsupported = 0;
+  double worst_percent = 0;
+  std::string worst_id;
+  double speed_up = 0;  // geometric mean of recorded seconds over simulated seconds
+};
+
+double percent_error(const Score& s) { return s.measured == 0 ? 0 : 100.0 * static_cast<double>(s.error()) / static_cast<double>(s.measured); }
+
+Summary summarise(const std::vector<Score>& scores) {
+  Summary sum;
+  double logs = 0;
+  int timed = 0;
+  for (const Score& s : scores) {
+    ++sum.rows;
+    if (!s.unsupported.empty()) {
+      ++sum.unsupported;
+      continue;
+    }
+    ++sum.predicted;
+    sum.exact += s.exact();
+    sum.equal += s.error() == 0;
+    sum.within_one_percent += std::abs(percent_error(s)) <= 1.0;
+    if (std::abs(percent_error(s)) > std::abs(sum.worst_percent)) {
+      sum.worst_percent = percent_error(s);
+      sum.worst_id = s.id;
+    }
+    if (s.recorded_seconds > 0 && s.simulated_seconds > 0) {
+      logs += std::log(s.recorded_seconds / s.simulated_seconds);
+      ++timed;
+    }
+  }
+  if (timed > 0) sum.speed_up = std::exp(logs / timed);
+  return sum;
+}
+
+std::string verdict(const Score& s) {
+  if (!s.unsupported.empty()) return "cannot: " + s.unsupported;
+  if (s.exact()) return "equal";
+  std::string what;
+  if (!s.phase_peaks_equal) what += " phases";
+  if (!s.breakdown_equal) what += " breakdown";
+  if (!s.step_peaks_equal) what += " steps";
+  if (!s.parameters_equal) what += " parameters";
+  return s.error() == 0 ? "peak equal, not:" + what : "differs";
+}
+
+void print_text(const std::vector<Score>& scores, const Summary& sum, bool all) {
+  std::cout << fmt::format("{:<44} {:>18} {:>18} {:>14} {:>9}  {}\n", "row", "measured", "predicted", "difference", "%", "verdict");
+  for (const Score& s : scores) {
+    if (!all && s.exact()) continue;
+    const bool known = s.unsupported.empty();
+    std::cout << fmt::format("{:<44} {:>18} {:>18} {:>14} {:>9}  {}\n", s.id, with_commas(s.measured), known ? with_commas(s.predicted) : "-",
+                             known ? with_commas(s.error()) : "-", known ? fmt::format("{:+.3f}", percent_error(s)) : "-", verdict(s));
+  }
+  std::cout << fmt::format("{} rows: {} equal to the byte in peak, phases, steps and breakdown; {} of {} predicted peaks equal, {} within 1 %; {} cannot be done\n", sum.rows,
+                           sum.exact, sum.equal, sum.predicted, sum.within_one_percent, sum.unsupported);
+  if (!sum.worst_id.empty()) std::cout << fmt::format("worst: {:+.3f} % ({})\n", sum.worst_percent, sum.worst_id);
+  if (sum.speed_up > 0) std::cout << fmt::format("speed: {:.0f} times the recorder's PyTorch run (geometric mean)\n", sum.speed_up);
+}
+
+void print_json(const std::vector<Score>& scores, const Summary& sum) {
+  nlohmann::ordered_json j{{"schema", 1}, {"command", "score"}, {"rows", nlohmann::ordered_json::array()}};
+  for (const Score& s : scores) {
+    nlohmann::ordered_json row{{"id", s.id}, {"measured_bytes", s.measured}};
+    if (s.unsupported.empty()) {
+      row.update({{"predicted_bytes", s.predicted}, {"error_bytes", s.error()}, {"phase_peaks_equal", s.phase_peaks_equal},
+                  {"breakdown_equal", s.breakdown_equal}, {"step_peaks_equal", s.step_peaks_equal}, {"unsupported", nullptr}});
+    } else {
+      row.update({{"predicted_bytes", nullptr}, {"error_bytes", nullptr}, {"phase_peaks_equal", nullptr}, {"breakdown_equal", nullptr},
+                  {"step_peaks_equal", nullptr}, {"unsupported", s.unsupported}});
+    }
+    j["rows"].push_back(row);
+  }
+  j["summary"] = {{"rows", sum.rows}, {"predicted", sum.predicted}, {"exact", sum.exact}, {"peak_equal", sum.equal},
+                  {"within_1_percent", sum.within_one_percent}, {"unsupported", sum.unsupported}, {"worst_percent", sum.worst_percent},
+                  {"worst_id", sum.worst_id}, {"speed_up", sum.speed_up}};
+  std::cout << j.dump(2) << "\n";
+}
+
+void print_walk(const RecordedRow& row, const std::string& folder) {
+  const std::string path = (std::filesystem::path(folder) / (row.id + ".json")).string();
+  if (!std::filesystem::exists(path)) {
+    std::cout << fmt::format("{}: no events at {}\n", row.id, path);
+    return;
+  }
+  const std::string difference = first_difference(row, path);
+  std::cout << fmt::format("{}: {}\n", row.id, difference.empty() ? "every event equal" : difference);
+}
+
+}  // namespace
+
+std::function<ExitCode()> set_up_score(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  app.footer(
+      "Each line of a file is one run recorded from real PyTorch (tools/recorder/README.md). Rows that are equal in every\n"
+      "respect are counted, not listed; --all lists them too. --walk DIR compares event by event with DIR/<id>.json.\n"
+      "Exit code 0 when every row that can be simulated is equal, 3 when one differs.");
+  app.add_option("files", flags->files, "recorded rows, one JSON object a line")->required()->type_name("FILE.jsonl");
+  app.add_flag("--all", flags->all, "list equal rows too");
+  app.add_option("--walk", flags->walk, "folder of recorded events: show the first difference of each row that differs")->type_name("DIR");
+  flags->output.add_to(app);
+  return [flags] {
+    std::vector<Score> scores;
+    std::vector<RecordedRow> rows;
+    for (const std::string& file : flags->files)
+      for (RecordedRow& row : read_recorded_rows(file)) rows.push_back(std::move(row));
+    for (const RecordedRow& row : rows) {
+      scores.push_back(score_row(row));
+      if (isatty(STDERR_FILENO)) std::cerr << fmt::format("\r{} of {}", scores.size(), rows.size()) << std::flush;
+    }
+    if (isatty(STDERR_FILENO)) std::cerr << "\r\033[K";
+    const Summary sum = summarise(scores);
+    if (flags->output.json) {
+      print_json(scores, sum);
+    } else {
+      print_text(scores, sum, flags->all);
+    }
+    if (!flags->walk.empty())
+      for (size_t i = 0; i < rows.size(); ++i)
+        if (rows[i].unsupported.empty() && scores[i].unsupported.empty() && !scores[i].exact()) print_walk(rows[i], flags->walk);
+    return sum.exact == sum.predicted ? ExitCode::ok : ExitCode::no;
+  };
+}
+
+}  // namespace plimsoll

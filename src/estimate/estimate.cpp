@@ -1,0 +1,170 @@
+#include "estimate/estimate.h"
+
+#include <algorithm>
+#include <map>
+
+#include "step/train.h"
+
+namespace plimsoll {
+
+namespace {
+
+bool is_number(const std::string& s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+
+// Module path from the root, with numbers replaced by '*'; what belongs to no module gets a name in brackets.
+std::vector<std::string> folded_path(const Trace& trace, const StorageRecord& s, Category category) {
+  std::vector<std::string> path;
+  for (ScopeId scope = s.scope; scope != 0; scope = trace.scopes[scope].parent) {
+    const std::string& name = trace.names[trace.scopes[scope].name];
+    path.push_back(is_number(name) ? "*" : name);
+  }
+  std::reverse(path.begin(), path.end());
+  if (!path.empty()) return path;
+  if (category == Category::input) return {"[inputs]"};
+  if (s.phase == Phase::optimizer || s.phase == Phase::ema) return {"[optimizer]"};
+  return {"[loss]"};
+}
+
+// Adds bytes along a path; a node's bytes are the sum over its subtree.
+class TreeBuilder {
+ public:
+  void add(const std::vector<std::string>& path, int64_t bytes) {
+    Item* item = &root_;
+    item->bytes += bytes;
+    for (const std::string& name : path) {
+      item = &item->children[name];
+      item->bytes += bytes;
+    }
+    item->own += bytes;
+  }
+
+  TreeNode finish(std::string name, const std::map<std::string, int64_t>& repeats) const { return build(root_, std::move(name), "", repeats); }
+
+ private:
+  struct Item {
+    int64_t bytes = 0, own = 0;
+    std::map<std::string, Item> children;
+  };
+
+  static TreeNode build(const Item& item, std::string name, const std::string& path, const std::map<std::string, int64_t>& repeats) {
+    TreeNode node;
+    node.name = std::move(name);
+    node.bytes = {item.bytes};
+    if (auto it = repeats.find(path); it != repeats.end()) node.repeats = it->second;
+    for (const auto& [child_name, child] : item.children)
+      node.children.push_back(build(child, child_name, path.empty() ? child_name : path + "." + child_name, repeats));
+    if (item.own != 0 && !node.children.empty()) node.children.push_back({"[self]", {item.own}, 1, {}});
+    std::stable_sort(node.children.begin(), node.children.end(), [](const TreeNode& a, const TreeNode& b) { return a.bytes > b.bytes; });
+    if (node.children.size() == 1 && node.children[0].name == "*") {  // a list and its items are one row
+      TreeNode items = std::move(node.children[0]);
+      items.name = node.name + ".*";
+      return items;
+    }
+    return node;
+  }
+
+  Item root_;
+};
+
+// How many numbered children each folded path stands for.
+std::map<std::string, int64_t> count_repeats(const Trace& trace) {
+  std::map<std::string, int64_t> out;
+  for (ScopeId scope = 1; scope < trace.scopes.size(); ++scope) {
+    if (!is_number(trace.names[trace.scopes[scope].name])) continue;
+    std::string path = "*";
+    bool nested = false;
+    for (ScopeId up = trace.scopes[scope].parent; up != 0; up = trace.scopes[up].parent) {
+      const std::string& name = trace.names[trace.scopes[up].name];
+      nested |= is_number(name);
+      path = (is_number(name) ? "*" : name) + "." + path;
+    }
+    if (!nested) ++out[path];
+  }
+  return out;
+}
+
+std::vector<LiveTensor> largest(const Trace& trace, const std::vector<LiveStorage>& alive, size_t count) {
+  struct Key {
+    int64_t bytes;
+    Category category;
+    std::string module, op;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, int64_t> groups;
+  for (const LiveStorage& l : alive) {
+    const StorageRecord& s = trace.storages[l.id];
+    std::string module;
+    for (const std::string& part : folded_path(trace, s, l.category)) module += (module.empty() ? "" : ".") + part;
+    ++groups[{s.bytes, l.category, module, trace.names[s.op]}];
+  }
+  std::vector<LiveTensor> out;
+  for (const auto& [key, n] : groups) out.push_back({{key.bytes}, key.category, key.module, key.op, n});
+  std::stable_sort(out.begin(), out.end(), [](const LiveTensor& a, const LiveTensor& b) { return a.bytes.count * a.count > b.bytes.count * b.count; });
+  if (out.size() > count) out.resize(count);
+  return out;
+}
+
+// Memory over the events of one step, in `points` slices of equal length.
+std::vector<CurvePoint> curve_of(const Trace& trace, size_t step, size_t points) {
+  std::vector<std::pair<int64_t, Phase>> values;
+  int64_t now = 0;
+  Phase phase = Phase::setup;
+  size_t steps_seen = 0;
+  for (const Event& e : trace.events) {
+    if (e.kind == Event::Kind::alloc) now += trace.storages[e.storage].bytes;
+    if (e.kind == Event::Kind::free) now -= trace.storages[e.storage].bytes;
+    if (e.kind == Event::Kind::phase) phase = static_cast<Phase>(e.value);
+    if (e.kind == Event::Kind::step) ++steps_seen;
+    if (steps_seen == step + 1 && e.kind != Event::Kind::step) values.emplace_back(now, phase);
+  }
+  std::vector<CurvePoint> out;
+  const size_t n = std::min(points, values.size());
+  for (size_t i = 0; i < n; ++i) {
+    const size_t begin = i * values.size() / n, end = std::max(begin + 1, (i + 1) * values.size() / n);
+    const auto top = std::max_element(values.begin() + static_cast<long>(begin), values.begin() + static_cast<long>(end));
+    out.push_back({{top->first}, values[begin].second});
+  }
+  return out;
+}
+
+}  // namespace
+
+Estimate estimate(const Job& job, size_t top_tensors) {
+  const Simulation simulation = simulate(job);
+  const Trace& trace = simulation.trace;
+  const Timeline timeline = ideal_timeline(trace);
+  const StepPeak& peak = timeline.peak();
+
+  Estimate e;
+  e.job = job;
+  e.parameters = simulation.parameters;
+  e.trainable = simulation.trainable;
+  e.peak = {peak.bytes};
+  e.worst = timeline.worst;
+  e.peak_phase = peak.phase;
+  for (const StepPeak& s : timeline.steps) {
+    e.steps.push_back({{s.bytes}, s.phase, s.by_phase});
+    e.rounded = std::max(e.rounded, Bytes{s.rounded});
+  }
+  if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
+    e.peak_module = trace.scope_path(trace.storages[at.storage].scope);
+    e.peak_op = trace.names[trace.storages[at.storage].op];
+  }
+  const std::vector<LiveStorage> alive = alive_at(trace, peak.at_event);
+  TreeBuilder categories, modules;
+  for (const LiveStorage& l : alive) {
+    const StorageRecord& s = trace.storages[l.id];
+    std::vector<std::string> path = folded_path(trace, s, l.category);
+    modules.add(path, s.bytes);
+    path.insert(path.begin(), std::string(category_name(l.category)));
+    categories.add(path, s.bytes);
+  }
+  const std::map<std::string, int64_t> repeats = count_repeats(trace);
+  e.by_module = modules.finish(job.model, repeats);
+  e.by_category = categories.finish(job.model, {});
+  e.top = largest(trace, alive, top_tensors);
+  e.curve = curve_of(trace, timeline.worst, 64);
+  return e;
+}
+
+}  // namespace plimsoll

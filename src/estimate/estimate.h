@@ -1,0 +1,58 @@
+// What a run needs, for a person: the peak, when and where it is, and what it is made of. Every byte has one label and
+// children sum to their parent.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "allocator/timeline.h"
+#include "job/job.h"
+
+namespace plimsoll {
+
+struct TreeNode {
+  std::string name;
+  Bytes bytes;
+  int64_t repeats = 1;  // numbered siblings (layers.0 ... layers.31) are one node; this is how many
+  std::vector<TreeNode> children;  // by size, largest first; their sum is `bytes`
+};
+
+struct LiveTensor {
+  Bytes bytes;
+  Category category;
+  std::string module;
+  std::string op;
+  int64_t count = 1;  // tensors alike in everything but the layer's number
+};
+
+struct StepEstimate {
+  Bytes peak;
+  Phase phase;
+  ByPhase by_phase;
+};
+
+// The largest use in one slice of the worst step's events.
+struct CurvePoint {
+  Bytes bytes;
+  Phase phase;
+};
+
+struct Estimate {
+  Job job;
+  int64_t parameters = 0, trainable = 0;
+  Bytes peak;     // torch's view of tensors: the sum of what is alive
+  Bytes rounded;  // the same in the CUDA allocator's 512-byte blocks: torch.cuda.max_memory_allocated()
+  std::vector<StepEstimate> steps;
+  size_t worst = 0;
+  std::string peak_module, peak_op;
+  Phase peak_phase = Phase::setup;
+  TreeNode by_category;  // categories, each split by module
+  TreeNode by_module;    // modules as in Python
+  std::vector<LiveTensor> top;
+  std::vector<CurvePoint> curve;  // the worst step over time
+};
+
+// Simulates the job (its model must be resolved) and explains the result.
+Estimate estimate(const Job& job, size_t top_tensors = 10);
+
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+#include "job/settings.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+void apply_optimizer(Job& job, const Config& c) {
+  const nlohmann::json* v = c.find({"optimizer"});
+  if (!v) return;
+  if (v->is_string()) {
+    job.optimizer.name = v->get<std::string>();
+    return;
+  }
+  const Config fields("optimizer", *v);
+  for (const auto& item : fields.values().items())
+    if (item.key() != "name" && item.key() != "args")
+      throw Error("[optimizer] '" + item.key() + "' is not known", "write optimizer: {name: AdamW, args: {fused: true}}");
+  job.optimizer.name = fields.text({"name"}, job.optimizer.name);
+  if (const nlohmann::json* args = fields.find({"args"})) job.optimizer.args = Config("optimizer args", *args);
+}
+
+void apply_config(Job& job, const Config& c) {
+  nlohmann::json merged = job.config.values();
+  const Config overrides("config", c.values().at("config"));
+  for (const auto& item : overrides.values().items()) merged[item.key()] = item.value();
+  job.config = Config(job.config.source(), merged);
+}
+
+void apply_optimizer_args(Job& job, const Config& c) {
+  job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args"));
+}
+
+}  // namespace
+
+const std::vector<Setting>& job_settings() {
+  static const std::vector<Setting> kSettings{
+      {"model", "NAME|FILE|DIR", "a preset or family name, a config.json, or a directory that has one",
+       [](Job& j, const Config& c) { j.model = c.text({"model"}, j.model); }},
+      {"config", "{KEY: VALUE}", "overrides of the model's own configuration, e.g. {num_hidden_layers: 8}", apply_config},
+      {"batch", "N", "samples per device and micro-step", [](Job& j, const Config& c) { j.batch = c.size({"batch"}, 1); }},
+      {"seq", "N", "tokens per sample, or the side of an image", [](Job& j, const Config& c) { j.seq = c.size({"seq"}, 1); }},
+      {"inputs", "lm|cls|image", "what a sample is; the model's own kind by default",
+       [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
+      {"precision", "fp32|amp|amp-fp16|bf16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16",
+       [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},
+      {"attention", "auto|flash|efficient|math|eager", "the attention kernel; auto is what CUDA takes",
+       [](Job& j, const Config& c) { j.attention = parse_attention(c.text({"attention"}, "auto")); }},
+      {"checkpointing", "", "recompute each block in backward (transformers' gradient_checkpointing)",
+       [](Job& j, const Config& c) { j.checkpointing = c.flag({"checkpointing"}, false); }},
+      {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...", apply_optimizer},
+      {"optimizer_args", "{KEY: VALUE}", "the optimizer's arguments, e.g. {fused: true} or {momentum: 0.9}", apply_optimizer_args},
+      {"accumulation", "N", "micro-steps per optimizer step", [](Job& j, const Config& c) { j.accumulation = c.size({"accumulation"}, 1); }},
+      {"clip", "NORM", "clip the gradients' norm before the update",
+       [](Job& j, const Config& c) {
+         j.clip = c.number({"clip"}, 1.0);
+         if (!(*j.clip > 0)) throw Error(fmt::format("[job] clip {} is not above 0", *j.clip), "leave it out for no clipping");
+       }},
+      {"ema", "", "keep an exponential moving average of the weights on the device",
+       [](Job& j, const Config& c) { j.ema = c.flag({"ema"}, false); }},
+      {"loss_scaling", "true|false", "torch.amp.GradScaler with amp-fp16 (default true)",
+       [](Job& j, const Config& c) { j.loss_scaling = c.flag({"loss_scaling"}, true); }},
+      {"drop_output", "", "the loop drops the model's output before backward (the HF Trainer does)",
+       [](Job& j, const Config& c) { j.drop_output = c.flag({"drop_output"}, false); }},
+      {"drop_after", "", "the loop drops output and loss after backward",
+       [](Job& j, const Config& c) { j.drop_after = c.flag({"drop_after"}, false); }},
+      {"steps", "N", "steps to simulate (default 2: the first differs from the steady state)",
+       [](Job& j, const Config& c) {
+         j.steps = c.size({"steps"}, 2);
+         if (j.steps > 100) throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
+       }},
+  };
+  return kSettings;
+}
+
+std::string flag_of(const Setting& s) {
+  std::string flag = std::string("--") + s.key;
+  for (char& c : flag)
+    if (c == '_') c = '-';
+  return flag;
+}
+
+void apply_setting(Job& job, const std::string& key, const nlohmann::json& value, const std::string& origin) {
+  std::vector<std::string> keys;
+  for (const Setting& s : job_settings()) {
+    keys.emplace_back(s.key);
+    if (key != s.key) continue;
+    s.apply(job, Config(origin, {{key, value}}));
+    job.origin[key] = origin;
+    return;
+  }
+  throw Error(fmt::format("[{}] setting '{}' is not known", origin, key), did_you_mean(key, keys));
+}
+
+nlohmann::json parse_scalar(const std::string& text) {
+  if (text == "true" || text == "True") return true;
+  if (text == "false" || text == "False") return false;
+  if (text == "null" || text == "None" || text == "~") return nullptr;
+  const char* end = text.data() + text.size();
+  int64_t whole = 0;
+  if (auto r = std::from_chars(text.data(), end, whole); r.ec == std::errc() && r.ptr == end) return whole;
+  double number = 0;
+  if (auto r = std::from_chars(text.data(), end, number); r.ec == std::errc() && r.ptr == end) return number;
+  return text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,173 @@
+#include "report/estimate_report.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int kNameWidth = 44, kBarWidth = 24;
+
+std::string count_text(int64_t n) {
+  if (n >= 1'000'000'000) return fmt::format("{:.2f} B", static_cast<double>(n) / 1e9);
+  if (n >= 1'000'000) return fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);
+  return with_commas(n);
+}
+
+std::string recipe_text(const Job& j) {
+  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
+                                to_string(j.precision), j.optimizer.name);
+  if (!j.optimizer.args.values().empty()) out += j.optimizer.args.values().dump();
+  if (j.checkpointing) out += ", checkpointing";
+  if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
+  if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
+  if (j.clip) out += fmt::format(", clip {}", *j.clip);
+  if (j.ema) out += ", EMA";
+  return out;
+}
+
+class Writer {
+ public:
+  Writer(const Estimate& e, const Style& style, const TextOptions& options) : e_(e), style_(style), options_(options) {}
+
+  std::string write() {
+    line(style_.bold(e_.job.model) + fmt::format("  {} parameters, {}", count_text(e_.parameters), recipe_text(e_.job)));
+    line("");
+    peaks();
+    curve();
+    line("");
+    line(style_.bold("What is alive at the peak"));
+    for (const TreeNode& c : e_.by_category.children) row(c.name, c.bytes, 1);
+    row("total", e_.peak, 1);
+    line("");
+    line(style_.bold("Where it is"));
+    tree(e_.by_module, 0);
+    line("");
+    line(style_.bold("Largest tensors at the peak"));
+    for (const LiveTensor& t : e_.top)
+      line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ", category_name(t.category), t.module, t.op));
+    line("");
+    line(style_.dim("How sure: the step was executed op by op under PyTorch 2.14's memory rules; `plimsoll score` checks them against recorded runs"));
+    line(style_.dim("to the byte. The peak is torch.cuda.max_memory_allocated(); the CUDA context, cuBLAS and cuDNN workspaces and fragmentation"));
+    line(style_.dim("come on top and are not in it."));
+    return out_;
+  }
+
+ private:
+  void line(const std::string& text) { out_ += text + "\n"; }
+
+  void peaks() {
+    const std::string where = fmt::format("{}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
+                                          e_.peak_op.empty() ? "" : ", " + e_.peak_op);
+    line(fmt::format("  allocated peak  {}   {} bytes, in 512-byte blocks {}", style_.bold(fmt::format("{:>11}", to_string(e_.peak))), with_commas(e_.peak.count), with_commas(e_.rounded.count)));
+    line(fmt::format("  reached in      step {} of {}: {}", e_.worst + 1, e_.steps.size(), where));
+    for (size_t i = 0; i < e_.steps.size(); ++i) {
+      std::string phases;
+      for (size_t p = 0; p < kPhases; ++p)
+        if (e_.steps[i].by_phase[p]) phases += fmt::format("  {} {}", phase_name(static_cast<Phase>(p)), to_string(Bytes{e_.steps[i].by_phase[p]}));
+      const std::string name = i == 0 ? "first step" : i == 1 ? "steady state" : fmt::format("step {}", i + 1);
+      line(fmt::format("  {:<14}  {:>11} {}", name, to_string(e_.steps[i].peak), style_.dim(phases)));
+    }
+  }
+
+  // One character per slice of the worst step, with the phases named below.
+  void curve() {
+    if (e_.curve.empty()) return;
+    std::string levels, names;
+    for (size_t i = 0; i < e_.curve.size(); ++i) {
+      levels += style_.level(static_cast<double>(e_.curve[i].bytes.count) / static_cast<double>(e_.peak.count) * 0.999);
+      if (i == 0 || e_.curve[i].phase != e_.curve[i - 1].phase) {
+        size_t end = i;
+        while (end < e_.curve.size() && e_.curve[end].phase == e_.curve[i].phase) ++end;
+        const std::string name(phase_name(e_.curve[i].phase));
+        names += name.substr(0, end - i - (end - i > 1)) + std::string(end - i - std::min(name.size(), end - i - (end - i > 1)), ' ');
+      }
+    }
+    line(fmt::format("  over the step   {}", levels));
+    line(fmt::format("                  {}", style_.dim(names)));
+  }
+
+  void row(const std::string& name, Bytes bytes, int indent) {
+    const double share = static_cast<double>(bytes.count) / static_cast<double>(std::max<int64_t>(e_.peak.count, 1));
+    const std::string label = std::string(static_cast<size_t>(2 * indent), ' ') + name;
+    line(fmt::format("{:<{}} {:>11} {:>8}  {}", label, kNameWidth, to_string(bytes), percent_of(bytes, e_.peak), style_.bar(share, kBarWidth)));
+  }
+
+  void tree(const TreeNode& node, int depth) {
+    row(node.repeats > 1 ? fmt::format("{} (x {})", node.name, node.repeats) : node.name, node.bytes, depth + 1);
+    if (depth == options_.depth) return;
+    Bytes small;
+    int64_t small_count = 0;
+    for (const TreeNode& child : node.children) {
+      if (static_cast<double>(child.bytes.count) < options_.smallest * static_cast<double>(e_.peak.count)) {
+        small += child.bytes;
+        ++small_count;
+      } else {
+        tree(child, depth + 1);
+      }
+    }
+    if (small_count > 0 && small_count < static_cast<int64_t>(node.children.size())) row(fmt::format("[{} smaller]", small_count), small, depth + 2);
+  }
+
+  const Estimate& e_;
+  const Style& style_;
+  const TextOptions& options_;
+  std::string out_;
+};
+
+nlohmann::ordered_json tree_json(const TreeNode& node) {
+  nlohmann::ordered_json j{{"name", node.name}, {"bytes", node.bytes.count}};
+  if (node.repeats > 1) j["repeats"] = node.repeats;
+  if (!node.children.empty()) {
+    j["children"] = nlohmann::ordered_json::array();
+    for (const TreeNode& child : node.children) j["children"].push_back(tree_json(child));
+  }
+  return j;
+}
+
+nlohmann::ordered_json job_json(const Job& job) {
+  nlohmann::ordered_json j{{"model", job.model},
+                           {"family", job.family},
+                           {"config", job.config.values()},
+                           {"batch", job.batch},
+                           {"seq", job.seq},
+                           {"inputs", to_string(job.inputs)},
+                           {"precision", to_string(job.precision)},
+                           {"attention", to_string(job.attention)},
+                           {"checkpointing", job.checkpointing},
+                           {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
+                           {"accumulation", job.accumulation},
+                           {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},
+                           {"ema", job.ema},
+                           {"loss_scaling", job.loss_scaling},
+                           {"drop_output", job.drop_output},
+                           {"drop_after", job.drop_after},
+                           {"steps", job.steps}};
+  j["origin"] = job.origin;
+  return j;
+}
+
+}  // namespace
+
+std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options) { return Writer(e, style, options).write(); }
+
+nlohmann::ordered_json estimate_json(const Estimate& e) {
+  nlohmann::ordered_json j{{"schema", 1}, {"command", "estimate"}, {"job", job_json(e.job)}, {"parameters", e.parameters}, {"trainable_parameters", e.trainable},
+                           {"peak_bytes", e.peak.count}, {"allocated_peak_bytes", e.rounded.count}};
+  j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};
+  j["steps"] = nlohmann::ordered_json::array();
+  for (const StepEstimate& s : e.steps) {
+    nlohmann::ordered_json phases = nlohmann::ordered_json::object();
+    for (size_t p = 0; p < kPhases; ++p)
+      if (s.by_phase[p]) phases[std::string(phase_name(static_cast<Phase>(p)))] = s.by_phase[p];
+    j["steps"].push_back({{"peak_bytes", s.peak.count}, {"phase", phase_name(s.phase)}, {"phase_peak_bytes", phases}});
+  }
+  j["by_category"] = tree_json(e.by_category);
+  j["by_module"] = tree_json(e.by_module);
+  j["largest"] = nlohmann::ordered_json::array();
+  for (const LiveTensor& t : e.top)
+    j["largest"].push_back({{"bytes", t.bytes.count}, {"count", t.count}, {"category", category_name(t.category)}, {"module", t.module}, {"op", t.op}});
+  return j;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,26 @@
+// How text output looks: colour and Unicode, decided once from the terminal, the environment and the flags.
+#pragma once
+
+#include <string>
+
+namespace plimsoll {
+
+struct Style {
+  bool colour = false;
+  bool unicode = true;
+
+  // when: "auto", "always" or "never". Auto: a terminal, NO_COLOR unset, TERM not dumb (CLICOLOR_FORCE overrides).
+  static Style detect(const std::string& when, bool ascii);
+
+  std::string bold(const std::string& text) const { return paint("1", text); }
+  std::string dim(const std::string& text) const { return paint("2", text); }
+  std::string red(const std::string& text) const { return paint("31", text); }
+  std::string green(const std::string& text) const { return paint("32", text); }
+  std::string bar(double share, int width) const;  // share 0..1
+  std::string level(double share) const;           // one character of a curve
+
+ private:
+  std::string paint(const char* code, const std::string& text) const;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,166 @@
+// The binary as a user meets it: answers on stdout, errors on stderr that name the value and a way out, documented exit codes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int code;
+  std::string out, err;
+};
+
+class Cli : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("plimsoll_cli_" + std::to_string(getpid()) + "_" +
+                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string file(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+
+  Result run(const std::string& args) {
+    const std::string err_file = (folder_ / "stderr").string();
+    const std::string command = std::string(PLIMSOLL_BINARY) + " " + args + " 2>'" + err_file + "' </dev/null";
+    FILE* pipe = popen(command.c_str(), "r");
+    Result r;
+    std::array<char, 4096> buffer;
+    while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) r.out.append(buffer.data(), n);
+    const int status = pclose(pipe);
+    r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    std::ifstream in(err_file);
+    r.err.assign(std::istreambuf_iterator<char>(in), {});
+    return r;
+  }
+
+  // Fails with `code`, says every one of `words` on stderr, and nothing on stdout.
+  void expect_error(const std::string& args, int code, std::initializer_list<const char*> words) {
+    const Result r = run(args);
+    EXPECT_EQ(r.code, code) << args << "\n" << r.out << r.err;
+    EXPECT_EQ(r.out, "") << args;
+    for (const char* word : words) EXPECT_NE(r.err.find(word), std::string::npos) << args << ": no '" << word << "' in: " << r.err;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Cli, AloneDoesTheMainJobAndTellsWhatToTryNext) {
+  const Result r = run("");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_NE(r.out.find("allocated peak"), std::string::npos);
+  EXPECT_NE(r.out.find("Try next"), std::string::npos);
+  EXPECT_EQ(r.err, "");
+}
+
+TEST_F(Cli, EstimateSpeaksJson) {
+  const Result r = run("estimate gpt2 --batch 2 --seq 128 --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j["schema"], 1);
+  EXPECT_EQ(j["parameters"], 124439808);
+  EXPECT_EQ(j["by_category"]["bytes"], j["peak_bytes"]);
+  EXPECT_EQ(j["job"]["origin"]["batch"], "--batch");
+}
+
+TEST_F(Cli, JobFileAndFlagsGiveTheSameAnswerAndFlagsWin) {
+  const std::string job = file("job.yaml", "model: gpt2\nbatch: 4\nseq: 128\nprecision: bf16\noptimizer: {name: AdamW, args: {fused: true}}\ncheckpointing: yes\n");
+  const auto by_file = nlohmann::json::parse(run("estimate --json --job " + job).out);
+  const auto by_flags = nlohmann::json::parse(run("estimate gpt2 --batch 4 --seq 128 --precision bf16 --optimizer-args fused=true --checkpointing --json").out);
+  EXPECT_EQ(by_file["peak_bytes"], by_flags["peak_bytes"]);
+  const auto larger = nlohmann::json::parse(run("estimate --json --batch 8 --job " + job).out);
+  EXPECT_GT(larger["peak_bytes"], by_file["peak_bytes"]);
+}
+
+TEST_F(Cli, ReadsAHuggingFaceConfigAndItsDirectory) {
+  const std::string config = file("config.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000})");
+  const Result by_file = run("estimate " + config + " --seq 64 --json"), by_folder = run("estimate " + folder_.string() + " --seq 64 --json");
+  ASSERT_EQ(by_file.code, 0) << by_file.err;
+  ASSERT_EQ(by_folder.code, 0) << by_folder.err;
+  EXPECT_EQ(nlohmann::json::parse(by_file.out)["peak_bytes"], nlohmann::json::parse(by_folder.out)["peak_bytes"]);
+}
+
+TEST_F(Cli, UnknownModelSuggestsANearOne) { expect_error("estimate llama-3.1-8bb", 5, {"llama-3.1-8bb", "did you mean 'llama-3.1-8b'"}); }
+
+TEST_F(Cli, HeadsThatDoNotDivideAreNamed) {
+  expect_error("estimate llama --config num_attention_heads=30", 5, {"num_attention_heads 30", "hidden_size 4096"});
+  expect_error("estimate gpt2 --config n_head=7", 5, {"n_head 7", "n_embd 768"});
+}
+
+TEST_F(Cli, AbsurdSizesAreErrorsNotCrashes) {
+  expect_error("estimate gpt2 --batch -1", 5, {"batch", "-1"});
+  expect_error("estimate gpt2 --batch 0", 5, {"batch", "0"});
+  expect_error("estimate gpt2 --batch 9223372036854775807", 5, {"63 bits"});
+  expect_error("estimate llama --config hidden_size=4611686018427387904 --config num_attention_heads=1", 5, {"63 bits"});
+  expect_error("estimate gpt2 --config n_embd=12.5", 5, {"n_embd", "12.5", "whole number"});
+  expect_error("estimate gpt2 --config vocab_size=many", 5, {"vocab_size", "many"});
+}
+
+TEST_F(Cli, UnknownNamesOfSettingsAreNamed) {
+  expect_error("estimate gpt2 --precision fp8", 5, {"fp8"});
+  expect_error("estimate gpt2 --optimizer AdamX", 5, {"AdamX", "did you mean"});
+  expect_error("estimate gpt2 --attention flsh", 5, {"flsh", "did you mean 'flash'"});
+  expect_error("estimate gpt2 --clip 0", 5, {"clip"});
+  expect_error("estimate gpt2 --config n_embd", 2, {"KEY=VALUE"});
+  expect_error("estimate gpt2 --btach 3", 2, {"--btach"});
+  expect_error("frobnicate", 2, {"frobnicate"});
+  expect_error("list modles", 2, {"modles", "did you mean 'models'"});
+}
+
+TEST_F(Cli, ConfigOfAnUnknownTypeIsNamed) {
+  expect_error("estimate " + file("a.json", R"({"model_type": "flubber"})"), 5, {"flubber", "not supported"});
+  expect_error("estimate " + file("b.json", R"({"hidden_size": 1})"), 5, {"neither model_type nor architectures"});
+  expect_error("estimate " + file("c.json", R"([1, 2])"), 5, {"expected an object"});
+}
+
+TEST_F(Cli, MalformedFilesNameTheLine) {
+  expect_error("estimate " + file("bad.json", "{\n  \"model_type\": \"gpt2\",\n  oops\n}"), 5, {"bad.json:3"});
+  expect_error("estimate --job " + file("bad.yaml", "model: gpt2\nbatch: [1, 2\n"), 5, {"bad.yaml:"});
+  expect_error("estimate --job " + file("twice.yaml", "model: gpt2\nbatch: 1\nbatch: 2\n"), 5, {"twice.yaml:3", "repeats 'batch'"});
+  expect_error("estimate --job " + file("key.yaml", "model: gpt2\nbatchsize: 1\n"), 5, {"batchsize", "did you mean 'batch'"});
+  expect_error("estimate --job " + file("type.yaml", "model: gpt2\nbatch: lots\n"), 5, {"type.yaml", "batch", "lots"});
+  expect_error("estimate --job " + (folder_ / "absent.yaml").string(), 5, {"absent.yaml", "cannot open"});
+  expect_error("estimate --job " + folder_.string(), 5, {"is a directory"});
+  expect_error("score " + file("rows.jsonl", "{\"id\": 1}\n"), 5, {"rows.jsonl:1"});
+}
+
+TEST_F(Cli, HelpTeaches) {
+  for (const char* args : {"--help", "estimate --help", "score --help", "list --help"}) {
+    const Result r = run(args);
+    EXPECT_EQ(r.code, 0);
+    EXPECT_GT(r.out.size(), 200u) << args;
+  }
+  EXPECT_NE(run("estimate --help").out.find("Examples:"), std::string::npos);
+}
+
+TEST_F(Cli, ListsSpeakTextAndJson) {
+  for (const char* what : {"models", "presets", "optimizers", "settings"}) {
+    EXPECT_GT(run(std::string("list ") + what).out.size(), 50u);
+    const auto j = nlohmann::json::parse(run(std::string("list --json ") + what).out);
+    EXPECT_GT(j[what].size(), 1u);
+  }
+}
+
+TEST_F(Cli, EveryPresetCanBeEstimated) {
+  const auto presets = nlohmann::json::parse(run("list presets --json").out);
+  for (const auto& p : presets["presets"]) {
+    const std::string name = p["name"];
+    const Result r = run("estimate " + name + " --json");
+    EXPECT_EQ(r.code, 0) << name << ": " << r.err;
+  }
+}
+
+}  // namespace
