@@ -54,7 +54,7 @@ Job job_of(const Flags& flags) {
 
 void print(const Estimate& e, const Flags& flags) {
   if (flags.output.json) {
-    std::cout << estimate_json(e).dump(2) << "\n";
+    std::cout << dump(estimate_json(e), 2) << "\n";
   } else {
     std::cout << estimate_text(e, Style::detect(flags.output.colour, flags.output.ascii), flags.text);
   }

@@ -52,7 +52,7 @@ void print_table(const Json& rows) {
   std::vector<std::vector<std::string>> cells;
   for (const Json& row : rows) {
     std::vector<std::string> line;
-    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : item.value().dump());
+    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : dump(item.value()));
     cells.push_back(line);
   }
   std::vector<size_t> width;
@@ -81,7 +81,7 @@ std::function<ExitCode()> set_up_list(CLI::App& app) {
       if (*what != l.name) continue;
       const Json rows = l.make();
       if (output->json) {
-        std::cout << Json{{"schema", 1}, {"command", "list"}, {l.name, rows}}.dump(2) << "\n";
+        std::cout << dump(Json{{"schema", 1}, {"command", "list"}, {l.name, rows}}, 2) << "\n";
       } else {
         print_table(rows);
       }

@@ -100,7 +100,7 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
   j["summary"] = {{"rows", sum.rows}, {"predicted", sum.predicted}, {"exact", sum.exact}, {"peak_equal", sum.equal},
                   {"within_1_percent", sum.within_one_percent}, {"unsupported", sum.unsupported}, {"worst_percent", sum.worst_percent},
                   {"worst_id", sum.worst_id}, {"speed_up", sum.speed_up}};
-  std::cout << j.dump(2) << "\n";
+  std::cout << dump(j, 2) << "\n";
 }
 
 void print_walk(const RecordedRow& row, const std::string& folder) {

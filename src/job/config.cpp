@@ -4,6 +4,10 @@
 
 namespace plimsoll {
 
+std::string dump(const nlohmann::ordered_json& value, int indent) {
+  return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 Config::Config(std::string source, nlohmann::json values) : source_(std::move(source)), values_(std::move(values)) {
   if (values_.is_null()) values_ = nlohmann::json::object();
   if (!values_.is_object())
@@ -19,7 +23,7 @@ const nlohmann::json* Config::find(std::initializer_list<const char*> keys) cons
 }
 
 void Config::wrong(const char* key, const std::string& expected) const {
-  throw Error(fmt::format("[{}] {} is {}, expected {}", source_, key, values_.at(key).dump().substr(0, 80), expected),
+  throw Error(fmt::format("[{}] {} is {}, expected {}", source_, key, dump(values_.at(key)).substr(0, 80), expected),
               fmt::format("set {} to {}", key, expected));
 }
 

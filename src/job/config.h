@@ -11,6 +11,9 @@
 
 namespace plimsoll {
 
+// JSON as text; bytes that are not UTF-8 become U+FFFD instead of an exception.
+std::string dump(const nlohmann::ordered_json& value, int indent = -1);
+
 class Config {
  public:
   Config() : values_(nlohmann::json::object()) {}

@@ -87,6 +87,8 @@ nlohmann::json parse_json_text(const std::string& text, const std::string& name)
     std::string why = e.what();
     if (const size_t colon = why.rfind(": "); colon != std::string::npos) why = why.substr(colon + 2);
     throw Error(fmt::format("[json] {}:{}: {}", name, line_of(text, e.byte), why), "fix the JSON at that line");
+  } catch (const nlohmann::json::exception& e) {  // a number that does not fit in a double
+    throw Error(fmt::format("[json] {}: {}", name, e.what()), "fix that value");
   }
 }
 

@@ -17,7 +17,7 @@ std::string count_text(int64_t n) {
 std::string recipe_text(const Job& j) {
   std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
                                 to_string(j.precision), j.optimizer.name);
-  if (!j.optimizer.args.values().empty()) out += j.optimizer.args.values().dump();
+  if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
   if (j.checkpointing) out += ", checkpointing";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
