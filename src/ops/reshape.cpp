@@ -99,6 +99,12 @@ Tensor slice(const Tensor& x, int dim, int64_t start, int64_t end, int64_t step)
   });
 }
 
+Tensor getitem(const Tensor& x, int dim, int64_t start, int64_t end) {
+  if (start > 0 || end < x.size(dim)) return slice(x, dim, start, end);
+  Op op(x.tape(), "alias", {&x});
+  return op.finish(alias(x, x.sizes(), x.strides()), [](Tensors& g, Needs) { return Tensors{g[0]}; });
+}
+
 // backward: select_backward writes the gradient into zeros of the full size
 Tensor select(const Tensor& x, int dim, int64_t) {
   const int d = wrap(dim, x.dim());
@@ -259,6 +265,22 @@ Tensor stack(const Tensors& xs, int dim) {
   sizes.insert(d, static_cast<int64_t>(xs.size()));
   Op op(first.tape(), "stack", xs);
   return op.finish(empty(first.tape(), sizes, first.dtype()), [d](Tensors& g, Needs) { return unbind(g[0], d); });
+}
+
+// saves the indices; backward puts the gradient into zeros of the full size
+Tensor index(const Tensor& x, const Tensors& indices) {
+  Dims sizes;
+  for (const Tensor& i : indices) sizes = broadcast(sizes, i.sizes());
+  for (int d = static_cast<int>(indices.size()); d < x.dim(); ++d) sizes.push_back(x.size(d));
+  Op op(x.tape(), "index", {&x});
+  std::vector<Saved> saved;
+  for (const Tensor& i : indices) saved.push_back(op.save(i));
+  return op.finish(empty(x.tape(), sizes, x.dtype()), [saved = std::move(saved), before = x.sizes()](Tensors& g, Needs) {
+    Tensors indices;
+    for (const Saved& s : saved) indices.push_back(s.unpack());
+    Op op(g[0].tape(), "index_put", {});
+    return Tensors{empty(g[0].tape(), before, g[0].dtype())};
+  });
 }
 
 // expand, then a copy
