@@ -83,7 +83,7 @@ struct Gemma2Attention : Module {
         v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
         o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {}
 
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
     Tensor q = transpose(view(q_proj(x), heads), 1, 2);        // (B, H, T, D)
@@ -96,7 +96,7 @@ struct Gemma2Attention : Module {
     call.causal = config.causal;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
     call.softcap = config.attn_logit_softcapping.has_value();
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
     out = o_proj(out);                                           // (B, T, C)
     return out;
@@ -118,9 +118,9 @@ struct Gemma2DecoderLayer : Module {
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
-    Tensor residual = x;
+    Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask);
+    hidden = self_attn(hidden, tables, mask, &weights);
     hidden = post_attention_layernorm(hidden);
     hidden = add(residual, hidden);
     residual = hidden;

@@ -75,7 +75,7 @@ struct GPTNeoXAttention : Module {
         query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.attention_bias),
         dense(*this, "dense", c.hidden_size, c.hidden_size, c.attention_bias) {}
 
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_size}), 1, 2);  // (B, H, T, 3 D)
     Tensor q, k, v;  // (B, H, T, D)
@@ -90,7 +90,7 @@ struct GPTNeoXAttention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = dense(out);
     return out;
@@ -113,7 +113,8 @@ struct GPTNeoXLayer : Module {
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
-    Tensor attn_output = attention(input_layernorm(x), tables, mask);  // (B, T, C)
+    Tensor weights;
+    Tensor attn_output = attention(input_layernorm(x), tables, mask, &weights);  // (B, T, C)
     attn_output = post_attention_dropout(attn_output);
     if (config.use_parallel_residual) {
       Tensor mlp_output = mlp(post_attention_layernorm(x));  // (B, T, C)

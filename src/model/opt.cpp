@@ -46,7 +46,7 @@ struct OPTAttention : Module {
         q_proj(*this, "q_proj", c.hidden_size, c.hidden_size, c.enable_bias),
         out_proj(*this, "out_proj", c.hidden_size, c.hidden_size, c.enable_bias) {}
 
-  Tensor operator()(const Tensor& x, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), -1, config.num_attention_heads, config.hidden_size / config.num_attention_heads};
     Tensor q = mul_scalar(q_proj(x));      // (B, T, C)
@@ -58,7 +58,7 @@ struct OPTAttention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = out_proj(out);
     return out;
@@ -80,9 +80,9 @@ struct OPTDecoderLayer : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor residual = x, hidden = x;  // (B, T, C)
+    Tensor weights, residual = x, hidden = x;  // (B, T, C)
     if (config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
-    hidden = self_attn(hidden, mask);
+    hidden = self_attn(hidden, mask, &weights);
     hidden = dropout(hidden, config.dropout);
     hidden = add(residual, hidden);
     if (!config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);

@@ -34,7 +34,7 @@ struct Phi3Attention : Module {
         o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false),
         qkv_proj(*this, "qkv_proj", c.hidden_size, (c.num_attention_heads + 2 * c.num_key_value_heads) * c.head_dim, false) {}
 
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
     const Tensor qkv = qkv_proj(x);  // (B, T, (H + 2 KV) D)
@@ -49,7 +49,7 @@ struct Phi3Attention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = o_proj(out);
     return out;
@@ -99,9 +99,9 @@ struct Phi3DecoderLayer : Module {
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
-    Tensor residual = x;
+    Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask);
+    hidden = self_attn(hidden, tables, mask, &weights);
     hidden = add(residual, resid_attn_dropout(hidden));
     residual = hidden;
     hidden = post_attention_layernorm(hidden);

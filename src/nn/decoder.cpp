@@ -90,7 +90,7 @@ struct Attention : Module {
     k_norm = std::make_unique<RMSNorm>(*this, "k_norm", c.head_dim);
   }
 
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
     Tensor q = split_heads(q_proj, q_norm.get(), x, heads);   // (B, H, T, D)
@@ -101,7 +101,7 @@ struct Attention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = o_proj(out);
     return out;
@@ -128,9 +128,9 @@ struct DecoderLayer : Module {
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
-    Tensor residual = x;
+    Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask);
+    hidden = self_attn(hidden, tables, mask, &weights);
     hidden = add(residual, hidden);
     residual = hidden;
     hidden = post_attention_layernorm(hidden);
