@@ -22,6 +22,11 @@ const nlohmann::json* Config::find(std::initializer_list<const char*> keys) cons
   return nullptr;
 }
 
+bool Config::is_null(const char* key) const {
+  auto it = values_.find(key);
+  return it != values_.end() && it->is_null();
+}
+
 void Config::wrong(const char* key, const std::string& expected) const {
   throw Error(fmt::format("[{}] {} is {}, expected {}", source_, key, dump(values_.at(key)).substr(0, 80), expected),
               fmt::format("set {} to {}", key, expected));

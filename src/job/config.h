@@ -29,6 +29,8 @@ class Config {
   std::optional<int64_t> optional_integer(std::initializer_list<const char*> keys) const;
   const nlohmann::json* find(std::initializer_list<const char*> keys) const;  // null values are not found
 
+  bool is_null(const char* key) const;  // given, as null: no value where the class has a default
+
   const std::string& source() const { return source_; }
   const nlohmann::json& values() const { return values_; }
   // Throws unless a divides b.

@@ -40,7 +40,7 @@ struct GPT2Attention : Module {
         c_proj(*this, "c_proj", c.n_embd, c.n_embd),
         resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
 
-  Tensor operator()(const Tensor& x, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Tensors qkv = split(c_attn(x), config.n_embd, 2);  // 3 x (B, T, C)
     const Dims heads{x.size(0), x.size(1), -1, config.n_embd / config.n_head};
@@ -53,7 +53,7 @@ struct GPT2Attention : Module {
     call.has_kv_groups = false;
     call.softmax_fp32 = false;
     call.contiguous_eager = false;
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = c_proj(out);
     out = resid_dropout(out);
@@ -93,9 +93,9 @@ struct GPT2Block : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor residual = x;
+    Tensor weights, residual = x;
     Tensor hidden = ln_1(x);  // (B, T, C)
-    const Tensor attn_output = attn(hidden, mask);
+    const Tensor attn_output = attn(hidden, mask, &weights);
     hidden = add(attn_output, residual);
     residual = hidden;
     hidden = ln_2(hidden);

@@ -8,6 +8,55 @@
 
 namespace plimsoll {
 
+void read_decoder_config(const Config& c, DecoderConfig& d) {
+  d.vocab_size = c.size({"vocab_size"}, d.vocab_size);
+  d.hidden_size = c.size({"hidden_size"}, d.hidden_size);
+  d.intermediate_size = c.size({"intermediate_size"}, d.intermediate_size);
+  d.num_hidden_layers = c.size({"num_hidden_layers"}, d.num_hidden_layers);
+  d.num_attention_heads = c.size({"num_attention_heads"}, d.num_attention_heads);
+  if (c.is_null("num_key_value_heads") || !d.num_key_value_heads) d.num_key_value_heads = d.num_attention_heads;
+  d.num_key_value_heads = c.size({"num_key_value_heads"}, d.num_key_value_heads);
+  c.require_divides("num_key_value_heads", d.num_key_value_heads, "num_attention_heads", d.num_attention_heads);
+  if (!d.head_dim && !c.find({"head_dim"})) c.require_divides("num_attention_heads", d.num_attention_heads, "hidden_size", d.hidden_size);
+  d.head_dim = c.size({"head_dim"}, d.head_dim ? d.head_dim : d.hidden_size / d.num_attention_heads);
+  d.tie_word_embeddings = c.flag({"tie_word_embeddings"}, d.tie_word_embeddings);
+  d.attention_dropout = c.number({"attention_dropout"}, d.attention_dropout);
+  d.hidden_act = c.text({"hidden_act"}, d.hidden_act);
+}
+
+std::vector<bool> sliding_layers(const Config& c, std::vector<bool> fallback) {
+  const nlohmann::json* types = c.find({"layer_types"});
+  if (!types) return fallback;
+  if (!types->is_array() || types->size() != fallback.size())
+    throw Error("[" + c.source() + "] layer_types is not a list of num_hidden_layers " + std::to_string(fallback.size()) + " names",
+                "give one name for each layer");
+  for (size_t i = 0; i < fallback.size(); ++i) {
+    const nlohmann::json& type = (*types)[i];
+    if (type != "full_attention" && type != "sliding_attention")
+      throw Error("[" + c.source() + "] layer_types " + type.dump() + " is not known", "known: full_attention, sliding_attention");
+    fallback[i] = type == "sliding_attention";
+  }
+  return fallback;
+}
+
+std::optional<int64_t> sliding_window(const Config& c, std::optional<int64_t> fallback) {
+  if (c.is_null("sliding_window")) return std::nullopt;
+  return c.find({"sliding_window"}) ? c.size({"sliding_window"}, 0) : fallback;
+}
+
+void read_optional_window(const Config& c, DecoderConfig& d) {
+  const std::optional<int64_t> window = c.flag({"use_sliding_window"}, false) ? sliding_window(c, 4096) : std::nullopt;
+  const int64_t first = c.integer({"max_window_layers"}, 28);
+  std::vector<bool> slides(static_cast<size_t>(d.num_hidden_layers));
+  for (int64_t i = 0; i < d.num_hidden_layers; ++i) slides[static_cast<size_t>(i)] = window && i >= first;
+  d.sliding_layer = sliding_layers(c, slides);
+  if (std::find(d.sliding_layer.begin(), d.sliding_layer.end(), true) == d.sliding_layer.end()) return;
+  if (!window)
+    throw Error("[" + c.source() + "] layer_types has sliding_attention, but there is no sliding_window",
+                "set use_sliding_window to true and give sliding_window");
+  d.sliding_window = window;
+}
+
 GatedMLP::GatedMLP(Module& parent, std::string_view name, int64_t width, int64_t inner, bool bias, std::string act_name)
     : Module(parent, name),
       gate_proj(*this, "gate_proj", width, inner, bias),
@@ -41,7 +90,7 @@ struct Attention : Module {
     k_norm = std::make_unique<RMSNorm>(*this, "k_norm", c.head_dim);
   }
 
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
     Tensor q = split_heads(q_proj, q_norm.get(), x, heads);   // (B, H, T, D)
@@ -52,7 +101,7 @@ struct Attention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor out = attention(build(), q, k, v, call);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = o_proj(out);
     return out;
@@ -79,9 +128,9 @@ struct DecoderLayer : Module {
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
-    Tensor residual = x;
+    Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask);
+    hidden = self_attn(hidden, tables, mask, &weights);
     hidden = add(residual, hidden);
     residual = hidden;
     hidden = post_attention_layernorm(hidden);
@@ -102,7 +151,7 @@ struct Decoder : Module {
         embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
         layers(*this, "layers"),
         norm(add_layers(), "norm", c.hidden_size),
-        rotary_emb(*this, "rotary_emb", c.head_dim) {}
+        rotary_emb(*this, "rotary_emb", c.rope) {}
 
   Module& add_layers() {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);

@@ -1,22 +1,34 @@
 // The decoder that Llama, Mistral, Qwen2 and Qwen3 share, module for module; their differences are settings.
 #pragma once
 
-#include "nn/model.h"
 #include "nn/layers.h"
+#include "nn/model.h"
 #include "nn/rotary.h"
 
 namespace plimsoll {
 
 struct DecoderConfig {
   int64_t vocab_size = 32000, hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32;
-  int64_t num_attention_heads = 32, num_key_value_heads = 32, head_dim = 128;
+  int64_t num_attention_heads = 32;
+  int64_t num_key_value_heads = 0;  // 0: as many as query heads
+  int64_t head_dim = 0;             // 0: hidden_size / num_attention_heads
   bool qkv_bias = false, o_bias = false, mlp_bias = false, qk_norm = false, tie_word_embeddings = false;
   double attention_dropout = 0.0;
   std::string hidden_act = "silu";
+  RopeSettings rope;
   bool full_mask = true;                         // some layers attend to everything
   std::optional<int64_t> sliding_window;         // some layers attend to a window
   std::vector<bool> sliding_layer;               // by layer; empty: all full, or all sliding when full_mask is off
 };
+
+// Reads what all of them share over the class defaults in `d`: sizes, heads, dropout, tied weights.
+void read_decoder_config(const Config& config, DecoderConfig& d);
+// Which layers have a sliding window by layer_types, or `fallback` where it is absent.
+std::vector<bool> sliding_layers(const Config& config, std::vector<bool> fallback);
+// sliding_window with the default of its class; null switches it off.
+std::optional<int64_t> sliding_window(const Config& config, std::optional<int64_t> fallback);
+// Qwen2 and Qwen3: the window must be switched on, and is on from layer max_window_layers unless layer_types says otherwise.
+void read_optional_window(const Config& config, DecoderConfig& d);
 
 std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& config);
 

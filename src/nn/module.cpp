@@ -28,6 +28,12 @@ Tensor Module::buffer(std::string_view, const Dims& sizes, DType dtype) {
   return b;
 }
 
+void Module::rebind_buffer(Tensor& slot, const Tensor& value) {
+  for (Tensor& b : build_.buffers)
+    if (&b.body() == &slot.body()) b = value;
+  slot = value;
+}
+
 void Module::collect(std::vector<Parameter*>& out) const {
   out.insert(out.end(), own_.begin(), own_.end());
   for (const Module* child : children_) child->collect(out);

@@ -38,6 +38,8 @@ class Module {
  protected:
   Tensor parameter(std::string_view name, const Dims& sizes);
   Tensor buffer(std::string_view name, const Dims& sizes, DType dtype = DType::float32);
+  // register_buffer under a name that is taken: the old tensor goes.
+  void rebind_buffer(Tensor& slot, const Tensor& value);
   void tie(Parameter& p) { own_.push_back(&p); }
 
  private:

@@ -1,19 +1,96 @@
 #include "nn/rotary.h"
 
+#include <algorithm>
+
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
-RotaryEmbedding::RotaryEmbedding(Module& parent, std::string_view name, int64_t dim) : Module(parent, name) {
-  inv_freq = buffer("inv_freq", {(dim + 1) / 2});
-  buffer("original_inv_freq", {(dim + 1) / 2});
+namespace {
+int64_t frequencies_of(const RopeSettings& s) { return s.type == "proportional" ? s.dim / 2 : (s.dim + 1) / 2; }
+}  // namespace
+
+RopeSettings rope_settings(const Config& c, const RopeDefaults& defaults) {
+  const nlohmann::json* values = c.find({"rope_scaling", "rope_parameters"});
+  const Config rope(c.source() + ": rope_parameters", values ? *values : nlohmann::json::object());
+  if (rope.find({"full_attention", "sliding_attention"}))
+    throw Error("[" + rope.source() + "] one set for each kind of layer is not supported", "give one set for all layers");
+  RopeSettings s;
+  s.type = rope.text({"rope_type", "type"}, "default");
+  if (std::find(defaults.types.begin(), defaults.types.end(), s.type) == defaults.types.end())
+    throw Error("[" + rope.source() + "] rope_type '" + s.type + "' is not known", "known: " + join(defaults.types, ", "));
+  s.dim = defaults.head_dim;
+  const double part = rope.number({"partial_rotary_factor"}, c.number({"partial_rotary_factor"}, defaults.partial_rotary_factor.value_or(1.0)));
+  if (defaults.partial_rotary_factor)
+    s.dim = static_cast<int64_t>(static_cast<double>(defaults.head_dim) * part);
+  else if (part != 1.0 && s.type != "default" && s.type != "proportional")
+    throw Error("[" + rope.source() + "] partial_rotary_factor is set, but this model rotates whole heads", "remove partial_rotary_factor");
+  s.max_position_embeddings = c.size({"max_position_embeddings"}, defaults.max_position_embeddings);
+  s.original_max_position_embeddings = rope.size({"original_max_position_embeddings"}, s.max_position_embeddings);
+  const nlohmann::json* factor = rope.find({"factor"});
+  s.whole_factor = factor && factor->is_number_integer();
+  return s;
 }
 
-CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) const {
+RotaryEmbedding::RotaryEmbedding(Module& parent, std::string_view name, const RopeSettings& s) : Module(parent, name), settings(s) {
+  inv_freq = buffer("inv_freq", {frequencies_of(s)});
+  original_inv_freq = buffer("original_inv_freq", {frequencies_of(s)});
+}
+
+// `if seq_len > limit:` on the device; recorded rows read a constant there.
+bool RotaryEmbedding::is_longer(const Tensor& seq_len_of, int64_t limit) const {
+  if (tape().dialect.item) return *tape().dialect.item != 0;
+  return seq_len_of.size(-1) > limit;
+}
+
+// dynamic_rope_update: two kinds of frequencies follow the length of the sequence, which is read from the positions.
+void RotaryEmbedding::update_frequencies(const Tensor& position_ids) {
+  if (settings.type != "dynamic" && settings.type != "longrope") return;
+  Tensor seq_len = filled(tape(), "max", {}, DType::int64);
+  seq_len = nondiff("add", seq_len, DType::int64);
+  compare_scalar("gt", seq_len);
+  if (settings.type == "dynamic") {
+    if (is_longer(position_ids, settings.max_position_embeddings)) {
+      rebind_buffer(inv_freq, dynamic_frequencies(seq_len));
+      max_seq_len_cached_ = seq_len;
+    }
+    compare_scalar("lt", seq_len);
+    return;
+  }
+  rebind_buffer(inv_freq, is_longer(position_ids, settings.original_max_position_embeddings) ? longrope_frequencies() : original_inv_freq);
+}
+
+// base is scaled by the length, so it is a tensor too: 1 / base ** (arange / dim)
+Tensor RotaryEmbedding::dynamic_frequencies(const Tensor& seq_len) const {
+  Tensor longest;
+  {
+    const Tensor limit = filled(tape(), "empty", {}, DType::int64);
+    longest = nondiff("maximum", seq_len, DType::int64);
+  }
+  Tensor base = nondiff("mul", longest, settings.whole_factor ? DType::int64 : DType::float32);
+  for (const char* op : {"div", "sub", "pow", "mul"}) base = nondiff(op, base, DType::float32);
+  Tensor freq = filled(tape(), "_to_copy", {frequencies_of(settings)}, DType::float32);
+  for (const char* op : {"div", "pow", "reciprocal", "mul"}) freq = nondiff(op, freq, DType::float32);
+  return freq;
+}
+
+// 1 / (factors * base ** (arange / dim))
+Tensor RotaryEmbedding::longrope_frequencies() const {
+  const Tensor ext_factors = filled(tape(), "empty", {frequencies_of(settings)}, DType::float32);
+  Tensor freq = arange(tape(), frequencies_of(settings));
+  for (const char* op : {"_to_copy", "div"}) freq = nondiff(op, freq, DType::float32);
+  const Tensor inv_freq_shape = freq;
+  for (const char* op : {"pow", "mul", "reciprocal", "mul"}) freq = nondiff(op, freq, DType::float32);
+  return freq;
+}
+
+CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) {
   Forward here(*this);
   GradGuard no_grad(tape(), false);
+  update_frequencies(position_ids);
   const Tensor frequencies = expand(view(inv_freq, {1, -1, 1}), {position_ids.size(0), -1, 1});
   const Tensor positions = to(unsqueeze(position_ids, 1), DType::float32);
   AutocastGuard fp32(tape(), std::nullopt);
@@ -32,13 +109,11 @@ Tensor rotate_half(const Tensor& x) {
   return cat({minus, x1}, -1);
 }
 
-namespace {
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const Tensor straight = mul(x, cos);
   const Tensor turned = mul(rotate_half(x), sin);
   return add(straight, turned);
 }
-}  // namespace
 
 std::pair<Tensor, Tensor> apply_rotary_pos_emb(const Tensor& q, const Tensor& k, const CosSin& tables) {
   const Tensor cos = unsqueeze(tables.cos, 1), sin = unsqueeze(tables.sin, 1);

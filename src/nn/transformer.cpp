@@ -17,7 +17,7 @@ Tensor repeat_kv(const Tensor& x, int64_t groups) {
 
 namespace {
 
-Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call) {
+Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call, Tensor* kept) {
   const Tensor k = repeat_kv(key, call.kv_groups), v = repeat_kv(value, call.kv_groups);
   Tensor weights = matmul(q, transpose(k, 2, 3));  // (B, H, T, T)
   weights = mul_scalar(weights);
@@ -27,14 +27,18 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
     weights = mul_scalar(weights);
   }
   if (call.mask) weights = add(weights, call.mask);
-  {
-    const Tensor probs = call.softmax_fp32 ? softmax(weights, DType::float32) : softmax(weights);
+  if (call.softmax_fp32) {
+    const Tensor probs = softmax(weights, DType::float32);
     weights = to(probs, q.dtype());
+  } else {
+    weights = softmax(weights);
+    weights = to(weights, q.dtype());
   }
   weights = dropout(weights, call.dropout);
   Tensor out = matmul(weights, v);  // (B, H, T, D)
   out = transpose(out, 1, 2);
   if (call.contiguous_eager) out = contiguous(out);
+  if (kept) *kept = weights;
   return out;
 }
 
@@ -58,8 +62,8 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 
 }  // namespace
 
-Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call) {
-  return build.eager() ? eager_attention(q, k, v, call) : sdpa_attention(q, k, v, call);
+Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
+  return build.eager() ? eager_attention(q, k, v, call, weights) : sdpa_attention(q, k, v, call);
 }
 
 Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }

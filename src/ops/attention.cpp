@@ -115,11 +115,9 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const A
   if (mask) attn = q.tape().dialect.recorder ? add(attn, mask) : add_(attn, mask);
   attn = safe_softmax(attn);
   if (args.dropout > 0) attn = dropout(attn, args.dropout);
-  Tensor out = matmul(attn, v);
-  if (!widen) return out;
-  out = to(out, origin);
-  const Tensor weights = to(attn, origin);  // the second result, made and thrown away
-  return out;
+  const Tensor weights = to(attn, origin);  // the second result, made first and thrown away
+  const Tensor out = matmul(attn, v);
+  return to(out, origin);
 }
 
 }  // namespace

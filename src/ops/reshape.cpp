@@ -99,6 +99,12 @@ Tensor slice(const Tensor& x, int dim, int64_t start, int64_t end, int64_t step)
   });
 }
 
+Tensor getitem(const Tensor& x, int dim, int64_t start, int64_t end) {
+  if (start > 0 || end < x.size(dim)) return slice(x, dim, start, end);
+  Op op(x.tape(), "alias", {&x});
+  return op.finish(alias(x, x.sizes(), x.strides()), [](Tensors& g, Needs) { return Tensors{g[0]}; });
+}
+
 // backward: select_backward writes the gradient into zeros of the full size
 Tensor select(const Tensor& x, int dim, int64_t) {
   const int d = wrap(dim, x.dim());
@@ -234,18 +240,15 @@ Tensor cat(const Tensors& xs, int dim) {
     lengths.push_back(x.size(d));
     channels_last &= !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
   }
-  std::vector<DType> dtypes;
-  for (const Tensor& x : xs) dtypes.push_back(x.dtype());
   Op op(first.tape(), "cat", xs);
   Tensor out = empty_strided(first.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), dtype);
-  return op.finish(std::move(out), [d, lengths, dtypes](Tensors& g, Needs needs) {
+  return op.finish(std::move(out), [d, lengths](Tensors& g, Needs needs) {
     Tensors parts(lengths.size());
     for (size_t i = 0; i < lengths.size(); ++i) {
       if (!needs[i]) continue;
-      const Tensor grad = to(g[0], dtypes[i]);
-      Dims part = grad.sizes();
+      Dims part = g[0].sizes();
       part[d] = lengths[i];
-      parts[i] = alias(grad, part, grad.strides());
+      parts[i] = alias(g[0], part, g[0].strides());
     }
     return parts;
   });
@@ -259,6 +262,22 @@ Tensor stack(const Tensors& xs, int dim) {
   sizes.insert(d, static_cast<int64_t>(xs.size()));
   Op op(first.tape(), "stack", xs);
   return op.finish(empty(first.tape(), sizes, first.dtype()), [d](Tensors& g, Needs) { return unbind(g[0], d); });
+}
+
+// saves the indices; backward adds the gradient into zeros of the full size, in place
+Tensor index(const Tensor& x, const Tensors& indices) {
+  Dims sizes;
+  for (const Tensor& i : indices) sizes = broadcast(sizes, i.sizes());
+  for (int d = static_cast<int>(indices.size()); d < x.dim(); ++d) sizes.push_back(x.size(d));
+  Op op(x.tape(), "index", {&x});
+  std::vector<Saved> saved;
+  for (const Tensor& i : indices) saved.push_back(op.save(i));
+  return op.finish(empty(x.tape(), sizes, x.dtype()), [saved = std::move(saved), before = x.sizes()](Tensors& g, Needs) {
+    Tensors indices;
+    for (const Saved& s : saved) indices.push_back(s.unpack());
+    Op op(g[0].tape(), "new_zeros", {});
+    return Tensors{empty(g[0].tape(), before, g[0].dtype())};
+  });
 }
 
 // expand, then a copy

@@ -1,0 +1,196 @@
+// transformers.models.gpt_neox: GPTNeoXForCausalLM (Pythia, GPT-NeoX).
+#include "model/families.h"
+#include "nn/layers.h"
+#include "nn/masking.h"
+#include "nn/rotary.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct GPTNeoXConfig {
+  explicit GPTNeoXConfig(const Config& c)
+      : vocab_size(c.size({"vocab_size"}, 50432)),
+        hidden_size(c.size({"hidden_size"}, 6144)),
+        num_hidden_layers(c.size({"num_hidden_layers"}, 44)),
+        num_attention_heads(c.size({"num_attention_heads"}, 64)),
+        intermediate_size(c.size({"intermediate_size"}, 24576)),
+        hidden_act(c.text({"hidden_act"}, "gelu")),
+        attention_dropout(c.number({"attention_dropout"}, 0.0)),
+        hidden_dropout(c.number({"hidden_dropout"}, 0.0)),
+        attention_bias(c.flag({"attention_bias"}, true)),
+        use_parallel_residual(c.flag({"use_parallel_residual"}, true)),
+        tie_word_embeddings(c.flag({"tie_word_embeddings"}, false)) {
+    c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
+    head_size = hidden_size / num_attention_heads;
+    rope = rope_settings(c, {head_size, 2048, c.number({"rotary_pct"}, 0.25)});
+  }
+  int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, head_size;
+  std::string hidden_act;
+  double attention_dropout, hidden_dropout;
+  bool attention_bias, use_parallel_residual, tie_word_embeddings;
+  RopeSettings rope;
+};
+
+struct GPTNeoXMLP : Module {
+  GPTNeoXMLP(Module& parent, std::string_view name, const GPTNeoXConfig& c)
+      : Module(parent, name),
+        config(c),
+        dense_h_to_4h(*this, "dense_h_to_4h", c.hidden_size, c.intermediate_size),
+        dense_4h_to_h(*this, "dense_4h_to_h", c.intermediate_size, c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = dense_h_to_4h(x);  // (B, T, F)
+    hidden = activation(config.hidden_act, hidden);
+    hidden = dense_4h_to_h(hidden);  // (B, T, C)
+    return hidden;
+  }
+
+  const GPTNeoXConfig& config;
+  Linear dense_h_to_4h, dense_4h_to_h;
+};
+
+// The first rotary_dim numbers of each head turn, the others pass; both results are joined last.
+std::pair<Tensor, Tensor> apply_partial_rotary(const Tensor& q, const Tensor& k, const CosSin& tables) {
+  const Tensor cos = unsqueeze(tables.cos, 1), sin = unsqueeze(tables.sin, 1);
+  const int64_t rotary_dim = cos.size(-1);
+  const Tensor q_rot = getitem(q, -1, 0, rotary_dim), q_pass = getitem(q, -1, rotary_dim, q.size(-1));
+  const Tensor k_rot = getitem(k, -1, 0, rotary_dim), k_pass = getitem(k, -1, rotary_dim, k.size(-1));
+  Tensor q_embed = rotate(q_rot, cos, sin);
+  Tensor k_embed = rotate(k_rot, cos, sin);
+  q_embed = cat({q_embed, q_pass}, -1);
+  k_embed = cat({k_embed, k_pass}, -1);
+  return {q_embed, k_embed};
+}
+
+struct GPTNeoXAttention : Module {
+  GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c)
+      : Module(parent, name),
+        config(c),
+        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.attention_bias),
+        dense(*this, "dense", c.hidden_size, c.hidden_size, c.attention_bias) {}
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
+    Forward here(*this);
+    const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_size}), 1, 2);  // (B, H, T, 3 D)
+    Tensor q, k, v;  // (B, H, T, D)
+    {
+      const Tensors parts = chunk(qkv, 3, -1);
+      q = parts[0];
+      k = parts[1];
+      v = parts[2];
+    }
+    std::tie(q, k) = apply_partial_rotary(q, k, tables);
+    AttentionCall call;
+    call.mask = mask;
+    call.dropout = config.attention_dropout;
+    call.has_kv_groups = false;
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+    out = dense(out);
+    return out;
+  }
+
+  const GPTNeoXConfig& config;
+  Linear query_key_value, dense;
+};
+
+struct GPTNeoXLayer : Module {
+  GPTNeoXLayer(Module& parent, std::string_view name, const GPTNeoXConfig& c)
+      : Module(parent, name),
+        config(c),
+        input_layernorm(*this, "input_layernorm", c.hidden_size),
+        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
+        post_attention_dropout(*this, "post_attention_dropout", c.hidden_dropout),
+        post_mlp_dropout(*this, "post_mlp_dropout", c.hidden_dropout),
+        attention(*this, "attention", c),
+        mlp(*this, "mlp", c) {}
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor weights;
+    Tensor attn_output = attention(input_layernorm(x), tables, mask, &weights);  // (B, T, C)
+    attn_output = post_attention_dropout(attn_output);
+    if (config.use_parallel_residual) {
+      Tensor mlp_output = mlp(post_attention_layernorm(x));  // (B, T, C)
+      mlp_output = post_mlp_dropout(mlp_output);
+      return add(add(mlp_output, attn_output), x);
+    }
+    attn_output = add(attn_output, x);
+    Tensor mlp_output = mlp(post_attention_layernorm(attn_output));  // (B, T, C)
+    mlp_output = post_mlp_dropout(mlp_output);
+    return add(mlp_output, attn_output);
+  }
+
+  const GPTNeoXConfig& config;
+  LayerNorm input_layernorm, post_attention_layernorm;
+  Dropout post_attention_dropout, post_mlp_dropout;
+  GPTNeoXAttention attention;
+  GPTNeoXMLP mlp;
+};
+
+struct GPTNeoXModel : Module {
+  GPTNeoXModel(Module& parent, std::string_view name, const GPTNeoXConfig& c)
+      : Module(parent, name),
+        config(c),
+        embed_in(*this, "embed_in", c.vocab_size, c.hidden_size),
+        emb_dropout(*this, "emb_dropout", c.hidden_dropout),
+        layers(*this, "layers"),
+        final_layer_norm(add_layers(), "final_layer_norm", c.hidden_size),
+        rotary_emb(*this, "rotary_emb", c.rope) {}
+
+  Module& add_layers() {
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    const Tensor embeds = embed_in(input_ids);  // (B, T, C)
+    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});
+    Tensor hidden = emb_dropout(embeds);
+    const CosSin tables = rotary_emb(hidden, positions);
+    for (GPTNeoXLayer& layer : layers) {
+      auto run = [&layer, tables, mask, positions](const Tensor& x) { return layer(x, tables, mask); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    hidden = final_layer_norm(hidden);
+    return hidden;
+  }
+
+  const GPTNeoXConfig& config;
+  Embedding embed_in;
+  Dropout emb_dropout;
+  ModuleList<GPTNeoXLayer> layers;
+  LayerNorm final_layer_norm;
+  RotaryEmbedding rotary_emb;
+};
+
+struct GPTNeoXForCausalLM : Model {
+  GPTNeoXForCausalLM(Build& build, const Config& c) : Model(build), config(c), gpt_neox(*this, "gpt_neox", config) {
+    embed_out = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "embed_out", gpt_neox.embed_in.weight, false)
+                                           : std::make_unique<Linear>(*this, "embed_out", config.hidden_size, config.vocab_size, false);
+  }
+
+  Output forward(const Batch& batch) override {
+    const Tensor hidden = gpt_neox(batch.input_ids);
+    const Tensor logits = (*embed_out)(hidden);  // (B, T, V)
+    return {causal_lm_loss(logits, batch.labels), {logits}};
+  }
+
+  GPTNeoXConfig config;
+  GPTNeoXModel gpt_neox;
+  std::unique_ptr<Linear> embed_out;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& config) { return std::make_unique<GPTNeoXForCausalLM>(build, config); }
+
+}  // namespace plimsoll

@@ -1,0 +1,208 @@
+// transformers.models.opt: OPTForCausalLM.
+#include "model/families.h"
+#include "nn/layers.h"
+#include "nn/masking.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct OPTConfig {
+  explicit OPTConfig(const Config& c)
+      : vocab_size(c.size({"vocab_size"}, 50272)),
+        hidden_size(c.size({"hidden_size"}, 768)),
+        num_hidden_layers(c.size({"num_hidden_layers"}, 12)),
+        ffn_dim(c.size({"ffn_dim"}, 3072)),
+        max_position_embeddings(c.size({"max_position_embeddings"}, 2048)),
+        num_attention_heads(c.size({"num_attention_heads"}, 12)),
+        word_embed_proj_dim(c.size({"word_embed_proj_dim"}, hidden_size)),
+        activation_function(c.text({"activation_function"}, "relu")),
+        dropout(c.number({"dropout"}, 0.1)),
+        attention_dropout(c.number({"attention_dropout"}, 0.0)),
+        do_layer_norm_before(c.flag({"do_layer_norm_before"}, true)),
+        remove_final_layer_norm(c.flag({"_remove_final_layer_norm"}, false)),
+        enable_bias(c.flag({"enable_bias"}, true)),
+        layer_norm_elementwise_affine(c.flag({"layer_norm_elementwise_affine"}, true)),
+        tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)) {
+    c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
+  }
+  int64_t vocab_size, hidden_size, num_hidden_layers, ffn_dim, max_position_embeddings, num_attention_heads, word_embed_proj_dim;
+  std::string activation_function;
+  double dropout, attention_dropout;
+  bool do_layer_norm_before, remove_final_layer_norm, enable_bias, layer_norm_elementwise_affine, tie_word_embeddings;
+};
+
+struct OPTAttention : Module {
+  OPTAttention(Module& parent, std::string_view name, const OPTConfig& c)
+      : Module(parent, name),
+        config(c),
+        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size, c.enable_bias),
+        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size, c.enable_bias),
+        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size, c.enable_bias),
+        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size, c.enable_bias) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
+    Forward here(*this);
+    const Dims heads{x.size(0), -1, config.num_attention_heads, config.hidden_size / config.num_attention_heads};
+    Tensor q = mul_scalar(q_proj(x));      // (B, T, C)
+    q = transpose(view(q, heads), 1, 2);   // (B, H, T, D)
+    Tensor k = k_proj(x), v = v_proj(x);   // (B, T, C)
+    k = transpose(view(k, heads), 1, 2);   // (B, H, T, D)
+    v = transpose(view(v, heads), 1, 2);   // (B, H, T, D)
+    AttentionCall call;
+    call.mask = mask;
+    call.dropout = config.attention_dropout;
+    call.has_kv_groups = false;
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+    out = out_proj(out);
+    return out;
+  }
+
+  const OPTConfig& config;
+  Linear k_proj, v_proj, q_proj, out_proj;
+};
+
+struct OPTDecoderLayer : Module {
+  OPTDecoderLayer(Module& parent, std::string_view name, const OPTConfig& c)
+      : Module(parent, name),
+        config(c),
+        self_attn(*this, "self_attn", c),
+        self_attn_layer_norm(*this, "self_attn_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine),
+        fc1(*this, "fc1", c.hidden_size, c.ffn_dim, c.enable_bias),
+        fc2(*this, "fc2", c.ffn_dim, c.hidden_size, c.enable_bias),
+        final_layer_norm(*this, "final_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor weights, residual = x, hidden = x;  // (B, T, C)
+    if (config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
+    hidden = self_attn(hidden, mask, &weights);
+    hidden = dropout(hidden, config.dropout);
+    hidden = add(residual, hidden);
+    if (!config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
+    hidden = reshape(hidden, {-1, config.hidden_size});  // (B T, C)
+    residual = hidden;
+    if (config.do_layer_norm_before) hidden = final_layer_norm(hidden);
+    hidden = fc1(hidden);  // (B T, F)
+    hidden = activation(config.activation_function, hidden);
+    hidden = fc2(hidden);  // (B T, C)
+    hidden = dropout(hidden, config.dropout);
+    hidden = view(add(residual, hidden), x.sizes());  // (B, T, C)
+    if (!config.do_layer_norm_before) hidden = final_layer_norm(hidden);
+    return hidden;
+  }
+
+  const OPTConfig& config;
+  OPTAttention self_attn;
+  LayerNorm self_attn_layer_norm;
+  Linear fc1, fc2;
+  LayerNorm final_layer_norm;
+};
+
+// Positions start at 2.
+struct OPTLearnedPositionalEmbedding : Embedding {
+  OPTLearnedPositionalEmbedding(Module& parent, std::string_view name, int64_t rows, int64_t width)
+      : Embedding(parent, name, checked_add(rows, 2), width) {}
+  Tensor operator()(const Tensor& position_ids) const {
+    Forward here(*this);
+    return Embedding::operator()(nondiff("add", position_ids, DType::int64));
+  }
+};
+
+struct OPTDecoder : Module {
+  OPTDecoder(Module& parent, std::string_view name, const OPTConfig& c)
+      : Module(parent, name),
+        config(c),
+        embed_tokens(*this, "embed_tokens", c.vocab_size, c.word_embed_proj_dim),
+        embed_positions(*this, "embed_positions", c.max_position_embeddings, c.hidden_size) {
+    if (c.word_embed_proj_dim != c.hidden_size) {
+      project_out = std::make_unique<Linear>(*this, "project_out", c.hidden_size, c.word_embed_proj_dim, false);
+      project_in = std::make_unique<Linear>(*this, "project_in", c.word_embed_proj_dim, c.hidden_size, false);
+    }
+    if (c.do_layer_norm_before && !c.remove_final_layer_norm)
+      final_layer_norm = std::make_unique<LayerNorm>(*this, "final_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine);
+    layers = std::make_unique<ModuleList<OPTDecoderLayer>>(*this, "layers");
+    for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers->add(c);
+  }
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    Tensor embeds = embed_tokens(input_ids);  // (B, T, W)
+    const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
+    const Tensor positions = count(attention_mask);  // (B, T)
+    const Tensor mask = create_causal_mask(
+        build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, attention_mask});
+    const Tensor position_embeds = embed_positions(positions);  // (B, T, C)
+    if (project_in) embeds = (*project_in)(embeds);             // (B, T, C)
+    Tensor hidden = add(embeds, position_embeds);
+    for (OPTDecoderLayer& layer : *layers) {
+      if (drops_layer()) continue;
+      auto run = [&layer, mask, positions](const Tensor& x) { return layer(x, mask); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    if (final_layer_norm) hidden = (*final_layer_norm)(hidden);
+    if (project_out) hidden = (*project_out)(hidden);  // (B, T, W)
+    return hidden;
+  }
+
+  // (cumsum(mask) * mask - 1).long()
+  static Tensor count(const Tensor& mask) {
+    Tensor positions = cumsum(mask, 1, DType::float32);
+    {
+      Tensor count = nondiff("mul", positions, DType::float32);
+      count = nondiff("sub", count, DType::float32);
+      positions = nondiff("_to_copy", count, DType::int64);
+    }
+    return positions;
+  }
+
+  // `if torch.rand([]) < layerdrop`: recorded rows read a constant there, a true one drops every layer. A real run is
+  // simulated with every layer, which is what it needs at most.
+  bool drops_layer() const { return tape().dialect.item.value_or(0) != 0; }
+
+  const OPTConfig& config;
+  Embedding embed_tokens;
+  OPTLearnedPositionalEmbedding embed_positions;
+  std::unique_ptr<Linear> project_out, project_in;
+  std::unique_ptr<LayerNorm> final_layer_norm;
+  std::unique_ptr<ModuleList<OPTDecoderLayer>> layers;
+};
+
+struct OPTModel : Module {
+  OPTModel(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), decoder(*this, "decoder", c) {}
+  OPTDecoder decoder;
+};
+
+struct OPTForCausalLM : Model {
+  OPTForCausalLM(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {
+    lm_head = config.tie_word_embeddings
+                  ? std::make_unique<Linear>(*this, "lm_head", model.decoder.embed_tokens.weight, false)
+                  : std::make_unique<Linear>(*this, "lm_head", config.word_embed_proj_dim, config.vocab_size, false);
+  }
+
+  Output forward(const Batch& batch) override {
+    if (batch.input_ids.size(1) > config.max_position_embeddings)
+      throw Error("[opt] " + std::to_string(batch.input_ids.size(1)) + " tokens are more than max_position_embeddings " +
+                      std::to_string(config.max_position_embeddings),
+                  "shorten the sequence or raise max_position_embeddings");
+    const Tensor hidden = model.decoder(batch.input_ids);
+    const Tensor logits = contiguous((*lm_head)(hidden));  // (B, T, V)
+    return {causal_lm_loss(logits, batch.labels), {logits}};
+  }
+
+  OPTConfig config;
+  OPTModel model;
+  std::unique_ptr<Linear> lm_head;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_opt(Build& build, const Config& config) { return std::make_unique<OPTForCausalLM>(build, config); }
+
+}  // namespace plimsoll

@@ -1,0 +1,177 @@
+// transformers.models.phi3: Phi3ForCausalLM.
+#include "model/families.h"
+#include "nn/decoder.h"
+#include "nn/masking.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct Phi3Config : DecoderConfig {
+  explicit Phi3Config(const Config& c) {
+    vocab_size = 32064;
+    hidden_size = 3072;
+    intermediate_size = 8192;
+    read_decoder_config(c, *this);
+    resid_pdrop = c.number({"resid_pdrop"}, 0.0);
+    sliding_window = plimsoll::sliding_window(c, std::nullopt);
+    rope = rope_settings(c, {head_dim, 4096, 1.0, {"default", "longrope", "su", "yarn"}});
+    if (rope.type != "default") rope.type = "longrope";  // su and yarn are names that older checkpoints use
+    rope.original_max_position_embeddings = c.size({"original_max_position_embeddings"}, 4096);
+  }
+  double resid_pdrop = 0.0;
+};
+
+
+struct Phi3Attention : Module {
+  Phi3Attention(Module& parent, std::string_view name, const Phi3Config& c)
+      : Module(parent, name),
+        config(c),
+        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false),
+        qkv_proj(*this, "qkv_proj", c.hidden_size, (c.num_attention_heads + 2 * c.num_key_value_heads) * c.head_dim, false) {}
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
+    Forward here(*this);
+    const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
+    const Tensor qkv = qkv_proj(x);  // (B, T, (H + 2 KV) D)
+    const int64_t query_pos = config.num_attention_heads * config.head_dim;
+    const int64_t key_pos = query_pos + config.num_key_value_heads * config.head_dim;
+    Tensor q = slice(qkv, -1, 0, query_pos), k = slice(qkv, -1, query_pos, key_pos), v = slice(qkv, -1, key_pos, qkv.size(-1));
+    q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
+    k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
+    v = transpose(view(v, heads), 1, 2);  // (B, KV, T, D)
+    std::tie(q, k) = apply_rotary(q, k, tables);
+    AttentionCall call;
+    call.mask = mask;
+    call.dropout = config.attention_dropout;
+    call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
+    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+    out = o_proj(out);
+    return out;
+  }
+
+  static std::pair<Tensor, Tensor> apply_rotary(const Tensor& q, const Tensor& k, const CosSin& tables) {
+    const Tensor cos = unsqueeze(tables.cos, 1), sin = unsqueeze(tables.sin, 1);
+    const int64_t rotary_dim = cos.size(-1);
+    const Tensor q_rot = getitem(q, -1, 0, rotary_dim), q_pass = getitem(q, -1, rotary_dim, q.size(-1));
+    const Tensor k_rot = getitem(k, -1, 0, rotary_dim), k_pass = getitem(k, -1, rotary_dim, k.size(-1));
+    const Tensor q_embed = cat({rotate(q_rot, cos, sin), q_pass}, -1);
+    const Tensor k_embed = cat({rotate(k_rot, cos, sin), k_pass}, -1);
+    return {q_embed, k_embed};
+  }
+
+  const Phi3Config& config;
+  Linear o_proj, qkv_proj;
+};
+
+struct Phi3MLP : Module {
+  Phi3MLP(Module& parent, std::string_view name, const Phi3Config& c)
+      : Module(parent, name),
+        config(c),
+        gate_up_proj(*this, "gate_up_proj", c.hidden_size, 2 * c.intermediate_size, false),
+        down_proj(*this, "down_proj", c.intermediate_size, c.hidden_size, false) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    const Tensors parts = chunk(gate_up_proj(x), 2, -1);  // 2 x (B, T, F)
+    const Tensor up_states = mul(parts[1], activation(config.hidden_act, parts[0]));
+    return down_proj(up_states);  // (B, T, C)
+  }
+
+  const Phi3Config& config;
+  Linear gate_up_proj, down_proj;
+};
+
+struct Phi3DecoderLayer : Module {
+  Phi3DecoderLayer(Module& parent, std::string_view name, const Phi3Config& c)
+      : Module(parent, name),
+        self_attn(*this, "self_attn", c),
+        mlp(*this, "mlp", c),
+        input_layernorm(*this, "input_layernorm", c.hidden_size),
+        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
+        resid_attn_dropout(*this, "resid_attn_dropout", c.resid_pdrop),
+        resid_mlp_dropout(*this, "resid_mlp_dropout", c.resid_pdrop) {}
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor weights, residual = x;
+    Tensor hidden = input_layernorm(x);  // (B, T, C)
+    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = add(residual, resid_attn_dropout(hidden));
+    residual = hidden;
+    hidden = post_attention_layernorm(hidden);
+    hidden = mlp(hidden);
+    hidden = add(residual, resid_mlp_dropout(hidden));
+    return hidden;
+  }
+
+  Phi3Attention self_attn;
+  Phi3MLP mlp;
+  RMSNorm input_layernorm, post_attention_layernorm;
+  Dropout resid_attn_dropout, resid_mlp_dropout;
+};
+
+struct Phi3Model : Module {
+  Phi3Model(Module& parent, std::string_view name, const Phi3Config& c)
+      : Module(parent, name),
+        config(c),
+        embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
+        layers(*this, "layers"),
+        norm(add_layers(), "norm", c.hidden_size),
+        rotary_emb(*this, "rotary_emb", c.rope) {}
+
+  Module& add_layers() {
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    const Tensor embeds = embed_tokens(input_ids);  // (B, T, C)
+    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor mask = create_causal_mask(
+        build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, config.sliding_window});
+    Tensor hidden = embeds;
+    const CosSin tables = rotary_emb(hidden, positions);
+    for (Phi3DecoderLayer& layer : layers) {
+      auto run = [&layer, tables, mask, positions](const Tensor& x) { return layer(x, tables, mask); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    hidden = norm(hidden);
+    return hidden;
+  }
+
+  const Phi3Config& config;
+  Embedding embed_tokens;
+  ModuleList<Phi3DecoderLayer> layers;
+  RMSNorm norm;
+  RotaryEmbedding rotary_emb;
+};
+
+struct Phi3ForCausalLM : Model {
+  Phi3ForCausalLM(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {
+    lm_head = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.embed_tokens.weight, false)
+                                         : std::make_unique<Linear>(*this, "lm_head", config.hidden_size, config.vocab_size, false);
+  }
+
+  Output forward(const Batch& batch) override {
+    const Tensor hidden = model(batch.input_ids);
+    const Tensor logits = (*lm_head)(hidden);  // (B, T, V)
+    return {causal_lm_loss(logits, batch.labels), {logits}};
+  }
+
+  Phi3Config config;
+  Phi3Model model;
+  std::unique_ptr<Linear> lm_head;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_phi3(Build& build, const Config& config) { return std::make_unique<Phi3ForCausalLM>(build, config); }
+
+}  // namespace plimsoll

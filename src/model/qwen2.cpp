@@ -1,0 +1,19 @@
+// transformers.models.qwen2: Qwen2ForCausalLM.
+#include "model/families.h"
+#include "nn/decoder.h"
+
+namespace plimsoll {
+
+std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) {
+  DecoderConfig d;
+  d.vocab_size = 151936;
+  d.intermediate_size = 22016;
+  d.num_key_value_heads = 32;
+  read_decoder_config(c, d);
+  d.rope = rope_settings(c, {d.head_dim, 32768});
+  d.qkv_bias = true;
+  read_optional_window(c, d);
+  return make_decoder(build, d);
+}
+
+}  // namespace plimsoll

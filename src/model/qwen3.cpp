@@ -1,0 +1,21 @@
+// transformers.models.qwen3: Qwen3ForCausalLM.
+#include "model/families.h"
+#include "nn/decoder.h"
+
+namespace plimsoll {
+
+std::unique_ptr<Model> make_qwen3(Build& build, const Config& c) {
+  DecoderConfig d;
+  d.vocab_size = 151936;
+  d.intermediate_size = 22016;
+  d.num_key_value_heads = 32;
+  d.head_dim = 128;
+  d.qk_norm = true;
+  read_decoder_config(c, d);
+  d.rope = rope_settings(c, {d.head_dim, 32768});
+  d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
+  read_optional_window(c, d);
+  return make_decoder(build, d);
+}
+
+}  // namespace plimsoll
