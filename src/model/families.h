@@ -9,4 +9,9 @@ namespace plimsoll {
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& config);
 std::unique_ptr<Model> make_llama(Build& build, const Config& config);
 
+// torchvision: one builder per family, which holds a table of its variants by name.
+std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name);
+
 }  // namespace plimsoll

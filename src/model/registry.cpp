@@ -6,10 +6,35 @@
 
 namespace plimsoll {
 
+namespace {
+
+using MakeVariant = std::unique_ptr<Model> (*)(Build&, const Config&, const std::string&);
+
+ModelEntry torchvision(const std::string& name, MakeVariant make) {
+  return {name, {}, InputKind::image, 224, [name, make](Build& build, const Config& config) { return make(build, config, name); }};
+}
+
+}  // namespace
+
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> kModels{
       {"gpt2", {"GPT2LMHeadModel"}, InputKind::lm, 1024, make_gpt2},
       {"llama", {"LlamaForCausalLM"}, InputKind::lm, 2048, make_llama},
+      torchvision("convnext_tiny", make_convnext),
+      torchvision("convnext_small", make_convnext),
+      torchvision("convnext_base", make_convnext),
+      torchvision("convnext_large", make_convnext),
+      torchvision("swin_t", make_swin),
+      torchvision("swin_s", make_swin),
+      torchvision("swin_b", make_swin),
+      torchvision("swin_v2_t", make_swin),
+      torchvision("swin_v2_s", make_swin),
+      torchvision("swin_v2_b", make_swin),
+      torchvision("vit_b_16", make_torchvision_vit),
+      torchvision("vit_b_32", make_torchvision_vit),
+      torchvision("vit_l_16", make_torchvision_vit),
+      torchvision("vit_l_32", make_torchvision_vit),
+      torchvision("vit_h_14", make_torchvision_vit),
   };
   return kModels;
 }
