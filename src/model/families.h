@@ -16,4 +16,9 @@ std::unique_ptr<Model> make_phi3(Build& build, const Config& config);
 std::unique_ptr<Model> make_qwen2(Build& build, const Config& config);
 std::unique_ptr<Model> make_qwen3(Build& build, const Config& config);
 
+// torchvision: one builder per family, which holds a table of its variants by name.
+std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name);
+
 }  // namespace plimsoll

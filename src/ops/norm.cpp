@@ -2,12 +2,31 @@
 
 #include "ops/autocast.h"
 #include "ops/reshape.h"
+#include "tensor/iterator.h"
 
 namespace plimsoll {
 
 namespace {
 // Statistics are accumulated and kept in fp32, whatever the input is.
 DType stat_type(const Tensor& x) { return x.dtype() == DType::float64 ? DType::float64 : DType::float32; }
+
+// The strides of layer_norm's input gradient. CUDA's kernel makes it contiguous. The recorder computes it with element-wise
+// ops, grad_in = rstd * (a(grad, weight) - b - x_hat * c), so the layouts of grad and input shine through; half types are
+// made contiguous by the cast to fp32.
+Dims layer_norm_grad_strides(const Tensor& grad, const Tensor& x, const Tensor& rstd, const Tensor& weight) {
+  const Dims& sizes = x.sizes();
+  const Dims contiguous = contiguous_strides(sizes);
+  if (!x.tape().dialect.recorder || is_half(x.dtype())) return contiguous;
+  auto laid_out = [&](const Dims& strides) { return alias(x, sizes, strides); };
+  auto as_contiguous_format = [&](const Tensor& t) {
+    return laid_out(is_channels_last(t.sizes(), t.strides()) ? contiguous : t.strides());
+  };
+  auto combine = [&](const Tensor& a, const Tensor& b) { return laid_out(iterator_strides(sizes, {&a, &b})); };
+  const Tensor x_hat = combine(combine(as_contiguous_format(x), rstd), rstd);
+  const Tensor scaled = combine(as_contiguous_format(grad), weight);
+  const Tensor inner = combine(combine(scaled, rstd), combine(x_hat, rstd));
+  return iterator_strides(sizes, {&rstd, &inner});
+}
 }  // namespace
 
 // saves input, weight, and the mean and reciprocal deviation of every row. On autocast's fp32 list.
@@ -29,7 +48,7 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_layer_norm_backward", {});
     Tensors out(3);
-    if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
+    if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
     if (needs[2]) out[2] = empty(x.tape(), b.sizes(), b.dtype());
     return out;

@@ -140,8 +140,8 @@ Tensor div(const Tensor& a, const Tensor& b) {
     Tensors out(2);
     if (needs[1]) {
       const Tensor a = self.unpack();
+      const Tensor quotient = kernel("div", a, b), ratio = kernel("div", quotient, b);
       const Tensor minus = kernel("neg", g[0]);
-      const Tensor ratio = kernel("div", kernel("div", a, b), b);
       out[1] = kernel("mul", minus, ratio);
     }
     if (needs[0]) out[0] = kernel("div", g[0], b);
@@ -258,6 +258,23 @@ Tensor hardswish_(const Tensor& x) { return keep_input_("hardswish_", "hardswish
 Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigmoid_backward", x); }
 Tensor hardsigmoid_(const Tensor& x) { return keep_input_("hardsigmoid_", "hardsigmoid_backward", x); }
 Tensor clamp(const Tensor& x) { return keep_input("clamp", "mul", x); }
+
+namespace {
+// saves self; backward: where(self within the bound, grad, 0)
+Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
+  Op op(x.tape(), name, {&x});
+  Saved self = op.save(x);
+  return op.finish(empty_like(x), [self = std::move(self), compare_name](Tensors& g, Needs) {
+    const Tensor x = self.unpack();
+    const Tensor zero = filled(x.tape(), "scalar_tensor", {}, g[0].dtype());
+    const Tensor inside = compare_scalar(compare_name, x);
+    return Tensors{where(inside, g[0], zero)};
+  });
+}
+}  // namespace
+
+Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", "gt", x); }
+Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
 
 // native_dropout: saves its mask, one byte an element
 Tensor dropout(const Tensor& x, double p) {

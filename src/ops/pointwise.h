@@ -42,6 +42,8 @@ Tensor hardsigmoid(const Tensor& x);
 Tensor hardsigmoid_(const Tensor& x);
 Tensor dropout(const Tensor& x, double p);  // training; p == 0 returns x itself
 Tensor clamp(const Tensor& x);
+Tensor clamp_min(const Tensor& x);
+Tensor clamp_max(const Tensor& x);         // torch.clamp(x, max=number)
 
 // No gradient.
 Tensor compare(const char* name, const Tensor& a, const Tensor& b);        // bool, broadcast

@@ -70,6 +70,22 @@ Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
                    });
 }
 
+// saves self and the result; backward: grad * (self / result), zero where the result is. Under autocast a half input is
+// summed into fp32.
+Tensor vector_norm(const Tensor& x, const Dims& dims) {
+  const DType dtype = x.tape().autocast && is_half(x.dtype()) ? DType::float32 : x.dtype();
+  Op op(x.tape(), "linalg_vector_norm", {&x});
+  Saved self = op.save(x);
+  Tensor norm = empty(x.tape(), reduced(x.sizes(), dims, true), dtype);
+  Saved result = op.save(norm);
+  return op.finish(norm, [self = std::move(self), result = std::move(result)](Tensors& g, Needs) {
+    const Tensor norm = result.unpack(), x = self.unpack();
+    const Tensor direction = div(x, norm);
+    const Tensor is_zero = compare_scalar("eq", norm);
+    return Tensors{mul(g[0], direction)};
+  });
+}
+
 Tensor sum_to_size(const Tensor& x, const Dims& sizes) {
   if (x.sizes() == sizes) return x;
   const int leading = x.dim() - sizes.size();

@@ -1,0 +1,52 @@
+#include "nn/multihead_attention.h"
+
+#include "ops/attention.h"
+#include "ops/matmul.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+MultiheadAttention::MultiheadAttention(Module& parent, std::string_view name, int64_t embed_dim, int64_t num_heads, double dropout)
+    : Module(parent, name),
+      num_heads_(num_heads),
+      dropout_(dropout),
+      in_proj_weight_(parameter("in_proj_weight", {3 * embed_dim, embed_dim})),
+      in_proj_bias_(parameter("in_proj_bias", {3 * embed_dim})),
+      out_proj_(*this, "out_proj", embed_dim, embed_dim) {}
+
+// One product for q, k and v, copied so that each of them lies in one piece.
+Tensor MultiheadAttention::in_projection_packed(const Tensor& query) const {
+  Tensor proj = linear(query, in_proj_weight_, in_proj_bias_);                         // (T, B, 3E)
+  proj = unsqueeze(view(proj, {query.size(0), query.size(1), 3, query.size(2)}), 0);  // (1, T, B, 3, E)
+  proj = contiguous(squeeze(transpose(proj, 0, -2), -2));                              // (3, T, B, E)
+  return proj;
+}
+
+Tensor MultiheadAttention::attend(const Tensor& query) const {
+  const int64_t tokens = query.size(0), batch = query.size(1), head_dim = query.size(2) / num_heads_;
+  Tensor q, k, v;
+  {
+    const Tensor proj = in_projection_packed(query);  // (3, T, B, E)
+    q = select(proj, 0, 0);                           // (T, B, E)
+    k = select(proj, 0, 1);
+    v = select(proj, 0, 2);
+  }
+  for (Tensor* x : {&q, &k, &v}) *x = transpose(view(*x, {tokens, batch * num_heads_, head_dim}), 0, 1);  // (B * H, T, D)
+  for (Tensor* x : {&q, &k, &v}) *x = view(*x, {batch, num_heads_, tokens, head_dim});                    // (B, H, T, D)
+  AttentionArgs args;
+  args.dropout = dropout_;
+  return scaled_dot_product_attention(q, k, v, args);  // (B, H, T, D)
+}
+
+Tensor MultiheadAttention::operator()(const Tensor& x) const {
+  Forward here(*this);
+  const Tensor query = transpose(x, 1, 0);  // (T, B, E)
+  const int64_t tokens = query.size(0), batch = query.size(1), width = query.size(2);
+  Tensor out = attend(query);                                            // (B, H, T, D)
+  out = reshape(permute(out, {2, 0, 1, 3}), {batch * tokens, width});    // (T * B, E)
+  out = out_proj_(out);
+  out = view(out, {tokens, batch, width});  // (T, B, E)
+  return transpose(out, 1, 0);              // (B, T, E)
+}
+
+}  // namespace plimsoll
