@@ -130,6 +130,16 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   });
 }
 
+// saves other; for an `other` without a gradient, so that nothing of a's old contents is kept
+Tensor mul_(const Tensor& a, const Tensor& b) {
+  assert(!b.requires_grad());
+  Op op(a.tape(), "mul_", {&a});
+  Saved other = op.save(b);
+  return op.finish(same_memory(a), [other = std::move(other)](Tensors& g, Needs) {
+    return Tensors{kernel("mul", g[0], other.unpack())};
+  });
+}
+
 // saves other, and self when other needs a gradient
 Tensor div(const Tensor& a, const Tensor& b) {
   Op op(a.tape(), "div", {&a, &b});
@@ -252,16 +262,17 @@ Tensor silu(const Tensor& x) { return keep_input("silu", "silu_backward", x); }
 Tensor silu_(const Tensor& x) { return keep_input_("silu_", "silu_backward", x); }
 Tensor gelu(const Tensor& x) { return keep_input("gelu", "gelu_backward", x); }
 Tensor hardtanh(const Tensor& x) { return keep_input("hardtanh", "hardtanh_backward", x); }
-Tensor hardtanh_(const Tensor& x) { return keep_result_("hardtanh_", "hardtanh_backward", x); }
+Tensor hardtanh_(const Tensor& x) { return keep_input_("hardtanh_", "hardtanh_backward", x); }
 Tensor hardswish(const Tensor& x) { return keep_input("hardswish", "hardswish_backward", x); }
 Tensor hardswish_(const Tensor& x) { return keep_input_("hardswish_", "hardswish_backward", x); }
 Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigmoid_backward", x); }
 Tensor hardsigmoid_(const Tensor& x) { return keep_input_("hardsigmoid_", "hardsigmoid_backward", x); }
 Tensor clamp(const Tensor& x) { return keep_input("clamp", "mul", x); }
 
-// native_dropout: saves its mask, one byte an element
+// native_dropout: saves its mask, one byte an element. p == 1 is a product with a zero.
 Tensor dropout(const Tensor& x, double p) {
   if (p == 0.0) return x;
+  if (p == 1.0) return mul(x, filled(x.tape(), "zeros", {}, x.dtype()));
   Op op(x.tape(), "native_dropout", {&x});
   Tensor y = empty_like(x);
   Saved mask = op.save(empty_like(x, DType::bool_));
@@ -270,6 +281,14 @@ Tensor dropout(const Tensor& x, double p) {
     Op op(m.tape(), "native_dropout_backward", {});
     return Tensors{empty_like(g[0])};
   });
+}
+
+// In place there is no fused kernel: x.mul_(noise), which saves noise of x's own type.
+Tensor dropout_(const Tensor& x, double p) {
+  if (p == 0.0) return x;
+  Tape& tape = x.tape();
+  const Tensor noise = p == 1.0 ? filled(tape, "zeros", {}, x.dtype()) : nondiff("empty_like", x, x.dtype());
+  return mul_(x, noise);
 }
 
 // ---- no gradient ------------------------------------------------------------------------------------------------------
