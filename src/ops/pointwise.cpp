@@ -1,5 +1,7 @@
 #include "ops/pointwise.h"
 
+#include <string_view>
+
 #include "ops/autocast.h"
 #include "ops/reshape.h"
 #include "tensor/iterator.h"
@@ -51,14 +53,55 @@ Tensor keep_result(const char* name, const char* backward_name, const Tensor& x)
 // In-place forms write into x's memory.
 Tensor same_memory(const Tensor& x) { return detach(x); }
 
+// The tensor that x is a view of, as far as autograd knows; undefined when x is none. Only views that keep every element
+// in order are met in place (flatten before a classifier).
+Tensor base_of(const Tensor& x) {
+  const Ref<Node>& node = x.body().grad_fn;
+  if (!node || std::string_view(node->name) != "view") return {};
+  const Edge& edge = node->next[0];
+  const TensorMeta& meta = edge.node->outputs[edge.input_nr];
+  Tensor base = alias(x, meta.sizes, contiguous_strides(meta.sizes));
+  base.body().grad_fn = edge.node;
+  base.body().output_nr = edge.input_nr;
+  base.body().requires_grad = true;
+  Tensor deeper = base_of(base);
+  return deeper ? deeper : base;
+}
+
+// Autograd of an in-place op whose backward is one kernel of the gradient and one saved tensor. Writing into a view changes
+// its base, so the op is recorded on the base and the view is taken anew: backward (CopySlices) copies the gradient of the
+// base, runs the kernel on a clone of the part that was written, and copies the result back.
+class InPlace {
+ public:
+  InPlace(const char* name, const Tensor& x)
+      : x_(x), base_(x.tape().grad_enabled ? base_of(x) : Tensor()), op(x.tape(), name, {base_ ? &base_ : &x_}) {}
+
+  Tensor finish(const char* backward_name, Saved saved) {
+    if (!base_)
+      return op.finish(same_memory(x_), [saved = std::move(saved), backward_name](Tensors& g, Needs) {
+        return Tensors{kernel(backward_name, g[0], saved.unpack())};
+      });
+    const Tensor written = op.finish(same_memory(base_), [saved = std::move(saved), backward_name, part = x_.sizes()](Tensors& g, Needs) {
+      Tensor whole = kernel("new_empty_strided", g[0]);
+      const Tensor slice = kernel("clone", view(whole, part));
+      const Tensor result = kernel(backward_name, slice, saved.unpack());
+      return Tensors{whole};
+    });
+    return view(written, x_.sizes());
+  }
+
+ private:
+  const Tensor& x_;
+  Tensor base_;
+
+ public:
+  Op op;
+};
+
 // In-place activation whose backward needs the result, which is x's own memory.
 Tensor keep_result_(const char* name, const char* backward_name, const Tensor& x) {
-  Op op(x.tape(), name, {&x});
-  Tensor y = same_memory(x);
-  Saved result = op.save(y);
-  return op.finish(y, [result = std::move(result), backward_name](Tensors& g, Needs) {
-    return Tensors{kernel(backward_name, g[0], result.unpack())};
-  });
+  InPlace in_place(name, x);
+  return in_place.finish(backward_name, in_place.op.save(same_memory(x)));
 }
 
 // In-place activation whose backward needs the input: autograd keeps a clone of it.
@@ -68,11 +111,8 @@ Tensor keep_input_(const char* name, const char* backward_name, const Tensor& x)
     Op op(x.tape(), "clone", {});
     before = empty_like(x);
   }
-  Op op(x.tape(), name, {&x});
-  Saved self = op.save(before);
-  return op.finish(same_memory(x), [self = std::move(self), backward_name](Tensors& g, Needs) {
-    return Tensors{kernel(backward_name, g[0], self.unpack())};
-  });
+  InPlace in_place(name, x);
+  return in_place.finish(backward_name, in_place.op.save(before));
 }
 
 Tensor pass_on(const char* name, const Tensor& x) {
@@ -133,11 +173,8 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 // saves other; for an `other` without a gradient, so that nothing of a's old contents is kept
 Tensor mul_(const Tensor& a, const Tensor& b) {
   assert(!b.requires_grad());
-  Op op(a.tape(), "mul_", {&a});
-  Saved other = op.save(b);
-  return op.finish(same_memory(a), [other = std::move(other)](Tensors& g, Needs) {
-    return Tensors{kernel("mul", g[0], other.unpack())};
-  });
+  InPlace in_place("mul_", a);
+  return in_place.finish("mul", in_place.op.save(b));
 }
 
 // saves other, and self when other needs a gradient
