@@ -21,4 +21,19 @@ std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const s
 std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name);
 
+// torchvision: one builder per family, which holds a table of its variants by name.
+std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_densenet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_efficientnet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_googlenet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_inception(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_mnasnet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_mobilenet_v2(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_mobilenet_v3(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_regnet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_shufflenet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_squeezenet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name);
+
 }  // namespace plimsoll

@@ -8,10 +8,11 @@ namespace plimsoll {
 
 namespace {
 
-using MakeVariant = std::unique_ptr<Model> (*)(Build&, const Config&, const std::string&);
+using TorchvisionFamily = std::unique_ptr<Model> (*)(Build&, const Config&, const std::string& name);
 
-ModelEntry torchvision(const std::string& name, MakeVariant make) {
-  return {name, {}, InputKind::image, 224, [name, make](Build& build, const Config& config) { return make(build, config, name); }};
+// `side`: the image side its published weights were evaluated at.
+ModelEntry torchvision(const char* name, TorchvisionFamily make, int64_t side = 224) {
+  return {name, {}, InputKind::image, side, [=](Build& build, const Config& config) { return make(build, config, name); }};
 }
 
 }  // namespace
@@ -42,6 +43,70 @@ const std::vector<ModelEntry>& model_registry() {
       torchvision("vit_l_16", make_torchvision_vit),
       torchvision("vit_l_32", make_torchvision_vit),
       torchvision("vit_h_14", make_torchvision_vit),
+      torchvision("alexnet", make_alexnet),
+      torchvision("vgg11", make_vgg),
+      torchvision("vgg11_bn", make_vgg),
+      torchvision("vgg13", make_vgg),
+      torchvision("vgg13_bn", make_vgg),
+      torchvision("vgg16", make_vgg),
+      torchvision("vgg16_bn", make_vgg),
+      torchvision("vgg19", make_vgg),
+      torchvision("vgg19_bn", make_vgg),
+      torchvision("squeezenet1_0", make_squeezenet),
+      torchvision("squeezenet1_1", make_squeezenet),
+      torchvision("googlenet", make_googlenet),
+      torchvision("inception_v3", make_inception, 299),
+      torchvision("densenet121", make_densenet),
+      torchvision("densenet161", make_densenet),
+      torchvision("densenet169", make_densenet),
+      torchvision("densenet201", make_densenet),
+      torchvision("resnet18", make_resnet),
+      torchvision("resnet34", make_resnet),
+      torchvision("resnet50", make_resnet),
+      torchvision("resnet101", make_resnet),
+      torchvision("resnet152", make_resnet),
+      torchvision("resnext50_32x4d", make_resnet),
+      torchvision("resnext101_32x8d", make_resnet),
+      torchvision("resnext101_64x4d", make_resnet),
+      torchvision("wide_resnet50_2", make_resnet),
+      torchvision("wide_resnet101_2", make_resnet),
+      torchvision("mobilenet_v2", make_mobilenet_v2),
+      torchvision("mobilenet_v3_large", make_mobilenet_v3),
+      torchvision("mobilenet_v3_small", make_mobilenet_v3),
+      torchvision("mnasnet0_5", make_mnasnet),
+      torchvision("mnasnet0_75", make_mnasnet),
+      torchvision("mnasnet1_0", make_mnasnet),
+      torchvision("mnasnet1_3", make_mnasnet),
+      torchvision("shufflenet_v2_x0_5", make_shufflenet),
+      torchvision("shufflenet_v2_x1_0", make_shufflenet),
+      torchvision("shufflenet_v2_x1_5", make_shufflenet),
+      torchvision("shufflenet_v2_x2_0", make_shufflenet),
+      torchvision("efficientnet_b0", make_efficientnet),
+      torchvision("efficientnet_b1", make_efficientnet, 240),
+      torchvision("efficientnet_b2", make_efficientnet, 288),
+      torchvision("efficientnet_b3", make_efficientnet, 300),
+      torchvision("efficientnet_b4", make_efficientnet, 380),
+      torchvision("efficientnet_b5", make_efficientnet, 456),
+      torchvision("efficientnet_b6", make_efficientnet, 528),
+      torchvision("efficientnet_b7", make_efficientnet, 600),
+      torchvision("efficientnet_v2_s", make_efficientnet, 384),
+      torchvision("efficientnet_v2_m", make_efficientnet, 480),
+      torchvision("efficientnet_v2_l", make_efficientnet, 480),
+      torchvision("regnet_y_400mf", make_regnet),
+      torchvision("regnet_y_800mf", make_regnet),
+      torchvision("regnet_y_1_6gf", make_regnet),
+      torchvision("regnet_y_3_2gf", make_regnet),
+      torchvision("regnet_y_8gf", make_regnet),
+      torchvision("regnet_y_16gf", make_regnet),
+      torchvision("regnet_y_32gf", make_regnet),
+      torchvision("regnet_y_128gf", make_regnet),
+      torchvision("regnet_x_400mf", make_regnet),
+      torchvision("regnet_x_800mf", make_regnet),
+      torchvision("regnet_x_1_6gf", make_regnet),
+      torchvision("regnet_x_3_2gf", make_regnet),
+      torchvision("regnet_x_8gf", make_regnet),
+      torchvision("regnet_x_16gf", make_regnet),
+      torchvision("regnet_x_32gf", make_regnet),
   };
   return kModels;
 }

@@ -4,6 +4,8 @@
 
 #include "ops/conv.h"
 #include "ops/loss.h"
+#include "ops/norm.h"
+#include "ops/pointwise.h"
 #include "ops/pool.h"
 #include "util/text.h"
 
@@ -11,6 +13,10 @@ namespace plimsoll {
 
 Conv2d::Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, const Conv2dOptions& o)
     : Module(parent, name), options(o) {
+  if (in % o.groups != 0 || out % o.groups != 0)
+    throw Error("[conv2d] " + std::to_string(o.groups) + " groups do not divide " + std::to_string(in) + " or " + std::to_string(out) +
+                    " channels",
+                "choose groups that divide the channels");
   weight = parameter("weight", {out, in / o.groups, o.kernel.h, o.kernel.w});
   if (o.bias) bias = parameter("bias", {out});
 }
@@ -22,9 +28,55 @@ Tensor Conv2d::operator()(const Tensor& x) const {
                  options.groups});
 }
 
+BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, int64_t channels) : Module(parent, name) {
+  weight = parameter("weight", {channels});
+  bias = parameter("bias", {channels});
+  buffer("running_mean", {channels});
+  buffer("running_var", {channels});
+  buffer("num_batches_tracked", {}, DType::int64);
+}
+
+Tensor BatchNorm2d::operator()(const Tensor& x) const {
+  Forward here(*this);
+  return batch_norm(x, weight, bias);
+}
+
+Tensor Activation::operator()(const Tensor& x) const {
+  Forward here(*this);
+  switch (kind) {
+    case Act::none: return x;
+    case Act::relu: return inplace ? relu_(x) : relu(x);
+    case Act::relu6: return inplace ? hardtanh_(x) : hardtanh(x);
+    case Act::silu: return inplace ? silu_(x) : silu(x);
+    case Act::hardswish: return inplace ? hardswish_(x) : hardswish(x);
+    case Act::sigmoid: return sigmoid(x);
+    case Act::hardsigmoid: return inplace ? hardsigmoid_(x) : hardsigmoid(x);
+  }
+  return x;
+}
+
+namespace {
+Pool2dArgs pool_args(const PoolOptions& o) { return {o.kernel, o.kernel, o.stride, o.stride, o.padding, o.padding, o.ceil_mode}; }
+}  // namespace
+
+Tensor MaxPool2d::operator()(const Tensor& x) const {
+  Forward here(*this);
+  return max_pool2d(x, pool_args(options));
+}
+
+Tensor AvgPool2d::operator()(const Tensor& x) const {
+  Forward here(*this);
+  return avg_pool2d(x, pool_args(options));
+}
+
 Tensor AdaptiveAvgPool2d::operator()(const Tensor& x) const {
   Forward here(*this);
   return adaptive_avg_pool2d(x, out.h, out.w);
+}
+
+Tensor InplaceDropout::operator()(const Tensor& x) const {
+  Forward here(*this);
+  return dropout_(x, p);
 }
 
 Tensor Sequential::operator()(const Tensor& x) const {
@@ -33,17 +85,71 @@ Tensor Sequential::operator()(const Tensor& x) const {
   return input;
 }
 
-Output ImageClassifier::forward(const Batch& batch) {
+Conv2dNormActivation::Conv2dNormActivation(Module& parent, std::string_view name, int64_t in, int64_t out, const ConvNormOptions& o)
+    : Sequential(parent, name) {
+  add<Conv2d>(in, out,
+              Conv2dOptions{.kernel = o.kernel,
+                            .stride = o.stride,
+                            .padding = (o.kernel - 1) / 2 * o.dilation,
+                            .dilation = o.dilation,
+                            .groups = o.groups,
+                            .bias = false});
+  add<BatchNorm2d>(out);
+  if (o.act != Act::none) add<Activation>(o.act, true);
+}
+
+SqueezeExcitation::SqueezeExcitation(Module& parent, std::string_view name, int64_t channels, int64_t squeeze,
+                                     const SqueezeExcitationOptions& o)
+    : Module(parent, name),
+      avgpool(*this, "avgpool", 1),
+      fc1(*this, "fc1", channels, squeeze, {}),
+      fc2(*this, "fc2", squeeze, channels, {}),
+      activation(*this, "activation", o.activation, o.inplace),
+      scale_activation(*this, "scale_activation", o.scale_activation, false) {}
+
+Tensor SqueezeExcitation::scale_of(const Tensor& input) const {
+  Tensor scale = avgpool(input);  // (N, C, 1, 1)
+  scale = fc1(scale);             // (N, squeeze, 1, 1)
+  scale = activation(scale);
+  scale = fc2(scale);  // (N, C, 1, 1)
+  return scale_activation(scale);
+}
+
+Tensor SqueezeExcitation::operator()(const Tensor& input) const {
+  Forward here(*this);
+  const Tensor scale = scale_of(input);  // (N, C, 1, 1)
+  return mul(scale, input);              // (N, C, H, W)
+}
+
+Tensor StochasticDepth::operator()(const Tensor& input) const {
+  if (p == 0.0) return input;
+  Forward here(*this);
+  Dims rows = Dims::filled(input.dim(), 1);
+  rows[0] = input.size(0);
+  const Tensor noise = filled(tape(), "empty", rows, input.dtype());  // (N, 1, 1, 1), filled and scaled in place
+  return mul(input, noise);                                           // (N, C, H, W)
+}
+
+void require_images(const Build& build, const Batch& batch) {
   if (!batch.pixel_values) throw Error("[torchvision] a network for images got no pixels", "set inputs to image");
-  if (build().checkpointing)
+  if (build.checkpointing)
     throw Error("[torchvision] checkpoint true: gradient_checkpointing_enable is a method of transformers models",
                 "switch checkpointing off");
+}
+
+Output ImageClassifier::forward(const Batch& batch) {
+  require_images(build(), batch);
   const Tensor logits = (*this)(batch.pixel_values);  // (N, classes)
   return {cross_entropy(logits, batch.labels), {}};
 }
 
+int64_t make_divisible(double v, int64_t divisor) {
+  const int64_t nearest = std::max(divisor, static_cast<int64_t>(v + divisor / 2.0) / divisor * divisor);
+  return nearest < 0.9 * v ? nearest + divisor : nearest;
+}
+
 void require_known_arguments(const Config& config, const char* family, std::initializer_list<const char*> known) {
-  std::vector<std::string> names{"num_classes", "weights", "progress"};
+  std::vector<std::string> names{"num_classes", "weights", "progress", "init_weights", "zero_init_residual"};
   names.insert(names.end(), known.begin(), known.end());
   for (const auto& [key, value] : config.values().items()) {
     if (std::find(names.begin(), names.end(), key) == names.end() && !value.is_null())

@@ -7,14 +7,26 @@ namespace plimsoll {
 namespace {
 
 int64_t out_length(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  const int64_t room = in + 2 * pad - dilation * (kernel - 1) - 1;
-  if (room < 0)
-    throw Error("[conv2d] an image side of " + std::to_string(in) + " is smaller than a kernel of " + std::to_string(kernel),
-                "use larger images");
-  return room / stride + 1;
+  return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-// cuDNN keeps channels-last when the input or the weight has it; the recorder has no cuDNN and answers contiguous tensors.
+Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
+  if (x.dim() != 4 || weight.dim() != 4)
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " and weight " + to_string(weight.sizes()) + " are not both four-dimensional",
+                "give images as (N, C, H, W)");
+  if (x.size(1) != checked_mul(weight.size(1), a.groups) || weight.size(0) % a.groups != 0)
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()) + " in " +
+                    std::to_string(a.groups) + " groups",
+                "the channels in the model's configuration do not fit together");
+  const int64_t reach_h = a.dilation_h * (weight.size(2) - 1) + 1, reach_w = a.dilation_w * (weight.size(3) - 1) + 1;
+  if (x.size(2) + 2 * a.pad_h < reach_h || x.size(3) + 2 * a.pad_w < reach_w)
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " is smaller than the kernel " + to_string(weight.sizes()),
+                "use larger images");
+  return {x.size(0), weight.size(0), out_length(x.size(2), weight.size(2), a.stride_h, a.pad_h, a.dilation_h),
+          out_length(x.size(3), weight.size(3), a.stride_w, a.pad_w, a.dilation_w)};
+}
+
+// cudnn_conv_suggest_memory_format. The recorder's build has no cuDNN: its kernels answer contiguous tensors.
 bool prefers_channels_last(const Tensor& x, const Tensor& weight) {
   if (x.tape().dialect.recorder) return false;
   return is_channels_last(x.sizes(), x.strides()) || is_channels_last(weight.sizes(), weight.strides());
@@ -26,14 +38,11 @@ Tensor result(const Tensor& like, const Dims& sizes, bool channels_last) {
 
 }  // namespace
 
-// saves input and weight; backward makes the gradients of input, weight and bias. On autocast's lower-precision list.
-Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2dArgs& a) {
+// saves input and weight; backward makes the gradients of input, weight and bias in that order. On autocast's
+// lower-precision list.
+Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2dArgs& args) {
   const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
-  if (x.dim() != 4 || x.size(1) != checked_mul(weight.size(1), a.groups))
-    throw Error("[conv2d] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()),
-                "the channels in the model's configuration do not fit together");
-  const Dims sizes{x.size(0), weight.size(0), out_length(x.size(2), weight.size(2), a.stride_h, a.pad_h, a.dilation_h),
-                   out_length(x.size(3), weight.size(3), a.stride_w, a.pad_w, a.dilation_w)};
+  const Dims sizes = output_sizes(x, weight, args);
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const bool channels_last = prefers_channels_last(x, weight);

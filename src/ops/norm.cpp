@@ -78,4 +78,31 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
   });
 }
 
+// native_batch_norm with batch statistics: saves input, weight, and the mean and reciprocal deviation of every channel (and
+// the running statistics, which are buffers and live anyway). On no autocast list: half inputs meet fp32 weights.
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  Tape& tape = x.tape();
+  if (x.numel() == x.size(1))
+    throw Error("[batch_norm] one value per channel in " + to_string(x.sizes()) + ": no statistics to train on",
+                "use a larger batch or larger images");
+  Op op(tape, "native_batch_norm", {&x, &weight, &bias});
+  Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  Tensor y = empty_like(x);
+  const Tensor m = empty(tape, {x.size(1)}, stat_type(x)), r = empty(tape, {x.size(1)}, stat_type(x));
+  Saved mean = op.save(m), invstd = op.save(r);
+  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean),
+                       invstd = std::move(invstd)](Tensors&, Needs needs) {
+    const Tensor x = saved_x.unpack();
+    const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
+    const Tensor m = mean.unpack(), r = invstd.unpack();
+    const DType dtype = w ? w.dtype() : x.dtype();
+    Op op(x.tape(), "native_batch_norm_backward", {});
+    Tensors out(3);
+    if (needs[0]) out[0] = empty_like(x);
+    if (needs[1]) out[1] = empty(x.tape(), {x.size(1)}, dtype);
+    if (needs[2]) out[2] = empty(x.tape(), {x.size(1)}, dtype);
+    return out;
+  });
+}
+
 }  // namespace plimsoll

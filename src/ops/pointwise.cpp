@@ -1,5 +1,7 @@
 #include "ops/pointwise.h"
 
+#include <string_view>
+
 #include "ops/autocast.h"
 #include "ops/reshape.h"
 #include "tensor/iterator.h"
@@ -51,14 +53,55 @@ Tensor keep_result(const char* name, const char* backward_name, const Tensor& x)
 // In-place forms write into x's memory.
 Tensor same_memory(const Tensor& x) { return detach(x); }
 
+// The tensor that x is a view of, as far as autograd knows; undefined when x is none. Only views that keep every element
+// in order are met in place (flatten before a classifier).
+Tensor base_of(const Tensor& x) {
+  const Ref<Node>& node = x.body().grad_fn;
+  if (!node || std::string_view(node->name) != "view") return {};
+  const Edge& edge = node->next[0];
+  const TensorMeta& meta = edge.node->outputs[edge.input_nr];
+  Tensor base = alias(x, meta.sizes, contiguous_strides(meta.sizes));
+  base.body().grad_fn = edge.node;
+  base.body().output_nr = edge.input_nr;
+  base.body().requires_grad = true;
+  Tensor deeper = base_of(base);
+  return deeper ? deeper : base;
+}
+
+// Autograd of an in-place op whose backward is one kernel of the gradient and one saved tensor. Writing into a view changes
+// its base, so the op is recorded on the base and the view is taken anew: backward (CopySlices) copies the gradient of the
+// base, runs the kernel on a clone of the part that was written, and copies the result back.
+class InPlace {
+ public:
+  InPlace(const char* name, const Tensor& x)
+      : x_(x), base_(x.tape().grad_enabled ? base_of(x) : Tensor()), op(x.tape(), name, {base_ ? &base_ : &x_}) {}
+
+  Tensor finish(const char* backward_name, Saved saved) {
+    if (!base_)
+      return op.finish(same_memory(x_), [saved = std::move(saved), backward_name](Tensors& g, Needs) {
+        return Tensors{kernel(backward_name, g[0], saved.unpack())};
+      });
+    const Tensor written = op.finish(same_memory(base_), [saved = std::move(saved), backward_name, part = x_.sizes()](Tensors& g, Needs) {
+      Tensor whole = kernel("new_empty_strided", g[0]);
+      const Tensor slice = kernel("clone", view(whole, part));
+      const Tensor result = kernel(backward_name, slice, saved.unpack());
+      return Tensors{whole};
+    });
+    return view(written, x_.sizes());
+  }
+
+ private:
+  const Tensor& x_;
+  Tensor base_;
+
+ public:
+  Op op;
+};
+
 // In-place activation whose backward needs the result, which is x's own memory.
 Tensor keep_result_(const char* name, const char* backward_name, const Tensor& x) {
-  Op op(x.tape(), name, {&x});
-  Tensor y = same_memory(x);
-  Saved result = op.save(y);
-  return op.finish(y, [result = std::move(result), backward_name](Tensors& g, Needs) {
-    return Tensors{kernel(backward_name, g[0], result.unpack())};
-  });
+  InPlace in_place(name, x);
+  return in_place.finish(backward_name, in_place.op.save(same_memory(x)));
 }
 
 // In-place activation whose backward needs the input: autograd keeps a clone of it.
@@ -68,11 +111,8 @@ Tensor keep_input_(const char* name, const char* backward_name, const Tensor& x)
     Op op(x.tape(), "clone", {});
     before = empty_like(x);
   }
-  Op op(x.tape(), name, {&x});
-  Saved self = op.save(before);
-  return op.finish(same_memory(x), [self = std::move(self), backward_name](Tensors& g, Needs) {
-    return Tensors{kernel(backward_name, g[0], self.unpack())};
-  });
+  InPlace in_place(name, x);
+  return in_place.finish(backward_name, in_place.op.save(before));
 }
 
 Tensor pass_on(const char* name, const Tensor& x) {
@@ -128,6 +168,13 @@ Tensor mul(const Tensor& a, const Tensor& b) {
     if (needs[0]) out[0] = kernel("mul", g[0], b);
     return out;
   });
+}
+
+// saves other; for an `other` without a gradient, so that nothing of a's old contents is kept
+Tensor mul_(const Tensor& a, const Tensor& b) {
+  assert(!b.requires_grad());
+  InPlace in_place("mul_", a);
+  return in_place.finish("mul", in_place.op.save(b));
 }
 
 // saves other, and self when other needs a gradient
@@ -252,7 +299,7 @@ Tensor silu(const Tensor& x) { return keep_input("silu", "silu_backward", x); }
 Tensor silu_(const Tensor& x) { return keep_input_("silu_", "silu_backward", x); }
 Tensor gelu(const Tensor& x) { return keep_input("gelu", "gelu_backward", x); }
 Tensor hardtanh(const Tensor& x) { return keep_input("hardtanh", "hardtanh_backward", x); }
-Tensor hardtanh_(const Tensor& x) { return keep_result_("hardtanh_", "hardtanh_backward", x); }
+Tensor hardtanh_(const Tensor& x) { return keep_input_("hardtanh_", "hardtanh_backward", x); }
 Tensor hardswish(const Tensor& x) { return keep_input("hardswish", "hardswish_backward", x); }
 Tensor hardswish_(const Tensor& x) { return keep_input_("hardswish_", "hardswish_backward", x); }
 Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigmoid_backward", x); }
@@ -276,9 +323,10 @@ Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
 Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", "gt", x); }
 Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
 
-// native_dropout: saves its mask, one byte an element
+// native_dropout: saves its mask, one byte an element. p == 1 is a product with a zero.
 Tensor dropout(const Tensor& x, double p) {
   if (p == 0.0) return x;
+  if (p == 1.0) return mul(x, filled(x.tape(), "zeros", {}, x.dtype()));
   Op op(x.tape(), "native_dropout", {&x});
   Tensor y = empty_like(x);
   Saved mask = op.save(empty_like(x, DType::bool_));
@@ -287,6 +335,14 @@ Tensor dropout(const Tensor& x, double p) {
     Op op(m.tape(), "native_dropout_backward", {});
     return Tensors{empty_like(g[0])};
   });
+}
+
+// In place there is no fused kernel: x.mul_(noise), which saves noise of x's own type.
+Tensor dropout_(const Tensor& x, double p) {
+  if (p == 0.0) return x;
+  Tape& tape = x.tape();
+  const Tensor noise = p == 1.0 ? filled(tape, "zeros", {}, x.dtype()) : nondiff("empty_like", x, x.dtype());
+  return mul_(x, noise);
 }
 
 // ---- no gradient ------------------------------------------------------------------------------------------------------

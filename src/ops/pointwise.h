@@ -16,6 +16,7 @@ Tensor rsub_scalar(const Tensor& a);       // number - a
 Tensor mul_scalar(const Tensor& a);
 Tensor div_scalar(const Tensor& a);
 Tensor add_(const Tensor& a, const Tensor& b);  // in place: returns a's memory with the new history
+Tensor mul_(const Tensor& a, const Tensor& b);  // b: no gradient
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // undefined: a number
 
 Tensor neg(const Tensor& x);
@@ -41,6 +42,7 @@ Tensor hardswish_(const Tensor& x);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardsigmoid_(const Tensor& x);
 Tensor dropout(const Tensor& x, double p);  // training; p == 0 returns x itself
+Tensor dropout_(const Tensor& x, double p);  // Dropout(inplace=True)
 Tensor clamp(const Tensor& x);
 Tensor clamp_min(const Tensor& x);
 Tensor clamp_max(const Tensor& x);         // torch.clamp(x, max=number)

@@ -34,11 +34,12 @@ void count_dependencies(Node* root, uint64_t run) {
   }
 }
 
+// at::sum_to: dimensions that are not in `sizes` are summed away even when they are 1.
 Tensor sum_to(const Tensor& grad, const Dims& sizes) {
   const int leading = grad.dim() - sizes.size();
-  bool reduces = false;
-  for (int i = 0; i < grad.dim(); ++i) reduces |= grad.size(i) != 1 && (i < leading || sizes[i - leading] == 1);
-  if (!reduces) return alias(grad, sizes, contiguous_strides(sizes));
+  bool reduces = leading > 0;
+  for (int i = leading; i < grad.dim(); ++i) reduces |= grad.size(i) != 1 && sizes[i - leading] == 1;
+  if (!reduces) return grad;
   Op op(grad.tape(), "sum", {});
   return empty(grad.tape(), sizes, grad.dtype());
 }

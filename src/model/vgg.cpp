@@ -1,0 +1,75 @@
+// torchvision.models.vgg: VGG, with and without batch norm.
+#include "model/families.h"
+#include "nn/vision.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct Variant {
+  const char* name;
+  int convolutions[5];  // in each stage, before its pool
+};
+
+constexpr Variant kVariants[] = {
+    {"vgg11", {1, 1, 2, 2, 2}},
+    {"vgg13", {2, 2, 2, 2, 2}},
+    {"vgg16", {2, 2, 3, 3, 3}},
+    {"vgg19", {2, 2, 4, 4, 4}},
+};
+constexpr int64_t kChannels[5] = {64, 128, 256, 512, 512};
+
+struct VGG : ImageClassifier {
+  VGG(Build& build, const Config& c, const Variant& v, bool batch_norm)
+      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 7), classifier(*this, "classifier") {
+    require_known_arguments(c, "vgg", {"dropout"});
+    make_features(v, batch_norm);
+    const double dropout = c.number({"dropout"}, 0.5);
+    classifier.add<Linear>(512 * 7 * 7, 4096);
+    classifier.add<Activation>(Act::relu, true);
+    classifier.add<Dropout>(dropout);
+    classifier.add<Linear>(4096, 4096);
+    classifier.add<Activation>(Act::relu, true);
+    classifier.add<Dropout>(dropout);
+    classifier.add<Linear>(4096, c.size({"num_classes"}, 1000));
+  }
+
+  void make_features(const Variant& v, bool batch_norm) {
+    int64_t in = 3;
+    for (int stage = 0; stage < 5; ++stage) {
+      const int64_t out = kChannels[stage];
+      for (int i = 0; i < v.convolutions[stage]; ++i) {
+        features.add<Conv2d>(in, out, Conv2dOptions{.kernel = 3, .padding = 1});
+        if (batch_norm) features.add<BatchNorm2d>(out);
+        features.add<Activation>(Act::relu, true);
+        in = out;
+      }
+      features.add<MaxPool2d>(PoolOptions{.kernel = 2, .stride = 2});
+    }
+  }
+
+  Tensor operator()(const Tensor& pixels) override {
+    Tensor x = features(pixels);  // (N, 512, H / 32, W / 32)
+    x = avgpool(x);               // (N, 512, 7, 7)
+    x = flatten(x, 1);            // (N, 25088)
+    x = classifier(x);            // (N, classes)
+    return x;
+  }
+
+  Sequential features;
+  AdaptiveAvgPool2d avgpool;
+  Sequential classifier;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name) {
+  for (const Variant& v : kVariants) {
+    if (name == v.name) return std::make_unique<VGG>(build, config, v, false);
+    if (name == std::string(v.name) + "_bn") return std::make_unique<VGG>(build, config, v, true);
+  }
+  throw Error("[vgg] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace plimsoll
