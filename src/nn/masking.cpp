@@ -51,11 +51,12 @@ Tensor visible(Tape& tape, const MaskArgs& args) {
 
 Tensor create_causal_mask(Build& build, const MaskArgs& args) {
   Tape& tape = build.tape;
+  const bool eager = build.eager() || args.only_eager;
   if (args.position_ids) look_for_packing(args.position_ids, args.batch);
   const bool skip = args.queries == args.keys && (!args.sliding_window || args.keys < *args.sliding_window);
-  if (!build.eager() && skip) return {};
+  if (!eager && skip) return {};
   Tensor keep = visible(tape, args);
-  if (!build.eager()) return keep;
+  if (!eager) return keep;
   const Tensor zero = filled(tape, "empty", {}, args.dtype), lowest = filled(tape, "scalar_tensor", {}, args.dtype);
   return where(keep, zero, lowest);
 }

@@ -17,7 +17,7 @@ Tensor repeat_kv(const Tensor& x, int64_t groups) {
 
 namespace {
 
-Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call) {
+Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call, Tensor* kept) {
   const Tensor k = repeat_kv(key, call.kv_groups), v = repeat_kv(value, call.kv_groups);
   Tensor weights = matmul(q, transpose(k, 2, 3));  // (B, H, T, T)
   weights = mul_scalar(weights);
@@ -29,12 +29,13 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
   if (call.mask) weights = add(weights, call.mask);
   {
     const Tensor probs = call.softmax_fp32 ? softmax(weights, DType::float32) : softmax(weights);
-    weights = to(probs, q.dtype());
+    weights = call.cast_weights ? to(probs, q.dtype()) : probs;
   }
   weights = dropout(weights, call.dropout);
   Tensor out = matmul(weights, v);  // (B, H, T, D)
   out = transpose(out, 1, 2);
   if (call.contiguous_eager) out = contiguous(out);
+  if (kept) *kept = weights;
   return out;
 }
 
@@ -58,8 +59,8 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 
 }  // namespace
 
-Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call) {
-  return build.eager() ? eager_attention(q, k, v, call) : sdpa_attention(q, k, v, call);
+Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
+  return build.eager() ? eager_attention(q, k, v, call, weights) : sdpa_attention(q, k, v, call);
 }
 
 Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }

@@ -13,12 +13,14 @@ struct AttentionCall {
   bool has_kv_groups = true;            // the module knows num_key_value_groups
   double softcap = 0.0;                 // gemma2's eager attention: scores through tanh
   bool softmax_fp32 = true;             // eager: softmax(..., dtype=float32)
+  bool cast_weights = true;             // eager: softmax's result is cast to the type of the query
   bool contiguous_eager = true;         // eager: the result is made contiguous
 };
 
 // transformers.integrations.sdpa_attention / the models' eager_attention_forward, by the dialect.
-// q: (B, H, T, D), k, v: (B, KV, T, D); returns (B, T, H, D).
-Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call);
+// q: (B, H, T, D), k, v: (B, KV, T, D); returns (B, T, H, D). Eager attention also gives its weights, which callers in
+// Python keep until they return; they stay undefined under SDPA.
+Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights = nullptr);
 Tensor repeat_kv(const Tensor& x, int64_t groups);
 
 // position_ids of a fresh sequence: (1, T)

@@ -1,0 +1,61 @@
+#include "ops/conv.h"
+
+#include "ops/autocast.h"
+
+namespace plimsoll {
+
+namespace {
+
+int64_t out_length(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+  return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
+  if (x.dim() != 4 || weight.dim() != 4)
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " and weight " + to_string(weight.sizes()) + " are not both four-dimensional",
+                "give images as (N, C, H, W)");
+  if (x.size(1) != checked_mul(weight.size(1), a.groups) || weight.size(0) % a.groups != 0)
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()) + " in " +
+                    std::to_string(a.groups) + " groups",
+                "the channels in the model's configuration do not fit together");
+  const int64_t reach_h = a.dilation_h * (weight.size(2) - 1) + 1, reach_w = a.dilation_w * (weight.size(3) - 1) + 1;
+  if (x.size(2) + 2 * a.pad_h < reach_h || x.size(3) + 2 * a.pad_w < reach_w)
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " is smaller than the kernel " + to_string(weight.sizes()),
+                "use larger images");
+  return {x.size(0), weight.size(0), out_length(x.size(2), weight.size(2), a.stride_h, a.pad_h, a.dilation_h),
+          out_length(x.size(3), weight.size(3), a.stride_w, a.pad_w, a.dilation_w)};
+}
+
+// cudnn_conv_suggest_memory_format. The recorder's build has no cuDNN: its kernels answer contiguous tensors.
+bool prefers_channels_last(const Tensor& x, const Tensor& weight) {
+  if (x.tape().dialect.recorder) return false;
+  return is_channels_last(x.sizes(), x.strides()) || is_channels_last(weight.sizes(), weight.strides());
+}
+
+Tensor result(const Tensor& like, const Dims& sizes, bool channels_last) {
+  return empty_strided(like.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), like.dtype());
+}
+
+}  // namespace
+
+// saves input and weight; backward makes the gradients of input, weight and bias in that order. On autocast's
+// lower-precision list.
+Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2dArgs& args) {
+  const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
+  const Dims sizes = output_sizes(x, weight, args);
+  Op op(x.tape(), "convolution", {&x, &weight, &bias});
+  Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  const bool channels_last = prefers_channels_last(x, weight);
+  return op.finish(result(x, sizes, channels_last), [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels_last](
+                                                        Tensors& g, Needs needs) {
+    const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
+    Op op(x.tape(), "convolution_backward", {});
+    Tensors out(3);
+    if (needs[0]) out[0] = result(g[0], x.sizes(), channels_last);
+    if (needs[1]) out[1] = result(g[0], weight.sizes(), channels_last);
+    if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
+    return out;
+  });
+}
+
+}  // namespace plimsoll

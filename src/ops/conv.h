@@ -1,0 +1,15 @@
+// Two-dimensional convolution. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
+#pragma once
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+struct Conv2dArgs {
+  int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
+};
+
+// x: (N, C, H, W), weight: (O, C / groups, kh, kw), bias: (O) or undefined.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
+
+}  // namespace plimsoll
