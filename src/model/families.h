@@ -6,6 +6,9 @@
 
 namespace plimsoll {
 
+std::unique_ptr<Model> make_bert(Build& build, const Config& config);
+std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_dinov2(Build& build, const Config& config);
 std::unique_ptr<Model> make_gemma2(Build& build, const Config& config);
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& config);
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& config);
@@ -15,14 +18,14 @@ std::unique_ptr<Model> make_opt(Build& build, const Config& config);
 std::unique_ptr<Model> make_phi3(Build& build, const Config& config);
 std::unique_ptr<Model> make_qwen2(Build& build, const Config& config);
 std::unique_ptr<Model> make_qwen3(Build& build, const Config& config);
-
-// torchvision: one builder per family, which holds a table of its variants by name.
-std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name);
-std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name);
-std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_roberta(Build& build, const Config& config);
+std::unique_ptr<Model> make_roberta_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_t5(Build& build, const Config& config);
+std::unique_ptr<Model> make_vit(Build& build, const Config& config);
 
 // torchvision: one builder per family, which holds a table of its variants by name.
 std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_densenet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_efficientnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_googlenet(Build& build, const Config& config, const std::string& name);
@@ -34,6 +37,8 @@ std::unique_ptr<Model> make_regnet(Build& build, const Config& config, const std
 std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_shufflenet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_squeezenet(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name);
 
 }  // namespace plimsoll

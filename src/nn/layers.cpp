@@ -42,6 +42,10 @@ Embedding::Embedding(Module& parent, std::string_view name, int64_t rows, int64_
   weight = parameter("weight", {rows, width});
 }
 
+Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_weight) : Module(parent, name), weight(tied_weight) {
+  tie(*tied_weight.parameter());
+}
+
 Tensor Embedding::operator()(const Tensor& ids) const {
   Forward here(*this);
   return embedding(weight, ids);

@@ -22,6 +22,7 @@ struct Conv1D : Module {
 
 struct Embedding : Module {
   Embedding(Module& parent, std::string_view name, int64_t rows, int64_t width);
+  Embedding(Module& parent, std::string_view name, const Tensor& tied_weight);
   Tensor operator()(const Tensor& ids) const;
   Tensor weight;
 };

@@ -11,6 +11,7 @@ struct MaskArgs {
   Tensor position_ids;                    // checked for packed sequences when given
   std::optional<int64_t> sliding_window;  // keys a query may look back
   Tensor attention_mask = {};                  // (B, T) of ones: no padding, but the model makes one
+  bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
 };
 
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.

@@ -32,7 +32,7 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
     weights = to(probs, q.dtype());
   } else {
     weights = softmax(weights);
-    weights = to(weights, q.dtype());
+    if (call.cast_weights) weights = to(weights, q.dtype());
   }
   weights = dropout(weights, call.dropout);
   Tensor out = matmul(weights, v);  // (B, H, T, D)

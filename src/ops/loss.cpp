@@ -54,4 +54,17 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   return nll_loss(log_probs, target);
 }
 
+// saves input and target; backward allocates a gradient like the input. On autocast's fp32 list.
+Tensor mse_loss(const Tensor& raw, const Tensor& raw_target) {
+  const Tensor target = autocast_fp32(raw_target), input = autocast_fp32(raw);
+  broadcast(input.sizes(), target.sizes());
+  Op op(input.tape(), "mse_loss", {&input});
+  Saved self = op.save(input), labels = op.save(target);
+  return op.finish(empty(input.tape(), {}, input.dtype()), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
+    const Tensor x = self.unpack(), target = labels.unpack();
+    Op op(x.tape(), "mse_loss_backward", {});
+    return Tensors{empty_like(x)};
+  });
+}
+
 }  // namespace plimsoll

@@ -86,11 +86,15 @@ Saved Saved::pack(const Tensor& t) {
 Tensor Saved::unpack() const { return frame_ ? frame_->redeem(ticket_) : tensor_; }
 
 Tensor checkpoint(Tape& tape, std::function<Tensor(const Tensor&)> block, const Tensor& input) {
-  Ref<CheckpointFrame> frame(new CheckpointFrame(tape, [block, input] { block(input); }));
+  return checkpoint(tape, [block = std::move(block), input]() -> Tensors { return {block(input)}; })[0];
+}
+
+Tensors checkpoint(Tape& tape, std::function<Tensors()> block) {
+  Ref<CheckpointFrame> frame(new CheckpointFrame(tape, [block] { block(); }));
   CheckpointFrame* outer = std::exchange(tape.packing, frame.get());
-  Tensor out;
+  Tensors out;
   try {
-    out = block(input);
+    out = block();
   } catch (...) {
     tape.packing = outer;
     throw;

@@ -35,5 +35,7 @@ class CheckpointFrame {
 
 // Runs `block(input)` under a checkpoint. Everything else the block uses must be captured by value in `block`.
 Tensor checkpoint(Tape& tape, std::function<Tensor(const Tensor&)> block, const Tensor& input);
+// The same for a block of several inputs and results: all of its inputs are captured by value.
+Tensors checkpoint(Tape& tape, std::function<Tensors()> block);
 
 }  // namespace plimsoll

@@ -137,18 +137,19 @@ bool laid_out_like(const Tensor& grad, const Tensor& variable) {
 }  // namespace
 
 // accumulate_grad.h: the first gradient is taken over if nobody else holds it and it is laid out like its parameter.
-void accumulate_grad(Parameter& p, Tensor grad) {
-  if (!grad) return;
-  Tape& tape = grad.tape();
-  if (!p.grad) {
-    if (grad.is_only_handle() && laid_out_like(grad, p.value)) {
-      p.grad = detach(grad);
-    } else {
-      Op op(tape, "clone", {});
-      p.grad = empty_strided(tape, p.value.sizes(), p.value.strides(), grad.dtype());
-    }
+void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad) {
+  if (!grad || sum) return;  // later ones are added in place
+  if (grad.is_only_handle() && laid_out_like(grad, value)) {
+    sum = detach(grad);
+  } else {
+    Op op(grad.tape(), "clone", {});
+    sum = empty_strided(grad.tape(), value.sizes(), value.strides(), grad.dtype());
   }
-  tape.relabel(p.grad, Category::gradient);
+}
+
+void accumulate_grad(Parameter& p, Tensor grad) {
+  accumulate_grad(p.value, p.grad, std::move(grad));
+  if (p.grad) p.value.tape().relabel(p.grad, Category::gradient);
 }
 
 }  // namespace plimsoll

@@ -15,6 +15,16 @@ struct AccumulateGrad final : Node {
   Parameter& parameter;
 };
 
+struct AccumulateLeafGrad final : Node {
+  explicit AccumulateLeafGrad(Tensor t) : value(std::move(t)) {}
+  Tensors apply(Tensors& grads) override {
+    accumulate_grad(value, grad, std::move(grads[0]));
+    return {};
+  }
+  void release_variables() override {}
+  Tensor value, grad;
+};
+
 Edge gradient_edge(const Tensor& t) {
   if (t.body().grad_fn) return {t.body().grad_fn, t.body().output_nr};
   Parameter* p = t.parameter();
@@ -69,6 +79,17 @@ void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
   body.output_nr = nr;
   body.requires_grad = true;
   body.parameter = nullptr;
+}
+
+void make_leaf(Tensor& t) {
+  Ref<Node> node(new AccumulateLeafGrad(detach(t)));
+  node->tape = &t.tape();
+  node->sequence = UINT64_MAX;
+  node->name = "AccumulateGrad";
+  node->scope = t.tape().scope;
+  node->outputs.push_back({t.sizes(), t.dtype()});
+  t.body().grad_fn = std::move(node);
+  t.body().requires_grad = true;
 }
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad) {

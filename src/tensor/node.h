@@ -127,9 +127,13 @@ class Op {
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad = true);
 
+// Makes a fresh tensor a leaf whose gradient is collected though nobody reads it: both live as long as the graph does.
+void make_leaf(Tensor& t);
+
 // Runs backward from a scalar loss in PyTorch's order; `seed` is its gradient and is held by the caller as Python does.
 void run_backward(const Tensor& loss, const Tensor& seed);
 // Called by the engine for each gradient that reaches its parameter.
 void accumulate_grad(Parameter& p, Tensor grad);
+void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad);
 
 }  // namespace plimsoll

@@ -1,0 +1,98 @@
+// transformers.models.bert: BertForMaskedLM and BertForSequenceClassification.
+#include "model/families.h"
+#include "nn/bert_encoder.h"
+#include "nn/classification.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct BertPredictionHeadTransform : Module {
+  BertPredictionHeadTransform(Module& parent, std::string_view name, const BertConfig& c)
+      : Module(parent, name), config(c), dense(*this, "dense", c.hidden_size, c.hidden_size), norm(*this, "LayerNorm", c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = dense(x);  // (B, T, C)
+    hidden = activation(config.hidden_act, hidden);
+    hidden = norm(hidden);
+    return hidden;
+  }
+
+  const BertConfig& config;
+  Linear dense;
+  LayerNorm norm;
+};
+
+struct BertLMPredictionHead : Module {
+  BertLMPredictionHead(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding)
+      : Module(parent, name),
+        bias(parameter("bias", {c.vocab_size})),
+        transform(*this, "transform", c),
+        decoder(*this, "decoder", c, embedding, bias) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = transform(x);  // (B, T, C)
+    hidden = decoder(hidden);      // (B, T, V)
+    return hidden;
+  }
+
+  Tensor bias;  // the decoder's own bias when tied; without a gradient when not
+  BertPredictionHeadTransform transform;
+  BertDecoder decoder;
+};
+
+struct BertOnlyMLMHead : Module {
+  BertOnlyMLMHead(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding)
+      : Module(parent, name), predictions(*this, "predictions", c, embedding) {}
+  BertLMPredictionHead predictions;
+};
+
+struct BertForMaskedLM : Model {
+  BertForMaskedLM(Build& build, const Config& c)
+      : Model(build), config(c, 30522), bert(*this, "bert", config, false), cls(*this, "cls", config, bert.embeddings.word_embeddings.weight) {}
+
+  Output forward(const Batch& batch) override {
+    const BertModel::Outputs outputs = bert(batch.input_ids);
+    const Tensor prediction_scores = cls.predictions(outputs.last_hidden_state);  // (B, T, V)
+    return {flat_cross_entropy(prediction_scores, batch.labels, false), {prediction_scores}};
+  }
+
+  BertConfig config;
+  BertModel bert;
+  BertOnlyMLMHead cls;
+};
+
+struct BertForSequenceClassification : Model {
+  BertForSequenceClassification(Build& build, const Config& c)
+      : Model(build),
+        config(c, 30522),
+        classes(c),
+        bert(*this, "bert", config, true),
+        dropout(*this, "dropout", config.classifier_dropout),
+        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+
+  Output forward(const Batch& batch) override {
+    const BertModel::Outputs outputs = bert(batch.input_ids);
+    const Tensor pooled_output = dropout(outputs.pooler_output);  // (B, C)
+    const Tensor logits = classifier(pooled_output);              // (B, labels)
+    return {classes.loss(logits, batch.labels), {logits}};
+  }
+
+  BertConfig config;
+  Classification classes;
+  BertModel bert;
+  Dropout dropout;
+  Linear classifier;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_bert(Build& build, const Config& config) { return std::make_unique<BertForMaskedLM>(build, config); }
+
+std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config) {
+  return std::make_unique<BertForSequenceClassification>(build, config);
+}
+
+}  // namespace plimsoll

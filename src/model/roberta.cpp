@@ -1,0 +1,101 @@
+// transformers.models.roberta: RobertaForMaskedLM and RobertaForSequenceClassification.
+#include "model/families.h"
+#include "nn/bert_encoder.h"
+#include "nn/classification.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct RobertaConfig : BertConfig {
+  explicit RobertaConfig(const Config& c) : BertConfig(c, 50265) { padding_position = c.integer({"pad_token_id"}, 1); }
+};
+
+struct RobertaLMHead : Module {
+  RobertaLMHead(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding)
+      : Module(parent, name),
+        bias(parameter("bias", {c.vocab_size})),
+        dense(*this, "dense", c.hidden_size, c.hidden_size),
+        layer_norm(*this, "layer_norm", c.hidden_size),
+        decoder(*this, "decoder", c, embedding, bias) {}
+
+  Tensor operator()(const Tensor& features) const {
+    Forward here(*this);
+    Tensor x = dense(features);  // (B, T, C)
+    x = gelu(x);                 // always gelu, whatever hidden_act is
+    x = layer_norm(x);
+    x = decoder(x);  // (B, T, V)
+    return x;
+  }
+
+  Tensor bias;  // the decoder's own bias when tied; without a gradient when not
+  Linear dense;
+  LayerNorm layer_norm;
+  BertDecoder decoder;
+};
+
+struct RobertaForMaskedLM : Model {
+  RobertaForMaskedLM(Build& build, const Config& c)
+      : Model(build), config(c), roberta(*this, "roberta", config, false), lm_head(*this, "lm_head", config, roberta.embeddings.word_embeddings.weight) {}
+
+  Output forward(const Batch& batch) override {
+    const BertModel::Outputs outputs = roberta(batch.input_ids);
+    const Tensor prediction_scores = lm_head(outputs.last_hidden_state);  // (B, T, V)
+    return {flat_cross_entropy(prediction_scores, batch.labels, false), {prediction_scores}};
+  }
+
+  RobertaConfig config;
+  BertModel roberta;
+  RobertaLMHead lm_head;
+};
+
+struct RobertaClassificationHead : Module {
+  RobertaClassificationHead(Module& parent, std::string_view name, const BertConfig& c, int64_t num_labels)
+      : Module(parent, name),
+        dense(*this, "dense", c.hidden_size, c.hidden_size),
+        dropout(*this, "dropout", c.classifier_dropout),
+        out_proj(*this, "out_proj", c.hidden_size, num_labels) {}
+
+  Tensor operator()(const Tensor& features) const {
+    Forward here(*this);
+    Tensor x = select(features, 1, 0);  // (B, C)
+    x = dropout(x);
+    x = dense(x);
+    x = tanh(x);
+    x = dropout(x);
+    x = out_proj(x);  // (B, labels)
+    return x;
+  }
+
+  Linear dense;
+  Dropout dropout;
+  Linear out_proj;
+};
+
+struct RobertaForSequenceClassification : Model {
+  RobertaForSequenceClassification(Build& build, const Config& c)
+      : Model(build), config(c), classes(c), roberta(*this, "roberta", config, false), classifier(*this, "classifier", config, classes.num_labels) {}
+
+  Output forward(const Batch& batch) override {
+    const BertModel::Outputs outputs = roberta(batch.input_ids);
+    const Tensor logits = classifier(outputs.last_hidden_state);  // (B, labels)
+    return {classes.loss(logits, batch.labels), {logits}};
+  }
+
+  RobertaConfig config;
+  Classification classes;
+  BertModel roberta;
+  RobertaClassificationHead classifier;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_roberta(Build& build, const Config& config) { return std::make_unique<RobertaForMaskedLM>(build, config); }
+
+std::unique_ptr<Model> make_roberta_classifier(Build& build, const Config& config) {
+  return std::make_unique<RobertaForSequenceClassification>(build, config);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,193 @@
+// transformers.models.vit: ViTForImageClassification.
+#include "model/families.h"
+#include "nn/classification.h"
+#include "nn/layers.h"
+#include "nn/patch_embedding.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct ViTConfig {
+  explicit ViTConfig(const Config& c)
+      : patches(c, 16),
+        hidden_size(c.size({"hidden_size"}, 768)),
+        num_hidden_layers(c.size({"num_hidden_layers"}, 12)),
+        num_attention_heads(c.size({"num_attention_heads"}, 12)),
+        intermediate_size(c.size({"intermediate_size"}, 3072)),
+        head_dim(c.size({"head_dim"}, hidden_size / num_attention_heads)),
+        hidden_act(c.text({"hidden_act"}, "gelu")),
+        hidden_dropout_prob(c.number({"hidden_dropout_prob"}, 0.0)),
+        attention_probs_dropout_prob(c.number({"attention_probs_dropout_prob"}, 0.0)),
+        qkv_bias(c.flag({"qkv_bias"}, true)) {
+    if (!c.find({"head_dim"})) c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
+  }
+  PatchConfig patches;
+  int64_t hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, head_dim;
+  std::string hidden_act;
+  double hidden_dropout_prob, attention_probs_dropout_prob;
+  bool qkv_bias;
+};
+
+struct ViTEmbeddings : Module {
+  ViTEmbeddings(Module& parent, std::string_view name, const ViTConfig& c)
+      : Module(parent, name),
+        config(c),
+        cls_token(parameter("cls_token", {1, 1, c.hidden_size})),
+        position_embeddings(parameter("position_embeddings", {1, c.patches.num_patches() + 1, c.hidden_size})),
+        patch_embeddings(*this, "patch_embeddings", c.patches, c.hidden_size),
+        dropout(*this, "dropout", c.hidden_dropout_prob) {}
+
+  Tensor operator()(const Tensor& pixel_values) const {
+    Forward here(*this);
+    if (pixel_values.size(2) != config.patches.image_h || pixel_values.size(3) != config.patches.image_w)
+      throw Error("[vit] images of " + std::to_string(pixel_values.size(2)) + " x " + std::to_string(pixel_values.size(3)) +
+                      " do not match image_size " + std::to_string(config.patches.image_h) + " x " + std::to_string(config.patches.image_w),
+                  "set image_size to the side of the images");
+    Tensor embeddings = patch_embeddings(pixel_values);                       // (B, patches, C)
+    const Tensor cls_tokens = expand(cls_token, {pixel_values.size(0), -1, -1});  // (B, 1, C)
+    embeddings = cat({cls_tokens, embeddings}, 1);                            // (B, T, C)
+    embeddings = add(embeddings, position_embeddings);
+    embeddings = dropout(embeddings);
+    return embeddings;
+  }
+
+  const ViTConfig& config;
+  Tensor cls_token, position_embeddings;
+  PatchEmbeddings patch_embeddings;
+  Dropout dropout;
+};
+
+struct ViTAttention : Module {
+  ViTAttention(Module& parent, std::string_view name, const ViTConfig& c)
+      : Module(parent, name),
+        config(c),
+        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
+        k_proj(*this, "k_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
+        v_proj(*this, "v_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
+        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x, Tensor* weights) const {
+    Forward here(*this);
+    const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
+    const Tensor q = transpose(view(q_proj(x), heads), 1, 2);  // (B, H, T, D)
+    const Tensor k = transpose(view(k_proj(x), heads), 1, 2);
+    const Tensor v = transpose(view(v_proj(x), heads), 1, 2);
+    AttentionCall call;
+    call.dropout = config.attention_probs_dropout_prob;
+    call.causal = false;
+    call.has_kv_groups = false;
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H*D)
+    out = o_proj(out);                                           // (B, T, C)
+    return out;
+  }
+
+  const ViTConfig& config;
+  Linear q_proj, k_proj, v_proj, o_proj;
+};
+
+struct ViTMLP : Module {
+  ViTMLP(Module& parent, std::string_view name, const ViTConfig& c)
+      : Module(parent, name),
+        config(c),
+        fc1(*this, "fc1", c.hidden_size, c.intermediate_size),
+        fc2(*this, "fc2", c.intermediate_size, c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = fc1(x);  // (B, T, F)
+    hidden = activation(config.hidden_act, hidden);
+    hidden = fc2(hidden);  // (B, T, C)
+    return hidden;
+  }
+
+  const ViTConfig& config;
+  Linear fc1, fc2;
+};
+
+struct ViTLayer : Module {
+  ViTLayer(Module& parent, std::string_view name, const ViTConfig& c)
+      : Module(parent, name),
+        attention(*this, "attention", c),
+        layernorm_before(*this, "layernorm_before", c.hidden_size),
+        layernorm_after(*this, "layernorm_after", c.hidden_size),
+        mlp(*this, "mlp", c),
+        dropout(*this, "dropout", c.hidden_dropout_prob) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor weights;  // eager attention's weights live until the layer returns
+    Tensor residual = x;
+    Tensor hidden = layernorm_before(x);  // (B, T, C)
+    hidden = attention(hidden, &weights);
+    hidden = dropout(hidden);
+    hidden = add(hidden, residual);
+    residual = hidden;
+    hidden = layernorm_after(hidden);
+    hidden = mlp(hidden);
+    hidden = dropout(hidden);
+    hidden = add(hidden, residual);
+    return hidden;
+  }
+
+  ViTAttention attention;
+  LayerNorm layernorm_before, layernorm_after;
+  ViTMLP mlp;
+  Dropout dropout;
+};
+
+struct ViTModel : Module {
+  ViTModel(Module& parent, std::string_view name, const ViTConfig& c)
+      : Module(parent, name),
+        embeddings(*this, "embeddings", c),
+        layers(*this, "layers"),
+        layernorm(add_layers(c), "layernorm", c.hidden_size) {}
+
+  Module& add_layers(const ViTConfig& c) {
+    for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& pixel_values) {
+    Forward here(*this);
+    const Tensor embedding_output = embeddings(pixel_values);  // (B, T, C)
+    Tensor hidden = embedding_output;
+    for (ViTLayer& layer : layers) {
+      auto run = [&layer](const Tensor& x) { return layer(x); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    return layernorm(hidden);
+  }
+
+  ViTEmbeddings embeddings;
+  ModuleList<ViTLayer> layers;
+  LayerNorm layernorm;
+};
+
+struct ViTForImageClassification : Model {
+  ViTForImageClassification(Build& build, const Config& c)
+      : Model(build), config(c), classes(c), vit(*this, "vit", config), classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+
+  Output forward(const Batch& batch) override {
+    const Tensor sequence_output = vit(batch.pixel_values);     // (B, T, C)
+    const Tensor pooled_output = select(sequence_output, 1, 0);  // (B, C)
+    const Tensor logits = classifier(pooled_output);             // (B, labels)
+    return {classes.loss(logits, batch.labels), {logits}};
+  }
+
+  ViTConfig config;
+  Classification classes;
+  ViTModel vit;
+  Linear classifier;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_vit(Build& build, const Config& config) { return std::make_unique<ViTForImageClassification>(build, config); }
+
+}  // namespace plimsoll

@@ -1,0 +1,229 @@
+#include "nn/bert_encoder.h"
+
+#include "nn/masking.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+BertConfig::BertConfig(const Config& c, int64_t default_vocab)
+    : vocab_size(c.size({"vocab_size"}, default_vocab)),
+      hidden_size(c.size({"hidden_size"}, 768)),
+      num_hidden_layers(c.size({"num_hidden_layers"}, 12)),
+      num_attention_heads(c.size({"num_attention_heads"}, 12)),
+      intermediate_size(c.size({"intermediate_size"}, 3072)),
+      max_position_embeddings(c.size({"max_position_embeddings"}, 512)),
+      type_vocab_size(c.size({"type_vocab_size"}, 2)),
+      hidden_act(c.text({"hidden_act"}, "gelu")),
+      hidden_dropout_prob(c.number({"hidden_dropout_prob"}, 0.1)),
+      attention_probs_dropout_prob(c.number({"attention_probs_dropout_prob"}, 0.1)),
+      classifier_dropout(c.number({"classifier_dropout"}, hidden_dropout_prob)),
+      is_decoder(c.flag({"is_decoder"}, false)),
+      tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)),
+      chunk_size_feed_forward(c.integer({"chunk_size_feed_forward"}, 0)) {
+  c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
+  if (c.flag({"add_cross_attention"}, false))
+    throw Error("[" + c.source() + "] add_cross_attention true is not supported", "leave it false: there is no encoder to attend to");
+}
+
+// ---- embeddings -------------------------------------------------------------------------------------------------------
+
+BertEmbeddings::BertEmbeddings(Module& parent, std::string_view name, const BertConfig& c)
+    : Module(parent, name),
+      config(c),
+      word_embeddings(*this, "word_embeddings", c.vocab_size, c.hidden_size),
+      position_embeddings(*this, "position_embeddings", c.max_position_embeddings, c.hidden_size),
+      token_type_embeddings(*this, "token_type_embeddings", c.type_vocab_size, c.hidden_size),
+      norm(*this, "LayerNorm", c.hidden_size),
+      dropout(*this, "dropout", c.hidden_dropout_prob),
+      position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)),
+      token_type_ids(buffer("token_type_ids", {1, c.max_position_embeddings}, DType::int64)) {}
+
+Tensor BertEmbeddings::positions(const Tensor& input_ids) const {
+  if (!config.padding_position) return slice(position_ids, 1, 0, input_ids.size(1));
+  // create_position_ids_from_input_ids: cumsum(ids != padding) * (ids != padding) + padding_idx
+  Tensor not_padding = compare_scalar("ne", input_ids);
+  const Tensor mask = nondiff("_to_copy", not_padding, DType::int32);  // (B, T)
+  not_padding.reset();
+  Tensor steps = cumsum(mask, 1, DType::int64);
+  for (const char* name : {"_to_copy", "add", "mul"}) steps = nondiff(name, steps, DType::int32);
+  Tensor ids = nondiff("_to_copy", steps, DType::int64);
+  ids = nondiff("add", ids, DType::int64);
+  return ids;
+}
+
+Tensor BertEmbeddings::operator()(const Tensor& input_ids) const {
+  Forward here(*this);
+  const int64_t batch = input_ids.size(0), tokens = input_ids.size(1);
+  const Tensor ids = positions(input_ids);
+  const Tensor types = expand(nondiff("gather", ids, DType::int64), {batch, tokens});
+  const Tensor inputs_embeds = word_embeddings(input_ids);      // (B, T, C)
+  const Tensor type_embeddings = token_type_embeddings(types);  // (B, T, C)
+  Tensor embeddings = add(inputs_embeds, type_embeddings);
+  const Tensor position_embeds = position_embeddings(ids);  // (1 or B, T, C)
+  embeddings = add(embeddings, position_embeds);
+  embeddings = norm(embeddings);
+  embeddings = dropout(embeddings);
+  return embeddings;
+}
+
+// ---- a layer ----------------------------------------------------------------------------------------------------------
+
+BertSelfAttention::BertSelfAttention(Module& parent, std::string_view name, const BertConfig& c)
+    : Module(parent, name),
+      config(c),
+      query(*this, "query", c.hidden_size, c.hidden_size),
+      key(*this, "key", c.hidden_size, c.hidden_size),
+      value(*this, "value", c.hidden_size, c.hidden_size) {}
+
+Tensor BertSelfAttention::operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
+  Forward here(*this);
+  const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
+  const Tensor q = transpose(view(query(x), heads), 1, 2);  // (B, H, T, D)
+  const Tensor k = transpose(view(key(x), heads), 1, 2);
+  const Tensor v = transpose(view(value(x), heads), 1, 2);
+  AttentionCall call;
+  call.mask = mask;
+  call.dropout = config.attention_probs_dropout_prob;
+  call.causal = config.is_decoder;
+  call.has_kv_groups = false;
+  call.softmax_fp32 = false;
+  call.cast_weights = false;
+  Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
+  out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+  return out;
+}
+
+BertOutput::BertOutput(Module& parent, std::string_view name, int64_t in, const BertConfig& c)
+    : Module(parent, name),
+      dense(*this, "dense", in, c.hidden_size),
+      norm(*this, "LayerNorm", c.hidden_size),
+      dropout(*this, "dropout", c.hidden_dropout_prob) {}
+
+Tensor BertOutput::operator()(const Tensor& x, const Tensor& residual) const {
+  Forward here(*this);
+  Tensor hidden = dense(x);  // (B, T, C)
+  hidden = dropout(hidden);
+  hidden = norm(add(hidden, residual));
+  return hidden;
+}
+
+BertAttention::BertAttention(Module& parent, std::string_view name, const BertConfig& c)
+    : Module(parent, name), self(*this, "self", c), output(*this, "output", c.hidden_size, c) {}
+
+Tensor BertAttention::operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
+  Forward here(*this);
+  const Tensor attention_output = self(x, mask, weights);  // (B, T, C)
+  return output(attention_output, x);
+}
+
+BertIntermediate::BertIntermediate(Module& parent, std::string_view name, const BertConfig& c)
+    : Module(parent, name), config(c), dense(*this, "dense", c.hidden_size, c.intermediate_size) {}
+
+Tensor BertIntermediate::operator()(const Tensor& x) const {
+  Forward here(*this);
+  Tensor hidden = dense(x);  // (B, T, F)
+  hidden = activation(config.hidden_act, hidden);
+  return hidden;
+}
+
+BertLayer::BertLayer(Module& parent, std::string_view name, const BertConfig& c)
+    : Module(parent, name),
+      config(c),
+      attention(*this, "attention", c),
+      intermediate(*this, "intermediate", c),
+      output(*this, "output", c.intermediate_size, c) {}
+
+Tensor BertLayer::operator()(const Tensor& x, const Tensor& mask) const {
+  Forward here(*this);
+  Tensor weights;  // eager attention's weights live until the layer returns
+  const Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
+  const int64_t chunk_size = config.chunk_size_feed_forward;
+  if (chunk_size <= 0) return feed_forward_chunk(attention_output);
+  if (x.size(1) % chunk_size != 0)
+    throw Error("[bert] chunk_size_feed_forward " + std::to_string(chunk_size) + " does not divide the " + std::to_string(x.size(1)) + " tokens",
+                "choose a sequence length that it divides");
+  const Tensors chunks = chunk(attention_output, x.size(1) / chunk_size, 1);
+  Tensors outputs;
+  for (const Tensor& piece : chunks) outputs.push_back(feed_forward_chunk(piece));  // (B, chunk, C)
+  return cat(outputs, 1);                                                           // (B, T, C)
+}
+
+Tensor BertLayer::feed_forward_chunk(const Tensor& x) const {
+  const Tensor intermediate_output = intermediate(x);  // (B, T, F)
+  return output(intermediate_output, x);               // (B, T, C)
+}
+
+// ---- the model --------------------------------------------------------------------------------------------------------
+
+BertEncoder::BertEncoder(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), layer(*this, "layer") {
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i) layer.add(c);
+}
+
+Tensor BertEncoder::operator()(const Tensor& x, const Tensor& mask) {
+  Forward here(*this);
+  Tensor hidden = x;
+  for (BertLayer& block : layer) {
+    auto run = [&block, mask](const Tensor& h) { return block(h, mask); };
+    hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+  }
+  return hidden;
+}
+
+BertPooler::BertPooler(Module& parent, std::string_view name, const BertConfig& c)
+    : Module(parent, name), dense(*this, "dense", c.hidden_size, c.hidden_size) {}
+
+Tensor BertPooler::operator()(const Tensor& x) const {
+  Forward here(*this);
+  const Tensor first_token = select(x, 1, 0);  // (B, C)
+  Tensor pooled = dense(first_token);
+  pooled = tanh(pooled);
+  return pooled;
+}
+
+BertModel::BertModel(Module& parent, std::string_view name, const BertConfig& c, bool add_pooling_layer)
+    : Module(parent, name), config(c), embeddings(*this, "embeddings", c), encoder(*this, "encoder", c) {
+  if (add_pooling_layer) pooler = std::make_unique<BertPooler>(*this, "pooler", c);
+}
+
+void BertModel::check_positions(int64_t tokens) const {
+  // Tensors without data cannot show that an index counted from ids is out of range, so recorded rows may exceed it.
+  if (config.padding_position && tape().dialect.recorder) return;
+  const int64_t needed = tokens + (config.padding_position ? *config.padding_position + 1 : 0);
+  if (needed > config.max_position_embeddings)
+    throw Error("[bert] " + std::to_string(tokens) + " tokens need " + std::to_string(needed) +
+                    " positions, more than max_position_embeddings " + std::to_string(config.max_position_embeddings),
+                "shorten the sequence or raise max_position_embeddings");
+}
+
+BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
+  Forward here(*this);
+  check_positions(input_ids.size(1));
+  const Tensor embedding_output = embeddings(input_ids);  // (B, T, C)
+  Tensor mask;
+  if (config.is_decoder)
+    mask = create_causal_mask(build(), {input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}});
+  Outputs out;
+  out.last_hidden_state = encoder(embedding_output, mask);  // (B, T, C)
+  if (pooler) out.pooler_output = (*pooler)(out.last_hidden_state);
+  return out;
+}
+
+BertDecoder::BertDecoder(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding, const Tensor& owner_bias)
+    : Module(parent, name),
+      weight(c.tie_word_embeddings ? embedding : parameter("weight", {c.vocab_size, c.hidden_size})),
+      bias(c.tie_word_embeddings ? owner_bias : parameter("bias", {c.vocab_size})) {
+  if (!c.tie_word_embeddings) return;
+  tie(*weight.parameter());
+  tie(*bias.parameter());
+}
+
+Tensor BertDecoder::operator()(const Tensor& x) const {
+  Forward here(*this);
+  return linear(x, weight, bias);
+}
+
+}  // namespace plimsoll
