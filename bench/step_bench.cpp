@@ -1,4 +1,5 @@
 // What simulating costs: one step of two known models, and how the cost grows with layers, batch and sequence.
+#include <nlohmann/json.hpp>
 #include <benchmark/benchmark.h>
 
 #include "allocator/timeline.h"

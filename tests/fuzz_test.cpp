@@ -1,5 +1,6 @@
 // Parsers of files from outside: any bytes give a value or an Error, nothing else. The mutations are the same in every run;
 // the sanitizer build of this test is what finds memory errors.
+#include <nlohmann/json.hpp>
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 #include <iostream>

@@ -1,5 +1,6 @@
 #include "estimate/score.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -2,33 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 namespace plimsoll {
 
 std::string dump(const nlohmann::ordered_json& value, int indent) {
   return value.dump(indent, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Config::Config(std::string source, nlohmann::json values) : source_(std::move(source)), values_(std::move(values)) {
-  if (values_.is_null()) values_ = nlohmann::json::object();
-  if (!values_.is_object())
-    throw Error(fmt::format("[{}] expected an object of settings, found {}", source_, values_.type_name()), "write it as {\"key\": value}");
+Config::Config() : values_(std::make_shared<nlohmann::json>(nlohmann::json::object())) {}
+
+Config::Config(std::string source, nlohmann::json values)
+    : source_(std::move(source)),
+      values_(std::make_shared<nlohmann::json>(values.is_null() ? nlohmann::json::object() : std::move(values))) {
+  if (!values_->is_object())
+    throw Error(fmt::format("[{}] expected an object of settings, found {}", source_, values_->type_name()), "write it as {\"key\": value}");
 }
 
 const nlohmann::json* Config::find(std::initializer_list<const char*> keys) const {
   for (const char* key : keys) {
-    auto it = values_.find(key);
-    if (it != values_.end() && !it->is_null()) return &*it;
+    auto it = values().find(key);
+    if (it != values().end() && !it->is_null()) return &*it;
   }
   return nullptr;
 }
 
 bool Config::is_null(const char* key) const {
-  auto it = values_.find(key);
-  return it != values_.end() && it->is_null();
+  auto it = values().find(key);
+  return it != values().end() && it->is_null();
 }
 
 void Config::wrong(const char* key, const std::string& expected) const {
-  throw Error(fmt::format("[{}] {} is {}, expected {}", source_, key, dump(values_.at(key)).substr(0, 80), expected),
+  throw Error(fmt::format("[{}] {} is {}, expected {}", source_, key, dump(values().at(key)).substr(0, 80), expected),
               fmt::format("set {} to {}", key, expected));
 }
 
@@ -43,9 +48,9 @@ const char* present(const nlohmann::json& values, std::initializer_list<const ch
 }  // namespace
 
 int64_t Config::integer(std::initializer_list<const char*> keys, int64_t fallback) const {
-  const char* key = present(values_, keys);
+  const char* key = present(*values_, keys);
   if (!key) return fallback;
-  const nlohmann::json& v = values_.at(key);
+  const nlohmann::json& v = values().at(key);
   if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) wrong(key, "a number below 2^63");
   if (v.is_number_integer()) return v.get<int64_t>();
   if (v.is_number_float() && v.get<double>() == static_cast<double>(static_cast<int64_t>(v.get<double>())))
@@ -55,34 +60,34 @@ int64_t Config::integer(std::initializer_list<const char*> keys, int64_t fallbac
 
 int64_t Config::size(std::initializer_list<const char*> keys, int64_t fallback) const {
   const int64_t n = integer(keys, fallback);
-  if (n <= 0) wrong(present(values_, keys), "a whole number above 0");
+  if (n <= 0) wrong(present(*values_, keys), "a whole number above 0");
   return n;
 }
 
 std::optional<int64_t> Config::optional_integer(std::initializer_list<const char*> keys) const {
-  if (!present(values_, keys)) return std::nullopt;
+  if (!present(*values_, keys)) return std::nullopt;
   return integer(keys, 0);
 }
 
 double Config::number(std::initializer_list<const char*> keys, double fallback) const {
-  const char* key = present(values_, keys);
+  const char* key = present(*values_, keys);
   if (!key) return fallback;
-  if (!values_.at(key).is_number()) wrong(key, "a number");
-  return values_.at(key).get<double>();
+  if (!values().at(key).is_number()) wrong(key, "a number");
+  return values().at(key).get<double>();
 }
 
 bool Config::flag(std::initializer_list<const char*> keys, bool fallback) const {
-  const char* key = present(values_, keys);
+  const char* key = present(*values_, keys);
   if (!key) return fallback;
-  if (!values_.at(key).is_boolean()) wrong(key, "true or false");
-  return values_.at(key).get<bool>();
+  if (!values().at(key).is_boolean()) wrong(key, "true or false");
+  return values().at(key).get<bool>();
 }
 
 std::string Config::text(std::initializer_list<const char*> keys, const std::string& fallback) const {
-  const char* key = present(values_, keys);
+  const char* key = present(*values_, keys);
   if (!key) return fallback;
-  if (!values_.at(key).is_string()) wrong(key, "a text");
-  return values_.at(key).get<std::string>();
+  if (!values().at(key).is_string()) wrong(key, "a text");
+  return values().at(key).get<std::string>();
 }
 
 void Config::require_divides(const char* divisor_key, int64_t divisor, const char* key, int64_t value) const {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <initializer_list>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -16,7 +17,7 @@ std::string dump(const nlohmann::ordered_json& value, int indent = -1);
 
 class Config {
  public:
-  Config() : values_(nlohmann::json::object()) {}
+  Config();
   Config(std::string source, nlohmann::json values);
 
   // The first of `keys` that is present (a key and its aliases), else the default. Sizes must be positive.
@@ -32,14 +33,14 @@ class Config {
   bool is_null(const char* key) const;  // given, as null: no value where the class has a default
 
   const std::string& source() const { return source_; }
-  const nlohmann::json& values() const { return values_; }
+  const nlohmann::json& values() const { return *values_; }
   // Throws unless a divides b.
   void require_divides(const char* divisor_key, int64_t divisor, const char* key, int64_t value) const;
 
  private:
   [[noreturn]] void wrong(const char* key, const std::string& expected) const;
   std::string source_ = "config";
-  nlohmann::json values_;
+  std::shared_ptr<const nlohmann::json> values_;  // never null
 };
 
 }  // namespace plimsoll

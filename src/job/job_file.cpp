@@ -1,5 +1,6 @@
 #include "job/job_file.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 

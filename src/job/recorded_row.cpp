@@ -1,5 +1,6 @@
 #include "job/recorded_row.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 #include <fstream>

@@ -1,5 +1,6 @@
 #include "job/settings.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 #include <charconv>

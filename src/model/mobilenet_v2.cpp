@@ -1,4 +1,5 @@
 // torchvision.models.mobilenetv2: MobileNetV2.
+#include <nlohmann/json.hpp>
 #include <cmath>
 
 #include "model/families.h"

@@ -1,5 +1,6 @@
 #include "model/resolve.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // torchvision.models.swin_transformer: SwinTransformer, swin_t to swin_b and swin_v2_t to swin_v2_b.
 #include "model/families.h"
+#include <nlohmann/json.hpp>
 #include "nn/mlp.h"
 #include "nn/shifted_window_attention.h"
 #include "nn/stochastic_depth.h"

@@ -1,5 +1,7 @@
 #include "nn/classification.h"
 
+#include <nlohmann/json.hpp>
+
 #include "nn/transformer.h"
 #include "ops/loss.h"
 #include "ops/reshape.h"

@@ -1,5 +1,7 @@
 #include "nn/decoder.h"
 
+#include <nlohmann/json.hpp>
+
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"

@@ -1,5 +1,7 @@
 #include "nn/patch_embedding.h"
 
+#include <nlohmann/json.hpp>
+
 #include "ops/conv.h"
 #include "ops/reshape.h"
 

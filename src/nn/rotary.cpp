@@ -1,5 +1,6 @@
 #include "nn/rotary.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 
 #include "ops/matmul.h"

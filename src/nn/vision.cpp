@@ -1,5 +1,6 @@
 #include "nn/vision.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 
 #include "ops/conv.h"

@@ -1,5 +1,6 @@
 #include "report/estimate_report.h"
 
+#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 
 namespace plimsoll {

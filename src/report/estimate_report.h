@@ -1,7 +1,7 @@
 // An Estimate as text for people and as JSON for programs.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "estimate/estimate.h"
