@@ -68,7 +68,8 @@ class Adadelta final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adadelta(const Config& args) {
-  return std::make_unique<Adadelta>(Arguments("Adadelta", args, {"rho", "eps", "weight_decay", "foreach", "capturable", "differentiable"}));
+  return std::make_unique<Adadelta>(
+      Arguments("Adadelta", args, {"rho", "eps", "weight_decay", "foreach", "capturable", "differentiable"}));
 }
 
 }  // namespace plimsoll

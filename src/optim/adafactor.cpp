@@ -1,7 +1,5 @@
 // torch.optim.Adafactor: a row and a column of second moments for what has two dimensions or more, the whole second moment
 // for vectors. The loop is the default, also on CUDA.
-#include <algorithm>
-
 #include "optim/arguments.h"
 #include "optim/foreach.h"
 #include "optim/optimizers.h"

@@ -73,7 +73,8 @@ class Adagrad final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adagrad(const Config& args) {
-  return std::make_unique<Adagrad>(Arguments("Adagrad", args, {"lr_decay", "weight_decay", "initial_accumulator_value", "eps", "foreach", "differentiable", "fused"}));
+  return std::make_unique<Adagrad>(
+      Arguments("Adagrad", args, {"lr_decay", "weight_decay", "initial_accumulator_value", "eps", "foreach", "differentiable", "fused"}));
 }
 
 }  // namespace plimsoll

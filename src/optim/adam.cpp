@@ -100,12 +100,14 @@ class Adam final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(const Config& args) {
-  const Arguments a("Adam", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"});
+  const Arguments a("Adam", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused",
+                                   "decoupled_weight_decay"});
   return std::make_unique<Adam>(a, a.flag("decoupled_weight_decay"));
 }
 
 std::unique_ptr<Optimizer> make_adamw(const Config& args) {
-  return std::make_unique<Adam>(Arguments("AdamW", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused"}), true);
+  return std::make_unique<Adam>(
+      Arguments("AdamW", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused"}), true);
 }
 
 }  // namespace plimsoll

@@ -72,7 +72,8 @@ class Adamax final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adamax(const Config& args) {
-  return std::make_unique<Adamax>(Arguments("Adamax", args, {"betas", "eps", "weight_decay", "foreach", "differentiable", "capturable"}));
+  return std::make_unique<Adamax>(
+      Arguments("Adamax", args, {"betas", "eps", "weight_decay", "foreach", "differentiable", "capturable"}));
 }
 
 }  // namespace plimsoll

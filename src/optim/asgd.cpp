@@ -103,7 +103,8 @@ class Asgd final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_asgd(const Config& args) {
-  return std::make_unique<Asgd>(Arguments("ASGD", args, {"lambd", "alpha", "t0", "weight_decay", "foreach", "differentiable", "capturable"}));
+  return std::make_unique<Asgd>(
+      Arguments("ASGD", args, {"lambd", "alpha", "t0", "weight_decay", "foreach", "differentiable", "capturable"}));
 }
 
 }  // namespace plimsoll

@@ -108,7 +108,8 @@ class NAdam final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_nadam(const Config& args) {
-  return std::make_unique<NAdam>(Arguments("NAdam", args, {"betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
+  return std::make_unique<NAdam>(Arguments("NAdam", args, {"betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay",
+                                                           "foreach", "capturable", "differentiable"}));
 }
 
 }  // namespace plimsoll

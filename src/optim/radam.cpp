@@ -168,7 +168,8 @@ class RAdam final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_radam(const Config& args) {
-  return std::make_unique<RAdam>(Arguments("RAdam", args, {"betas", "eps", "weight_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
+  return std::make_unique<RAdam>(
+      Arguments("RAdam", args, {"betas", "eps", "weight_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
 }
 
 }  // namespace plimsoll

@@ -72,7 +72,8 @@ class RmsProp final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_rmsprop(const Config& args) {
-  return std::make_unique<RmsProp>(Arguments("RMSprop", args, {"alpha", "eps", "weight_decay", "momentum", "centered", "capturable", "foreach", "differentiable"}));
+  return std::make_unique<RmsProp>(
+      Arguments("RMSprop", args, {"alpha", "eps", "weight_decay", "momentum", "centered", "capturable", "foreach", "differentiable"}));
 }
 
 }  // namespace plimsoll

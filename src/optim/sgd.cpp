@@ -77,7 +77,8 @@ class Sgd final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_sgd(const Config& args) {
-  return std::make_unique<Sgd>(Arguments("SGD", args, {"momentum", "dampening", "weight_decay", "nesterov", "foreach", "differentiable", "fused"}));
+  return std::make_unique<Sgd>(
+      Arguments("SGD", args, {"momentum", "dampening", "weight_decay", "nesterov", "foreach", "differentiable", "fused"}));
 }
 
 }  // namespace plimsoll
