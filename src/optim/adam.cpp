@@ -1,4 +1,6 @@
 // torch.optim.Adam and AdamW: exp_avg and exp_avg_sq (and max_exp_avg_sq with amsgrad) for every parameter.
+#include "optim/arguments.h"
+#include "optim/foreach.h"
 #include "optim/optimizers.h"
 
 namespace plimsoll {
@@ -7,36 +9,31 @@ namespace {
 
 class Adam final : public Optimizer {
  public:
-  Adam(const Config& args, bool decoupled)
-      : amsgrad_(args.flag({"amsgrad"}, false)),
-        fused_(args.flag({"fused"}, false)),
-        foreach_(args.flag({"foreach"}, !fused_)),
-        maximize_(args.flag({"maximize"}, false)),
-        capturable_(args.flag({"capturable"}, false)),
-        adds_decay_(!decoupled && args.number({"weight_decay"}, 0.0) != 0.0) {}
+  Adam(const Arguments& args, bool decoupled)
+      : form_(args.form()),
+        amsgrad_(args.flag("amsgrad")),
+        maximize_(args.flag("maximize")),
+        capturable_(args.flag("capturable")),
+        adds_decay_(!decoupled && args.nonzero("weight_decay")) {}
 
   void step(const std::vector<Parameter*>& all) override {
-    const std::vector<Parameter*> parameters = with_gradients(all);
-    if (parameters.empty()) return;
-    if (states_.empty()) states_.resize(all.size());
-    for (size_t i = 0; i < all.size(); ++i)
-      if (all[i]->grad && !states_[i].exp_avg) init(states_[i], all[i]->value);
-    if (fused_) {
-      step_fused(parameters);
-    } else if (foreach_) {
-      step_foreach(all);
-    } else {
-      step_loop(all);
-    }
+    states_.resize(all.size());
+    for (size_t i : with_gradients(all))
+      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
+    if (form_ == Form::foreach) step_foreach(all);
+    if (form_ == Form::loop) step_loop(all);
+    // The fused form is one kernel that takes everything as an argument.
   }
 
-  std::vector<Tensor> states() const override {
-    std::vector<Tensor> out;
+  Tensors states() const override {
+    Tensors out;
     for (const State& s : states_)
       for (const Tensor& t : {s.step, s.exp_avg, s.exp_avg_sq, s.max_exp_avg_sq})
         if (t) out.push_back(t);
     return out;
   }
+
+  bool supports_amp_scaling() const override { return form_ == Form::fused; }
 
  private:
   struct State {
@@ -44,52 +41,73 @@ class Adam final : public Optimizer {
   };
 
   void init(State& s, const Tensor& value) const {
-    if (fused_ || capturable_) s.step = scalar_zeros(value.tape(), DType::float32);
+    if (form_ == Form::fused || capturable_) s.step = device_scalar("zeros", value.tape());
     s.exp_avg = zeros_like(value);
     s.exp_avg_sq = zeros_like(value);
     if (amsgrad_) s.max_exp_avg_sq = zeros_like(value);
   }
 
-  // One kernel; maximize is an argument of it.
-  void step_fused(const std::vector<Parameter*>&) const {}
-
   void step_foreach(const std::vector<Parameter*>& all) const {
-    Tensors grads, squares, steps;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!all[i]->grad) continue;
-      grads.push_back(all[i]->grad);
-      squares.push_back(states_[i].exp_avg_sq);
-      if (states_[i].step) steps.push_back(states_[i].step);
+    Tensors grads, correction1, correction2, step_size, correction2_sqrt, roots;
+    for (const Positions& group : by_dtype(all)) {
+      grads = gradients(all, group);
+      if (maximize_) grads = foreach("_foreach_neg", grads);
+      if (adds_decay_ && !maximize_) grads = foreach("_foreach_add", grads);
+      grads.clear();
+      if (capturable_) {
+        const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
+        correction1 = foreach("_foreach_pow", steps);
+        correction2 = foreach("_foreach_pow", steps);
+        step_size = correction1;
+        correction2_sqrt = correction2;
+      }
+      roots = foreach("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
     }
-    if (maximize_) grads = foreach("_foreach_neg", grads);
-    if (adds_decay_ && !maximize_) grads = foreach("_foreach_add", grads);
-    grads.clear();
-    Tensors correction1, correction2;
-    if (capturable_) {
-      correction1 = foreach("_foreach_pow", steps);
-      correction2 = foreach("_foreach_pow", steps);
-    }
-    const Tensors denominators = foreach("_foreach_sqrt", squares);
   }
 
   void step_loop(const std::vector<Parameter*>& all) const {
-    Tensor grad, denominator;
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (!all[i]->grad) continue;
+    Tensor grad, correction1, correction2, step_size, step_size_neg, correction2_sqrt, denominator;
+    for (size_t i : with_gradients(all)) {
+      const State& s = states_[i];
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       if (adds_decay_) grad = temporary("add", grad);
-      const Tensor root = temporary("sqrt", states_[i].exp_avg_sq);
-      denominator = temporary("div", root);
+      if (!capturable_) {
+        denominator = chain(s.exp_avg_sq, {"sqrt", "div"});
+        continue;
+      }
+      correction1 = chain(s.step, {"pow", "rsub"});
+      correction2 = chain(s.step, {"pow", "rsub"});
+      step_size = rdiv(correction1);
+      step_size_neg = temporary("neg", step_size);
+      correction2_sqrt = temporary("sqrt", correction2);
+      if (amsgrad_) temporary("maximum", s.exp_avg_sq);
+      Tensor sum;
+      {
+        const Tensor root = temporary("sqrt", s.exp_avg_sq);
+        const Tensor factor = temporary("mul", step_size_neg);
+        sum = temporary("div", root, factor);
+      }
+      rdiv(step_size_neg);
+      denominator = sum;
     }
   }
 
-  bool amsgrad_, fused_, foreach_, maximize_, capturable_, adds_decay_;
+  Form form_;
+  bool amsgrad_, maximize_, capturable_, adds_decay_;
   std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adam(const Config& args) { return std::make_unique<Adam>(args, false); }
-std::unique_ptr<Optimizer> make_adamw(const Config& args) { return std::make_unique<Adam>(args, true); }
+std::unique_ptr<Optimizer> make_adam(const Config& args) {
+  const Arguments a("Adam", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused",
+                                   "decoupled_weight_decay"});
+  return std::make_unique<Adam>(a, a.flag("decoupled_weight_decay"));
+}
+
+std::unique_ptr<Optimizer> make_adamw(const Config& args) {
+  return std::make_unique<Adam>(
+      Arguments("AdamW", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused"}), true);
+}
 
 }  // namespace plimsoll

@@ -14,10 +14,14 @@ namespace plimsoll {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // The constructor's own allocations; called once, with the parameters that every later step gets.
+  virtual void attach(const std::vector<Parameter*>&) {}
   // Updates every parameter that has a gradient.
   virtual void step(const std::vector<Parameter*>& parameters) = 0;
   // What the optimizer keeps between steps, to be labelled after a step.
-  virtual std::vector<Tensor> states() const = 0;
+  virtual Tensors states() const = 0;
+  // Fused kernels unscale gradients themselves (`_step_supports_amp_scaling`); a GradScaler then does not.
+  virtual bool supports_amp_scaling() const { return false; }
 };
 
 struct OptimizerEntry {
@@ -28,13 +32,5 @@ struct OptimizerEntry {
 
 const std::vector<OptimizerEntry>& optimizer_registry();
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const Config& args);
-
-// ---- for the optimizers' own files ------------------------------------------------------------------------------------
-std::vector<Parameter*> with_gradients(const std::vector<Parameter*>& parameters);
-Tensor zeros_like(const Tensor& t);
-Tensor scalar_zeros(Tape& tape, DType dtype);
-// One result per tensor, as a _foreach op makes it.
-Tensors foreach(const char* op, const Tensors& like);
-Tensor temporary(const char* op, const Tensor& like);
 
 }  // namespace plimsoll

@@ -1,4 +1,3 @@
-#include "optim/optimizer.h"
 #include "optim/optimizers.h"
 #include "util/text.h"
 
@@ -8,6 +7,16 @@ const std::vector<OptimizerEntry>& optimizer_registry() {
   static const std::vector<OptimizerEntry> kOptimizers{
       {"AdamW", "2 states a parameter (3 with amsgrad)", make_adamw},
       {"Adam", "2 states a parameter (3 with amsgrad)", make_adam},
+      {"SGD", "no state, 1 a parameter with momentum", make_sgd},
+      {"Adafactor", "a row and a column for matrices, 1 state for vectors", make_adafactor},
+      {"RMSprop", "1 state a parameter, 1 more each with momentum and centered", make_rmsprop},
+      {"Adagrad", "1 state a parameter", make_adagrad},
+      {"Adadelta", "2 states a parameter", make_adadelta},
+      {"Adamax", "2 states a parameter", make_adamax},
+      {"NAdam", "2 states a parameter", make_nadam},
+      {"RAdam", "2 states a parameter", make_radam},
+      {"Rprop", "2 states a parameter", make_rprop},
+      {"ASGD", "1 state a parameter", make_asgd},
   };
   return kOptimizers;
 }
@@ -19,32 +28,6 @@ std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const Config&
     names.emplace_back(e.name);
   }
   throw Error("[optimizer] '" + name + "' is not known", did_you_mean(name, names));
-}
-
-std::vector<Parameter*> with_gradients(const std::vector<Parameter*>& parameters) {
-  std::vector<Parameter*> out;
-  for (Parameter* p : parameters)
-    if (p->grad) out.push_back(p);
-  return out;
-}
-
-Tensor zeros_like(const Tensor& t) { return temporary("zeros_like", t); }
-
-Tensor scalar_zeros(Tape& tape, DType dtype) {
-  Op op(tape, "zeros", {});
-  return empty(tape, {}, dtype);
-}
-
-Tensor temporary(const char* name, const Tensor& like) {
-  Op op(like.tape(), name, {});
-  return empty_like(like);
-}
-
-Tensors foreach(const char* name, const Tensors& like) {
-  Tensors out;
-  out.reserve(like.size());
-  for (const Tensor& t : like) out.push_back(temporary(name, t));
-  return out;
 }
 
 }  // namespace plimsoll

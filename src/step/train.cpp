@@ -1,9 +1,10 @@
 #include "step/train.h"
 
 #include "model/registry.h"
+#include "optim/foreach.h"
 #include "optim/optimizer.h"
-#include "ops/pointwise.h"
 #include "step/clip.h"
+#include "step/grad_scaler.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -52,6 +53,8 @@ class Trainer {
     build_.checkpointing = job_.checkpointing;
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
+    attach_optimizer();
+    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema) make_ema();
     batch_ = make_batch(tape_, job_);
     if (job_.warm_optimizer) warm_optimizer();
@@ -78,7 +81,10 @@ class Trainer {
     tape_.begin_step();
     for (int64_t i = 0; i < job_.accumulation; ++i) micro_step();
     tape_.begin_phase(Phase::optimizer);
-    if (job_.clip) clip_grad_norm(parameters_);
+    if (job_.clip) {
+      if (scaler_) scaler_->unscale(parameters_);
+      clip_grad_norm(parameters_);
+    }
     update();
     if (job_.ema) update_ema();
   }
@@ -94,9 +100,10 @@ class Trainer {
     if (job_.drop_output) kept_.clear();
     tape_.begin_phase(Phase::backward);
     {
+      const Tensor loss = scaler_ ? scaler_->scale(loss_) : loss_;
       tape_.op = "ones_like";
-      const Tensor seed = empty_like(loss_);
-      run_backward(loss_, seed);
+      const Tensor seed = empty_like(loss);
+      run_backward(loss, seed);
     }
     if (job_.drop_after) {
       kept_.clear();
@@ -104,19 +111,41 @@ class Trainer {
     }
   }
 
-  void update() {
-    optimizer_->step(parameters_);
+  // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
+  void attach_optimizer() {
+    optimizer_->attach(parameters_);
+    if (!tape_.dialect.recorder) label_states();
+  }
+
+  void label_states() {
     for (const Tensor& s : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
+  }
+
+  void update() {
+    if (scaler_) {
+      scaler_->step(*optimizer_, parameters_);
+      scaler_->update();
+    } else {
+      optimizer_->step(parameters_);
+    }
+    label_states();
+    zero_grad();
+  }
+
+  void zero_grad() {
     for (Parameter* p : parameters_) p->grad.reset();
   }
 
   void warm_optimizer() {
     tape_.begin_phase(Phase::optimizer);
     for (Parameter* p : parameters_) {
+      if (!p->value.requires_grad()) continue;
       p->grad = zeros_like(p->value);
       tape_.relabel(p->grad, Category::gradient);
     }
-    update();
+    optimizer_->step(parameters_);
+    label_states();
+    zero_grad();
   }
 
   void make_ema() {
@@ -140,6 +169,7 @@ class Trainer {
   std::unique_ptr<Model> model_;
   std::vector<Parameter*> parameters_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<GradScaler> scaler_;
   Tensors ema_;
   Batch batch_;
   Tensors kept_;

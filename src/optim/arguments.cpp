@@ -1,0 +1,40 @@
+#include "optim/arguments.h"
+
+#include <algorithm>
+
+#include "util/text.h"
+
+namespace plimsoll {
+
+Arguments::Arguments(const char* optimizer, const Config& args, std::initializer_list<const char*> known)
+    : optimizer_(optimizer), args_(args) {
+  std::vector<std::string> names{"lr", "maximize"};
+  names.insert(names.end(), known.begin(), known.end());
+  for (const auto& [key, value] : args.values().items())
+    if (std::find(names.begin(), names.end(), key) == names.end())
+      throw Error(std::string("[optimizer] ") + optimizer + " has no argument '" + key + "'", did_you_mean(key, names));
+  if (flag("differentiable")) refuse("differentiable true is not simulated", "leave differentiable out");
+}
+
+void Arguments::refuse(const std::string& message, const std::string& hint) const {
+  throw Error(std::string("[optimizer] ") + optimizer_ + ": " + message, hint);
+}
+
+std::pair<double, double> Arguments::pair(const char* key, std::pair<double, double> fallback) const {
+  const nlohmann::json* v = args_.find({key});
+  if (!v) return fallback;
+  if (!v->is_array() || v->size() != 2 || !(*v)[0].is_number() || !(*v)[1].is_number())
+    refuse(std::string(key) + " is " + v->dump().substr(0, 80) + ", expected two numbers", std::string("write ") + key + " as [a, b]");
+  return {(*v)[0].get<double>(), (*v)[1].get<double>()};
+}
+
+// As in PyTorch, a `fused` that is given, even as false, leaves no default for `foreach`: it is then the loop.
+Form Arguments::form(Form fallback) const {
+  const bool fused = flag("fused"), foreach = flag("foreach");
+  if (fused && foreach) refuse("fused and foreach cannot both be true", "leave one of them out");
+  if (fused) return Form::fused;
+  if (foreach) return Form::foreach;
+  return args_.find({"foreach"}) || args_.find({"fused"}) ? Form::loop : fallback;
+}
+
+}  // namespace plimsoll

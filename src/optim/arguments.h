@@ -1,0 +1,30 @@
+// The keyword arguments of an optimizer's constructor: which there are, and which form of the step they choose.
+#pragma once
+
+#include <utility>
+
+#include "job/config.h"
+
+namespace plimsoll {
+
+enum class Form { foreach, loop, fused };
+
+class Arguments {
+ public:
+  // `known` are the optimizer's own arguments beside lr and maximize, which all have; a key outside them throws.
+  Arguments(const char* optimizer, const Config& args, std::initializer_list<const char*> known);
+
+  bool flag(const char* key) const { return args_.flag({key}, false); }
+  double number(const char* key, double fallback) const { return args_.number({key}, fallback); }
+  bool nonzero(const char* key) const { return number(key, 0.0) != 0.0; }
+  std::pair<double, double> pair(const char* key, std::pair<double, double> fallback) const;
+  // foreach unless told otherwise. Adafactor is the loop unless told otherwise.
+  Form form(Form fallback = Form::foreach) const;
+  [[noreturn]] void refuse(const std::string& message, const std::string& hint) const;
+
+ private:
+  const char* optimizer_;
+  const Config& args_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,115 @@
+// torch.optim.NAdam: exp_avg and exp_avg_sq for every parameter; capturable keeps step and mu_product on the device.
+#include "optim/arguments.h"
+#include "optim/foreach.h"
+#include "optim/optimizers.h"
+
+namespace plimsoll {
+
+namespace {
+
+class NAdam final : public Optimizer {
+ public:
+  explicit NAdam(const Arguments& args)
+      : form_(args.form()),
+        capturable_(args.flag("capturable")),
+        adds_decay_(!args.flag("decoupled_weight_decay") && args.nonzero("weight_decay")),
+        maximize_(args.flag("maximize")) {}
+
+  void step(const std::vector<Parameter*>& all) override {
+    states_.resize(all.size());
+    for (size_t i : with_gradients(all))
+      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
+    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
+  }
+
+  Tensors states() const override {
+    Tensors out;
+    for (const State& s : states_)
+      for (const Tensor& t : {s.step, s.mu_product, s.exp_avg, s.exp_avg_sq})
+        if (t) out.push_back(t);
+    return out;
+  }
+
+ private:
+  struct State {
+    Tensor step, mu_product, exp_avg, exp_avg_sq;
+  };
+
+  void init(State& s, const Tensor& value) const {
+    if (capturable_) {
+      s.step = device_scalar("zeros", value.tape());
+      s.mu_product = device_scalar("ones", value.tape());
+    }
+    s.exp_avg = zeros_like(value);
+    s.exp_avg_sq = zeros_like(value);
+  }
+
+  void step_foreach(const std::vector<Parameter*>& all) const {
+    Tensors grads, roots, mus, mu_nexts, step_size_grads, step_size_expavg, numerator;
+    for (const Positions& group : by_dtype(all)) {
+      grads = gradients(all, group);
+      if (maximize_) grads = foreach("_foreach_neg", grads);
+      if (adds_decay_ && !maximize_) grads = foreach("_foreach_add", grads);
+      roots = foreach("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      if (!capturable_) continue;
+      const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
+      const Tensors mu_products = gather(group, [&](size_t i) { return states_[i].mu_product; });
+      Tensors exponent = foreach("_foreach_mul", steps);
+      mus = foreach("_foreach_pow", exponent);
+      mu_nexts = foreach("_foreach_pow", exponent);
+      exponent.clear();
+      foreach("_foreach_pow", steps);          // bias_correction_sqrt, deleted after use
+      foreach("_foreach_sub", mu_products);    // denom, deleted after use
+      step_size_grads = mus;
+      foreach("_foreach_mul", mu_products);    // denom
+      step_size_expavg = mu_nexts;
+      numerator = foreach("_foreach_mul", step_size_grads, grads);
+    }
+  }
+
+  void step_loop(const std::vector<Parameter*>& all) const {
+    Tensor grad, exp_avg, correction2, mu, mu_next, denominator, mu_product_next;
+    for (size_t i : with_gradients(all)) {
+      const State& s = states_[i];
+      grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
+      exp_avg = s.exp_avg;
+      if (capturable_) correction2 = chain(s.step, {"pow", "rsub"});
+      if (adds_decay_) grad = temporary("add", grad);
+      if (!capturable_) {
+        denominator = chain(s.exp_avg_sq, {"div", "sqrt"});
+        continue;
+      }
+      mu = chain(s.step, {"mul", "pow", "mul", "rsub", "mul"});
+      mu_next = chain(s.step, {"add", "mul", "pow", "mul", "rsub", "mul"});
+      denominator = chain(temporary("div", s.exp_avg_sq, correction2), {"sqrt"});
+      denominator = temporary("add", denominator);
+      mu_product_next = temporary("mul", mu_next);
+      grad = scaled(grad, chain(mu, {"rsub", "mul"}), s.mu_product);
+      exp_avg = scaled(exp_avg, chain(mu_next, {"mul"}), mu_product_next);
+    }
+  }
+
+  // t * (factor / (1 - product))
+  static Tensor scaled(const Tensor& t, Tensor factor, const Tensor& product) {
+    Tensor quotient;
+    {
+      const Tensor rest = temporary("rsub", product);
+      quotient = temporary("div", factor);
+    }
+    factor.reset();
+    return temporary("mul", t, quotient);
+  }
+
+  Form form_;
+  bool capturable_, adds_decay_, maximize_;
+  std::vector<State> states_;  // by position in the parameter list
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_nadam(const Config& args) {
+  return std::make_unique<NAdam>(Arguments("NAdam", args, {"betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay",
+                                                           "foreach", "capturable", "differentiable"}));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,175 @@
+// torch.optim.RAdam: exp_avg and exp_avg_sq for every parameter.
+#include <cmath>
+
+#include "optim/arguments.h"
+#include "optim/foreach.h"
+#include "optim/optimizers.h"
+
+namespace plimsoll {
+
+namespace {
+
+class RAdam final : public Optimizer {
+ public:
+  explicit RAdam(const Arguments& args)
+      : form_(args.form()),
+        beta2_(args.pair("betas", {0.9, 0.999}).second),
+        capturable_(args.flag("capturable")),
+        adds_decay_(!args.flag("decoupled_weight_decay") && args.nonzero("weight_decay")),
+        maximize_(args.flag("maximize")) {}
+
+  void step(const std::vector<Parameter*>& all) override {
+    states_.resize(all.size());
+    for (size_t i : with_gradients(all))
+      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
+    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
+  }
+
+  Tensors states() const override {
+    Tensors out;
+    for (const State& s : states_)
+      for (const Tensor& t : {s.step, s.exp_avg, s.exp_avg_sq})
+        if (t) out.push_back(t);
+    return out;
+  }
+
+ private:
+  struct State {
+    Tensor step, exp_avg, exp_avg_sq;
+  };
+
+  void init(State& s, const Tensor& value) const {
+    if (capturable_) s.step = device_scalar("zeros", value.tape());
+    s.exp_avg = zeros_like(value);
+    s.exp_avg_sq = zeros_like(value);
+  }
+
+  // rho_t > 5: the variance is rectified, in the default betas from the sixth step on.
+  bool rectified(double step) const {
+    const double power = std::pow(beta2_, step);
+    return 2 / (1 - beta2_) - 1 - 2 * step * power / (1 - power) > 5;
+  }
+
+  void step_foreach(const std::vector<Parameter*>& all) const {
+    Tensors grads, correction1, correction2, unrect_step_size, buffer;
+    for (const Positions& group : by_dtype(all)) {
+      const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
+      grads = gradients(all, group);
+      if (maximize_) grads = foreach("_foreach_neg", grads);
+      if (capturable_) {
+        correction1 = foreach("_foreach_pow", steps);
+        correction2 = foreach("_foreach_pow", steps);  // becomes rho_t
+      }
+      if (adds_decay_ && !maximize_) grads = foreach("_foreach_add", grads);
+      grads.clear();
+      if (capturable_) {
+        Tensors rect = rectification(correction2);
+        Tensors sizes;
+        for (const Tensor& r : rect) {
+          const Tensor positive = temporary("gt", r.sizes(), DType::bool_, r.tape());
+          sizes.push_back(where_scalars(positive));
+        }
+        unrect_step_size = std::move(sizes);
+        correction1 = foreach("_foreach_pow", steps);
+        correction2 = foreach("_foreach_pow", steps);
+        rect.clear();
+        correction1.clear();
+      }
+      buffer = foreach("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+    }
+  }
+
+  static Tensors rectification(const Tensors& rho) {
+    const Tensors num = foreach("_foreach_sub", rho);
+    foreach("_foreach_sub", rho);  // sub2, deleted after use
+    foreach("_foreach_mul", rho);  // denom, deleted after use
+    Tensors rect;
+    for (const Tensor& n : num) {
+      const Tensor large = temporary("gt", n.sizes(), DType::bool_, n.tape());
+      rect.push_back(where_scalar(large, n));
+    }
+    return rect;
+  }
+
+  void step_loop(const std::vector<Parameter*>& all) const {
+    Tensor grad, correction1, correction2, corrected, rho, update;
+    for (size_t i : with_gradients(all)) {
+      const State& s = states_[i];
+      grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
+      if (adds_decay_) grad = temporary("add", grad);
+      if (!capturable_) {
+        corrected = temporary("div", s.exp_avg);
+        add_step(s, corrected);
+        continue;
+      }
+      correction1 = chain(s.step, {"pow", "rsub"});
+      correction2 = chain(s.step, {"pow", "rsub"});
+      corrected = temporary("div", s.exp_avg, correction1);
+      rho = length(s.step);
+      update = capturable_update(s, rho, correction2);
+      const Tensor scaled = temporary("mul", corrected);
+      temporary("mul", scaled, update);
+    }
+  }
+
+  // param.add_(corrected * lr [* adaptive_lr * rect])
+  void add_step(const State& s, const Tensor& corrected) const {
+    Tensor scaled = temporary("mul", corrected);
+    if (!rectified(step_count(scaled.tape()))) return;
+    Tensor adaptive = rdiv(temporary("sqrt", s.exp_avg_sq));
+    scaled = temporary("mul", scaled);
+    adaptive.reset();
+    temporary("mul", scaled);
+  }
+
+  // rho_inf - 2 * step * beta2**step / bias_correction2
+  static Tensor length(const Tensor& step) {
+    Tensor product;
+    {
+      const Tensor twice = temporary("mul", step);
+      const Tensor power = temporary("pow", step);
+      product = temporary("mul", twice);
+    }
+    return chain(std::move(product), {"div", "rsub"});
+  }
+
+  // where(rho_t > 5, rect * adaptive_lr, 1)
+  static Tensor capturable_update(const State& s, const Tensor& rho, const Tensor& correction2) {
+    const Tensor large = temporary("gt", rho.sizes(), DType::bool_, rho.tape());
+    Tensor rect;
+    {
+      const Tensor first = temporary("sub", rho), second = temporary("sub", rho);
+      rect = temporary("mul", first);
+    }
+    rect = temporary("mul", rect);
+    {
+      const Tensor below = temporary("mul", rho);
+      rect = temporary("div", rect);
+    }
+    rect = temporary("pow", rect);
+    Tensor adaptive;
+    {
+      const Tensor root = temporary("sqrt", s.exp_avg_sq);
+      const Tensor power = temporary("pow", correction2);
+      adaptive = temporary("div", power, root);
+    }
+    Tensor product = temporary("mul", rect, adaptive);
+    rect.reset();
+    adaptive.reset();
+    return where_scalar(large, product);
+  }
+
+  Form form_;
+  double beta2_;
+  bool capturable_, adds_decay_, maximize_;
+  std::vector<State> states_;  // by position in the parameter list
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_radam(const Config& args) {
+  return std::make_unique<RAdam>(
+      Arguments("RAdam", args, {"betas", "eps", "weight_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,445 @@
+// The optimizers one by one: what they keep for a parameter, and every temporary of a step in order.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "optim/foreach.h"
+#include "optim/optimizer.h"
+#include "step/clip.h"
+#include "step/grad_scaler.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+// A list of parameters with an optimizer, and its step as text: "op:bytes" for an allocation, "-bytes" for a free.
+class Bench {
+ public:
+  explicit Bench(Dialect dialect = {}) : tape(dialect) {}
+
+  Bench& add(const Dims& sizes, DType dtype = DType::float32) {
+    Parameter& p = owned_.emplace_back();
+    make_parameter(tape, p, sizes, dtype);
+    parameters.push_back(&p);
+    return *this;
+  }
+
+  Bench& use(const std::string& name, const Json& args = Json::object()) {
+    tape.begin_phase(Phase::optimizer);
+    optimizer = make_optimizer(name, Config("test", args));
+    optimizer->attach(parameters);
+    return *this;
+  }
+
+  // Gradients for all but those listed.
+  void make_gradients(const std::vector<size_t>& without = {}) {
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (std::find(without.begin(), without.end(), i) == without.end()) parameters[i]->grad = zeros_like(parameters[i]->value);
+  }
+
+  void zero_grad() {
+    for (Parameter* p : parameters) p->grad.reset();
+  }
+
+  std::string step(const std::vector<size_t>& without = {}) {
+    make_gradients(without);
+    std::string text = log([&] { optimizer->step(parameters); });
+    zero_grad();
+    return text;
+  }
+
+  template <class F>
+  std::string log(F run) {
+    const size_t from = tape.trace.events.size();
+    run();
+    std::string text;
+    for (size_t i = from; i < tape.trace.events.size(); ++i) {
+      const Event& e = tape.trace.events[i];
+      const StorageRecord& s = tape.trace.storages[e.storage];
+      if (e.kind == Event::Kind::alloc) text += (text.empty() ? "" : " ") + tape.trace.names[s.op] + ":" + std::to_string(s.bytes);
+      if (e.kind == Event::Kind::free) text += (text.empty() ? "-" : " -") + std::to_string(s.bytes);
+    }
+    return text;
+  }
+
+  int64_t state_bytes() const {
+    int64_t total = 0;
+    for (const Tensor& t : optimizer->states()) total += t.storage().bytes;
+    return total;
+  }
+
+  Tape tape;
+  std::vector<Parameter*> parameters;
+  std::unique_ptr<Optimizer> optimizer;
+
+ private:
+  std::deque<Parameter> owned_;
+};
+
+// Of 40 and of 12 bytes.
+Bench& two(Bench& bench) { return bench.add({5, 2}).add({3}); }
+
+Dialect recorded(double item) {
+  Dialect d;
+  d.item = item;
+  d.recorder = true;
+  return d;
+}
+
+std::string error_of(const std::string& name, const Json& args) {
+  try {
+    make_optimizer(name, Config("test", args));
+  } catch (const Error& e) {
+    return std::string(e.what()) + " | " + e.hint();
+  }
+  return "";
+}
+
+// ---- SGD ----------------------------------------------------------------------------------------------------------------
+
+TEST(Sgd, PlainKeepsNothingAndMakesNothing) {
+  for (const Json& form : {Json::object(), Json{{"foreach", false}}, Json{{"fused", true}}}) {
+    Bench b;
+    two(b).use("SGD", form);
+    EXPECT_EQ(b.step(), "");
+    EXPECT_TRUE(b.optimizer->states().empty());
+  }
+}
+
+TEST(Sgd, MomentumIsMadeFromTheFirstGradient) {
+  Bench b;
+  two(b).use("SGD", {{"momentum", 0.9}});
+  EXPECT_EQ(b.step(), "clone:40 clone:12");
+  EXPECT_EQ(b.step(), "");
+  EXPECT_EQ(b.state_bytes(), 52);
+}
+
+TEST(Sgd, FusedMomentumIsEmptyAtFirst) {
+  Bench b;
+  two(b).use("SGD", {{"momentum", 0.9}, {"fused", true}, {"nesterov", true}, {"weight_decay", 0.1}});
+  EXPECT_EQ(b.step(), "empty_like:40 empty_like:12");
+  EXPECT_EQ(b.step(), "");
+}
+
+TEST(Sgd, DecayedGradientsGiveWayToTheBuffers) {
+  Bench b;
+  two(b).use("SGD", {{"momentum", 0.9}, {"weight_decay", 0.1}});
+  b.step();
+  EXPECT_EQ(b.step(), "_foreach_add:40 _foreach_add:12 -40 -12");
+}
+
+TEST(Sgd, MaximizeAndDecayShareOneCopy) {
+  Bench b;
+  two(b).use("SGD", {{"maximize", true}, {"weight_decay", 0.1}});
+  EXPECT_EQ(b.step(), "_foreach_neg:40 _foreach_neg:12 -40 -12");
+}
+
+TEST(Sgd, NesterovWritesIntoTheGradientsItself) {
+  Bench b;
+  two(b).use("SGD", {{"momentum", 0.9}, {"nesterov", true}});
+  b.step();
+  EXPECT_EQ(b.step(), "");
+}
+
+TEST(Sgd, TheLoopHoldsThePreviousTemporaryUntilTheNextExists) {
+  Bench b;
+  two(b).use("SGD", {{"weight_decay", 0.1}, {"foreach", false}});
+  EXPECT_EQ(b.step(), "add:40 -40 add:12 -12");  // grad = grads[i] lets go of the first one
+  Bench m;
+  two(m).use("SGD", {{"maximize", true}, {"foreach", false}});
+  EXPECT_EQ(m.step(), "neg:40 neg:12 -40 -12");  // grad = -grads[i] does not, until it is done
+}
+
+TEST(Sgd, NesterovNeedsMomentum) {
+  EXPECT_NE(error_of("SGD", {{"nesterov", true}}).find("nesterov needs a momentum"), std::string::npos);
+}
+
+// ---- Adam ---------------------------------------------------------------------------------------------------------------
+
+TEST(AdamW, KeepsTwoStatesAndOneRootForAllParametersAtOnce) {
+  Bench b;
+  two(b).use("AdamW");
+  EXPECT_EQ(b.step(), "zeros_like:40 zeros_like:40 zeros_like:12 zeros_like:12 _foreach_sqrt:40 _foreach_sqrt:12 -40 -12");
+  EXPECT_EQ(b.step(), "_foreach_sqrt:40 _foreach_sqrt:12 -40 -12");
+  EXPECT_EQ(b.state_bytes(), 2 * 52);
+}
+
+TEST(AdamW, AmsgradKeepsAThirdState) {
+  Bench b;
+  two(b).use("AdamW", {{"amsgrad", true}});
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 3 * 52);
+}
+
+TEST(AdamW, FusedKeepsStepCountsOnTheDeviceAndHasNoTemporaries) {
+  Bench b;
+  two(b).use("AdamW", {{"fused", true}});
+  EXPECT_EQ(b.step(), "zeros:4 zeros_like:40 zeros_like:40 zeros:4 zeros_like:12 zeros_like:12");
+  EXPECT_EQ(b.step(), "");
+  EXPECT_EQ(b.state_bytes(), 2 * (52 + 4));
+}
+
+TEST(AdamW, LoopHoldsTwoTemporariesOfOneParameter) {
+  Bench b;
+  two(b).use("AdamW", {{"foreach", false}});
+  b.step();
+  EXPECT_EQ(b.step(), "sqrt:40 div:40 -40 sqrt:12 div:12 -12 -40 -12");
+}
+
+TEST(AdamW, AFusedThatIsSetToFalseMeansTheLoop) {
+  Bench b;
+  two(b).use("AdamW", {{"fused", false}});
+  b.step();
+  EXPECT_EQ(b.step().substr(0, 7), "sqrt:40");
+}
+
+TEST(AdamW, NullMeansTheDefault) {
+  Bench b;
+  two(b).use("AdamW", {{"fused", nullptr}, {"foreach", nullptr}});
+  b.step();
+  EXPECT_EQ(b.step().substr(0, 16), "_foreach_sqrt:40");
+}
+
+TEST(Adam, OnlyDecayThatIsNotDecoupledCopiesTheGradients) {
+  Bench adam, adamw;
+  two(adam).use("Adam", {{"weight_decay", 0.1}});
+  two(adamw).use("AdamW", {{"weight_decay", 0.1}});
+  adam.step();
+  adamw.step();
+  EXPECT_EQ(adam.step(), "_foreach_add:40 _foreach_add:12 -40 -12 _foreach_sqrt:40 _foreach_sqrt:12 -40 -12");
+  EXPECT_EQ(adamw.step(), "_foreach_sqrt:40 _foreach_sqrt:12 -40 -12");
+}
+
+TEST(Adam, CapturableMakesItsCorrectionsOnTheDevice) {
+  Bench b;
+  b.add({5, 2}).use("Adam", {{"capturable", true}});
+  b.step();
+  EXPECT_EQ(b.step(), "_foreach_pow:4 _foreach_pow:4 _foreach_sqrt:40 -40 -4 -4");
+}
+
+TEST(Adam, StatesAreInTheTypeOfTheParameter) {
+  Bench b;
+  b.add({5, 2}, DType::bfloat16).use("Adam");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 2 * 20);
+}
+
+TEST(Adam, AParameterWithoutGradientGetsNoStateUntilItHasOne) {
+  Bench b;
+  two(b).use("Adam");
+  b.step({0});
+  EXPECT_EQ(b.state_bytes(), 2 * 12);
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 2 * 52);
+}
+
+TEST(Adam, NoGradientAtAllIsNoStep) {
+  Bench b;
+  two(b).use("Adam");
+  EXPECT_EQ(b.step({0, 1}), "");
+}
+
+TEST(Adam, EachElementTypeIsAGroupAndHoldsItsRootsUntilTheNextHasItsOwn) {
+  Bench b;
+  b.add({10}).add({3}, DType::bfloat16).use("AdamW");
+  b.step();
+  EXPECT_EQ(b.step(), "_foreach_sqrt:6 _foreach_sqrt:40 -6 -40");  // the type met last comes first
+}
+
+// ---- the others ---------------------------------------------------------------------------------------------------------
+
+TEST(RmsProp, KeepsOneToThreeStates) {
+  for (auto [args, count] : std::vector<std::pair<Json, int64_t>>{
+           {Json::object(), 1}, {{{"momentum", 0.9}}, 2}, {{{"centered", true}}, 2}, {{{"momentum", 0.9}, {"centered", true}}, 3}}) {
+    Bench b;
+    two(b).use("RMSprop", args);
+    b.step();
+    EXPECT_EQ(b.state_bytes(), count * 52) << args;
+  }
+}
+
+TEST(RmsProp, CenteredMakesItsRootFromAProduct) {
+  Bench b;
+  two(b).use("RMSprop", {{"centered", true}, {"weight_decay", 0.1}});
+  b.step();
+  EXPECT_EQ(b.step(), "_foreach_add:40 _foreach_add:12 _foreach_addcmul:40 _foreach_addcmul:12 -40 -12 -40 -12");
+}
+
+TEST(Adafactor, FactorsWhatHasTwoDimensionsOrMore) {
+  Bench b;
+  b.add({30, 7}).use("Adafactor");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 4 * (30 + 7));
+  Bench convolution;
+  convolution.add({8, 4, 3, 5}).use("Adafactor");
+  convolution.step();
+  EXPECT_EQ(convolution.state_bytes(), 4 * 8 * 4 * (3 + 5));  // a row and a column for each kernel
+}
+
+TEST(Adafactor, KeepsVectorsAndNumbersWhole) {
+  Bench b;
+  b.add({7}).add({}).use("Adafactor");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 4 * (7 + 1));
+}
+
+TEST(Adafactor, IsALoopByDefaultAndHoldsTheLastUpdateWhileItMakesTheNext) {
+  Bench b;
+  b.add({5, 2}).add({3, 1}).use("Adafactor");
+  b.step();
+  EXPECT_EQ(b.step(),
+            "linalg_vector_norm:4 -4 linalg_vector_norm:20 linalg_vector_norm:8 mm:40 mean:4 -4 linalg_vector_norm:4 -4 "
+            "linalg_vector_norm:4 -4 linalg_vector_norm:12 -20 linalg_vector_norm:4 -8 mm:12 mean:4 -4 -40 linalg_vector_norm:4 -4 "
+            "-12 -4 -12");
+}
+
+TEST(Adagrad, MakesItsStateInTheConstructor) {
+  Bench b;
+  two(b).use("Adagrad");
+  EXPECT_EQ(b.state_bytes(), 52);
+  EXPECT_EQ(b.step(), "_foreach_sqrt:40 _foreach_sqrt:12 _foreach_mul:40 _foreach_mul:12 -40 -12 -40 -12");
+}
+
+TEST(Adamax, CopiesTheGradientsOnlyIfNothingElseHas) {
+  Bench plain, decayed;
+  two(plain).use("Adamax");
+  two(decayed).use("Adamax", {{"weight_decay", 0.1}});
+  plain.step();
+  decayed.step();
+  EXPECT_EQ(plain.step(), "_foreach_abs:40 _foreach_abs:12 -40 -12");
+  EXPECT_EQ(decayed.step(), "_foreach_add:40 _foreach_add:12 -40 -12");
+}
+
+TEST(RAdam, LoopIsRectifiedOnceTheRunIsUnderWay) {
+  const Json loop{{"foreach", false}};
+  Bench first(recorded(1)), later;
+  first.add({10}).use("RAdam", loop);
+  later.add({10}).use("RAdam", loop);
+  first.step();
+  later.step();
+  EXPECT_EQ(first.step(), "div:40 mul:40 -40 -40");
+  EXPECT_EQ(later.step(), "div:40 mul:40 sqrt:40 reciprocal:40 mul:40 -40 -40 mul:40 -40 -40 mul:40 -40 -40 -40");
+}
+
+TEST(Rprop, TheLastSignOutlivesTheList) {
+  Bench b;
+  two(b).use("Rprop");
+  b.step();
+  EXPECT_EQ(b.step(),
+            "_foreach_mul:40 _foreach_mul:12 gt:10 -10 lt:10 -10 eq:10 -10 gt:3 -3 lt:3 -3 eq:3 -3 "
+            "eq:10 scalar_tensor:4 where:40 -4 -40 -10 eq:3 scalar_tensor:4 where:12 -4 -12 -3 -40 sign:40 sign:12 -40 -12 -12");
+}
+
+TEST(Asgd, KeepsThreeNumbersOnTheDevice) {
+  Bench b;
+  two(b).use("ASGD");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 52 + 2 * 3 * 4);
+}
+
+TEST(Registry, EveryOptimizerStepsTwiceAndFreesItsTemporaries) {
+  for (const OptimizerEntry& entry : optimizer_registry()) {
+    for (bool foreach : {true, false}) {
+      Bench b;
+      two(b).use(entry.name, {{"foreach", foreach}});
+      b.step();
+      int64_t live = 0;
+      b.make_gradients();
+      const size_t from = b.tape.trace.events.size();
+      b.optimizer->step(b.parameters);
+      for (size_t i = from; i < b.tape.trace.events.size(); ++i) {
+        const Event& e = b.tape.trace.events[i];
+        if (e.kind == Event::Kind::alloc) live += b.tape.trace.storages[e.storage].bytes;
+        if (e.kind == Event::Kind::free) live -= b.tape.trace.storages[e.storage].bytes;
+      }
+      EXPECT_EQ(live, 0) << entry.name;
+    }
+  }
+}
+
+// ---- arguments ----------------------------------------------------------------------------------------------------------
+
+TEST(Arguments, AnUnknownOneIsNamedWithASuggestion) {
+  const std::string error = error_of("SGD", {{"momentun", 0.9}});
+  EXPECT_NE(error.find("SGD has no argument 'momentun'"), std::string::npos) << error;
+  EXPECT_NE(error.find("momentum"), std::string::npos) << error;
+}
+
+TEST(Arguments, OneOptimizersArgumentIsNotAnothers) {
+  EXPECT_NE(error_of("AdamW", {{"decoupled_weight_decay", true}}), "");
+  EXPECT_NE(error_of("RMSprop", {{"fused", true}}), "");
+  EXPECT_EQ(error_of("Adam", {{"decoupled_weight_decay", true}, {"lr", 0.1}, {"betas", {0.9, 0.95}}}), "");
+}
+
+TEST(Arguments, WhatPyTorchRefusesIsRefused) {
+  EXPECT_NE(error_of("Adam", {{"fused", true}, {"foreach", true}}).find("cannot both be true"), std::string::npos);
+  EXPECT_NE(error_of("Adam", {{"differentiable", true}}).find("differentiable"), std::string::npos);
+  EXPECT_NE(error_of("RAdam", {{"betas", 0.9}}).find("expected two numbers"), std::string::npos);
+  EXPECT_NE(error_of("Adam", {{"amsgrad", 1}}).find("expected true or false"), std::string::npos);
+}
+
+TEST(Registry, NamesAreFoundInAnyCaseAndAMisspeltOneIsSuggested) {
+  EXPECT_NE(make_optimizer("adamw", Config()), nullptr);
+  EXPECT_NE(error_of("AdmaW", Json::object()).find("AdamW"), std::string::npos);
+}
+
+// ---- clipping and loss scaling ------------------------------------------------------------------------------------------
+
+TEST(Clip, MakesOneNumberPerGradientAndAHandfulMore) {
+  Bench b(recorded(1));
+  two(b);
+  b.make_gradients();
+  EXPECT_EQ(b.log([&] { clip_grad_norm(b.parameters); }),
+            "linalg_vector_norm:4 linalg_vector_norm:4 stack:8 linalg_vector_norm:4 -8 -4 -4 add:4 reciprocal:4 mul:4 -4 -4 clamp:4 -4 -4 -4");
+  b.zero_grad();
+}
+
+TEST(Clip, OnCudaTheNormsOfChunksNeedAScratchTensor) {
+  Bench b;
+  b.add({65536 * 2 + 1}, DType::bfloat16).add({3}, DType::bfloat16);
+  b.make_gradients();
+  EXPECT_EQ(b.log([&] { clip_grad_norm(b.parameters); }).substr(0, 57), "_foreach_norm:24 _foreach_norm:2 _foreach_norm:2 -24 stac");
+  b.zero_grad();
+}
+
+TEST(Clip, WithoutGradientsDoesNothing) {
+  Bench b;
+  two(b);
+  EXPECT_EQ(b.log([&] { clip_grad_norm(b.parameters); }), "");
+}
+
+TEST(GradScaler, KeepsItsScaleAndTrackerAndUnscalesThroughCopies) {
+  Bench b;
+  two(b).use("SGD");
+  Parameter loss;
+  make_parameter(b.tape, loss, {}, DType::float32);
+  GradScaler scaler;
+  EXPECT_EQ(b.log([&] { scaler.scale(loss.value); }), "full:4 full:4 mul:4 -4");
+  EXPECT_EQ(b.log([&] { scaler.scale(loss.value); }), "mul:4 -4");
+  b.make_gradients();
+  EXPECT_EQ(b.log([&] {
+    scaler.step(*b.optimizer, b.parameters);
+    scaler.update();
+  }),
+            "_to_copy:8 reciprocal:8 -8 _to_copy:4 -8 full:4 _to_copy:4 _to_copy:4 -4 -4 -4 -4");
+  b.zero_grad();
+}
+
+TEST(GradScaler, AFusedOptimizerUnscalesItself) {
+  Bench b;
+  two(b).use("SGD", {{"fused", true}});
+  Parameter loss;
+  make_parameter(b.tape, loss, {}, DType::float32);
+  GradScaler scaler;
+  scaler.scale(loss.value);
+  b.make_gradients();
+  EXPECT_EQ(b.log([&] { scaler.step(*b.optimizer, b.parameters); }), "full:4 full:4 _to_copy:4 _to_copy:4 -4 -4 -4 add:4 mul:4 -4 -4");
+  scaler.update();
+  scaler.unscale(b.parameters);  // as before clipping
+  EXPECT_EQ(b.log([&] { scaler.step(*b.optimizer, b.parameters); }), "add:4 -4");
+  b.zero_grad();
+}
+
+}  // namespace
+}  // namespace plimsoll
