@@ -59,12 +59,10 @@ struct InvertedResidual : Module {
   InvertedResidual(Module& parent, std::string_view name, const Bneck& c)
       : Module(parent, name), use_res_connect(c.stride == 1 && c.in == c.out), block(*this, "block") {
     if (c.expanded != c.in) block.add<Conv2dNormActivation>(c.in, c.expanded, ConvNormOptions{.kernel = 1, .act = c.act});
-    block.add<Conv2dNormActivation>(c.expanded, c.expanded,
-                                    ConvNormOptions{.kernel = c.kernel,
-                                                    .stride = c.dilation > 1 ? 1 : c.stride,
-                                                    .groups = c.expanded,
-                                                    .dilation = c.dilation,
-                                                    .act = c.act});
+    block.add<Conv2dNormActivation>(
+        c.expanded, c.expanded,
+        ConvNormOptions{
+            .kernel = c.kernel, .stride = c.dilation > 1 ? 1 : c.stride, .groups = c.expanded, .dilation = c.dilation, .act = c.act});
     if (c.use_se) {
       const int64_t squeeze = make_divisible(static_cast<double>(c.expanded / 4), 8);
       block.add<SqueezeExcitation>(c.expanded, squeeze, SqueezeExcitationOptions{.scale_activation = Act::hardsigmoid});

@@ -19,10 +19,10 @@ struct Fire : Module {
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
-    const Tensor x = squeeze_activation(squeeze(input));               // (N, squeeze, H, W)
-    const Tensor narrow = expand1x1_activation(expand1x1(x));          // (N, expand, H, W)
-    const Tensor wide = expand3x3_activation(expand3x3(x));            // (N, expand, H, W)
-    return cat({narrow, wide}, 1);                                     // (N, 2 expand, H, W)
+    const Tensor x = squeeze_activation(squeeze(input));       // (N, squeeze, H, W)
+    const Tensor narrow = expand1x1_activation(expand1x1(x));  // (N, expand, H, W)
+    const Tensor wide = expand3x3_activation(expand3x3(x));    // (N, expand, H, W)
+    return cat({narrow, wide}, 1);                             // (N, 2 expand, H, W)
   }
 
   Conv2d squeeze;

@@ -11,21 +11,20 @@
 
 namespace plimsoll {
 
-Conv2d::Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, const Conv2dOptions& o)
-    : Module(parent, name), options(o) {
+Conv2d::Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, const Conv2dOptions& o) : Module(parent, name), options(o) {
   if (in % o.groups != 0 || out % o.groups != 0)
-    throw Error("[conv2d] " + std::to_string(o.groups) + " groups do not divide " + std::to_string(in) + " or " + std::to_string(out) +
-                    " channels",
-                "choose groups that divide the channels");
+    throw Error(
+        "[conv2d] " + std::to_string(o.groups) + " groups do not divide " + std::to_string(in) + " or " + std::to_string(out) + " channels",
+        "choose groups that divide the channels");
   weight = parameter("weight", {out, in / o.groups, o.kernel.h, o.kernel.w});
   if (o.bias) bias = parameter("bias", {out});
 }
 
 Tensor Conv2d::operator()(const Tensor& x) const {
   Forward here(*this);
-  return conv2d(x, weight, bias,
-                {options.stride.h, options.stride.w, options.padding.h, options.padding.w, options.dilation.h, options.dilation.w,
-                 options.groups});
+  return conv2d(
+      x, weight, bias,
+      {options.stride.h, options.stride.w, options.padding.h, options.padding.w, options.dilation.h, options.dilation.w, options.groups});
 }
 
 BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, int64_t channels) : Module(parent, name) {
@@ -83,6 +82,13 @@ Tensor Sequential::operator()(const Tensor& x) const {
   Tensor input = x;
   for (const Step& step : steps_) input = step.run(input);
   return input;
+}
+
+void add_conv(Sequential& seq, int64_t in, int64_t out, Conv2dOptions options, bool relu) {
+  options.bias = false;
+  seq.add<Conv2d>(in, out, options);
+  seq.add<BatchNorm2d>(out);
+  if (relu) seq.add<Activation>(Act::relu, true);
 }
 
 Conv2dNormActivation::Conv2dNormActivation(Module& parent, std::string_view name, int64_t in, int64_t out, const ConvNormOptions& o)

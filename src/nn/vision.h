@@ -99,6 +99,9 @@ class Sequential : public Module {
   std::vector<Step> steps_;
 };
 
+// A convolution without bias, batch norm and perhaps ReLU in place, as children of `seq` itself.
+void add_conv(Sequential& seq, int64_t in, int64_t out, Conv2dOptions options, bool relu);
+
 struct ConvNormOptions {
   int64_t kernel = 3, stride = 1, groups = 1, dilation = 1;
   Act act = Act::relu;
