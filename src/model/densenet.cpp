@@ -29,7 +29,7 @@ struct DenseNetConfig {
       : variant(v),
         bn_size(c.size({"bn_size"}, 4)),
         num_classes(c.size({"num_classes"}, 1000)),
-        drop_rate(c.number({"drop_rate"}, 0.0)),
+        drop_rate(probability(c, "drop_rate", 0.0)),
         memory_efficient(c.flag({"memory_efficient"}, false)) {
     require_known_arguments(c, "densenet", {"bn_size", "drop_rate", "memory_efficient"});
   }

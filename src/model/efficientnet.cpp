@@ -130,9 +130,7 @@ struct EfficientNet : ImageClassifier {
   EfficientNet(Build& build, const Config& c, const Variant& v)
       : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 1), classifier(*this, "classifier") {
     require_known_arguments(c, "efficientnet", {"dropout", "stochastic_depth_prob"});
-    const double drop = c.number({"stochastic_depth_prob"}, 0.2);
-    if (drop < 0 || drop > 1)
-      throw Error("[efficientnet] stochastic_depth_prob " + std::to_string(drop) + " is not between 0 and 1", "0.2 is the default");
+    const double drop = probability(c, "stochastic_depth_prob", 0.2);
     std::vector<Stage> stages = v.stages;
     int64_t blocks = 0, id = 0;
     for (Stage& s : stages) {
@@ -152,7 +150,7 @@ struct EfficientNet : ImageClassifier {
     }
     const int64_t last_in = stages.back().out, last = v.last_channel.value_or(4 * last_in);
     features.add<Conv2dNormActivation>(last_in, last, ConvNormOptions{.kernel = 1, .act = Act::silu});
-    classifier.add<InplaceDropout>(c.number({"dropout"}, v.dropout));
+    classifier.add<InplaceDropout>(probability(c, "dropout", v.dropout));
     classifier.add<Linear>(last, c.size({"num_classes"}, 1000));
   }
 

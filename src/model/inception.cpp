@@ -204,7 +204,7 @@ struct Inception3 : AuxiliaryClassifier {
         Mixed_7b(*this, "Mixed_7b", 1280),
         Mixed_7c(*this, "Mixed_7c", 2048),
         avgpool(*this, "avgpool", 1),
-        dropout(*this, "dropout", c.number({"dropout"}, 0.5)),
+        dropout(*this, "dropout", probability(c, "dropout", 0.5)),
         fc(*this, "fc", 2048, args.num_classes) {
     require_known_arguments(c, "inception_v3", {"aux_logits", "transform_input", "dropout"});
   }

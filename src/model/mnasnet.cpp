@@ -57,7 +57,7 @@ struct MNASNet : ImageClassifier {
     layers.add<Stack>(depths[5], depths[6], 5, 2, 6, 4);
     layers.add<Stack>(depths[6], depths[7], 3, 1, 6, 1);
     add_conv(layers, depths[7], 1280, {.kernel = 1}, true);
-    classifier.add<InplaceDropout>(c.number({"dropout"}, 0.2));
+    classifier.add<InplaceDropout>(probability(c, "dropout", 0.2));
     classifier.add<Linear>(1280, c.size({"num_classes"}, 1000));
   }
 

@@ -68,7 +68,7 @@ struct MobileNetV2 : ImageClassifier {
       }
     }
     features.add<Conv2dNormActivation>(channels, last_channel, ConvNormOptions{.kernel = 1, .act = Act::relu6});
-    classifier.add<Dropout>(c.number({"dropout"}, 0.2));
+    classifier.add<Dropout>(probability(c, "dropout", 0.2));
     classifier.add<Linear>(last_channel, c.size({"num_classes"}, 1000));
   }
 

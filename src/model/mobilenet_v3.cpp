@@ -100,7 +100,7 @@ struct MobileNetV3 : ImageClassifier {
     features.add<Conv2dNormActivation>(last_out, 6 * last_out, ConvNormOptions{.kernel = 1, .act = HS});
     classifier.add<Linear>(6 * last_out, last_channel);
     classifier.add<Activation>(HS, true);
-    classifier.add<InplaceDropout>(c.number({"dropout"}, 0.2));
+    classifier.add<InplaceDropout>(probability(c, "dropout", 0.2));
     classifier.add<Linear>(last_channel, c.size({"num_classes"}, 1000));
   }
 

@@ -42,7 +42,7 @@ struct SqueezeNet : ImageClassifier {
     } else {
       make_1_0();
     }
-    classifier.add<Dropout>(c.number({"dropout"}, 0.5));
+    classifier.add<Dropout>(probability(c, "dropout", 0.5));
     classifier.add<Conv2d>(512, c.size({"num_classes"}, 1000), Conv2dOptions{.kernel = 1});
     classifier.add<Activation>(Act::relu, true);
     classifier.add<AdaptiveAvgPool2d>(1);

@@ -1,6 +1,7 @@
 #include "nn/vision.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "ops/conv.h"
 #include "ops/loss.h"
@@ -150,8 +151,17 @@ Output ImageClassifier::forward(const Batch& batch) {
 }
 
 int64_t make_divisible(double v, int64_t divisor) {
+  if (!(std::abs(v) < 1e15)) throw Error("[torchvision] more than 1e15 channels", "choose a smaller width_mult");
   const int64_t nearest = std::max(divisor, static_cast<int64_t>(v + divisor / 2.0) / divisor * divisor);
   return nearest < 0.9 * v ? nearest + divisor : nearest;
+}
+
+double probability(const Config& config, const char* key, double fallback) {
+  const double p = config.number({key}, fallback);
+  if (!(p >= 0.0 && p <= 1.0))
+    throw Error("[" + config.source() + "] " + key + " is " + std::to_string(p) + ", expected a number from 0 to 1",
+                std::string("leave ") + key + " out to take its default");
+  return p;
 }
 
 void require_known_arguments(const Config& config, const char* family, std::initializer_list<const char*> known) {

@@ -148,6 +148,8 @@ void require_images(const Build& build, const Batch& batch);
 
 // torchvision's _make_divisible: the nearest multiple, never more than a tenth below v.
 int64_t make_divisible(double v, int64_t divisor);
+// A dropout rate or the like: throws unless it is between 0 and 1.
+double probability(const Config& config, const char* key, double fallback);
 // Keyword arguments of a torchvision constructor: throws for one that is not in `known` (progress, weights and the
 // initialisation of weights cost no memory and are always known).
 void require_known_arguments(const Config& config, const char* family, std::initializer_list<const char*> known);
