@@ -11,7 +11,7 @@ struct AlexNet : ImageClassifier {
   AlexNet(Build& build, const Config& c)
       : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 6), classifier(*this, "classifier") {
     require_known_arguments(c, "alexnet", {"dropout"});
-    const double dropout = c.number({"dropout"}, 0.5);
+    const double dropout = probability(c, "dropout", 0.5);
     conv(3, 64, {.kernel = 11, .stride = 4, .padding = 2});
     features.add<MaxPool2d>(PoolOptions{.kernel = 3, .stride = 2});
     conv(64, 192, {.kernel = 5, .padding = 2});

@@ -29,7 +29,7 @@ struct DenseNetConfig {
       : variant(v),
         bn_size(c.size({"bn_size"}, 4)),
         num_classes(c.size({"num_classes"}, 1000)),
-        drop_rate(c.number({"drop_rate"}, 0.0)),
+        drop_rate(probability(c, "drop_rate", 0.0)),
         memory_efficient(c.flag({"memory_efficient"}, false)) {
     require_known_arguments(c, "densenet", {"bn_size", "drop_rate", "memory_efficient"});
   }
@@ -52,14 +52,15 @@ struct DenseLayer : Module {
         conv2(*this, "conv2", inner, c.variant.growth_rate, {.kernel = 3, .padding = 1, .bias = false}) {}
 
   Tensor bn_function(const Tensors& inputs) const {
-    const Tensor concated_features = cat(inputs, 1);             // (N, in, H, W)
-    const Tensor normed = relu1(norm1(concated_features));       // (N, in, H, W)
-    return conv1(normed);                                        // (N, inner, H, W)
+    const Tensor concated_features = cat(inputs, 1);        // (N, in, H, W)
+    const Tensor normed = relu1(norm1(concated_features));  // (N, in, H, W)
+    return conv1(normed);                                   // (N, inner, H, W)
   }
 
   // A checkpoint keeps all the features it joins; they live anyway, as inputs of the layers after it.
   Tensor call_checkpoint_bottleneck(const Tensors& inputs) const {
-    return checkpoint(tape(), [this, inputs](const Tensor&) { return bn_function(inputs); }, inputs.front());
+    return checkpoint(
+        tape(), [this, inputs](const Tensor&) { return bn_function(inputs); }, inputs.front());
   }
 
   Tensor operator()(const Tensors& prev_features) const {
@@ -107,7 +108,10 @@ struct Transition : Sequential {
 
 struct DenseNet : ImageClassifier {
   DenseNet(Build& build, const Config& c, const Variant& v)
-      : ImageClassifier(build), config(c, v), features(*this, "features"), classifier(*this, "classifier", make_features(), config.num_classes) {}
+      : ImageClassifier(build),
+        config(c, v),
+        features(*this, "features"),
+        classifier(*this, "classifier", make_features(), config.num_classes) {}
 
   int64_t make_features() {
     int64_t width = config.variant.num_init_features;
@@ -129,11 +133,11 @@ struct DenseNet : ImageClassifier {
   }
 
   Tensor operator()(const Tensor& pixels) override {
-    const Tensor x = features(pixels);      // (N, C, H / 32, W / 32)
-    Tensor out = relu_(x);                  // the same memory
-    out = adaptive_avg_pool2d(out, 1, 1);   // (N, C, 1, 1)
-    out = flatten(out, 1);                  // (N, C)
-    out = classifier(out);                  // (N, classes)
+    const Tensor x = features(pixels);     // (N, C, H / 32, W / 32)
+    Tensor out = relu_(x);                 // the same memory
+    out = adaptive_avg_pool2d(out, 1, 1);  // (N, C, 1, 1)
+    out = flatten(out, 1);                 // (N, C)
+    out = classifier(out);                 // (N, classes)
     return out;
   }
 

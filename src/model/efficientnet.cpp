@@ -25,7 +25,7 @@ struct Variant {
 
 const std::vector<Stage>& base_stages() {
   static const std::vector<Stage> kStages{
-      {false, 1, 3, 1, 32, 16, 1}, {false, 6, 3, 2, 16, 24, 2},   {false, 6, 5, 2, 24, 40, 2},   {false, 6, 3, 2, 40, 80, 3},
+      {false, 1, 3, 1, 32, 16, 1},  {false, 6, 3, 2, 16, 24, 2},   {false, 6, 5, 2, 24, 40, 2},   {false, 6, 3, 2, 40, 80, 3},
       {false, 6, 5, 1, 80, 112, 3}, {false, 6, 5, 2, 112, 192, 4}, {false, 6, 3, 1, 192, 320, 1},
   };
   return kStages;
@@ -97,8 +97,8 @@ struct MBConv : Module {
 
   void make_separable(const Stage& s, int64_t expanded) {
     if (expanded != s.in) block.add<Conv2dNormActivation>(s.in, expanded, ConvNormOptions{.kernel = 1, .act = Act::silu});
-    block.add<Conv2dNormActivation>(
-        expanded, expanded, ConvNormOptions{.kernel = s.kernel, .stride = s.stride, .groups = expanded, .act = Act::silu});
+    block.add<Conv2dNormActivation>(expanded, expanded,
+                                    ConvNormOptions{.kernel = s.kernel, .stride = s.stride, .groups = expanded, .act = Act::silu});
     const int64_t squeeze = std::max<int64_t>(1, s.in / 4);
     block.add<SqueezeExcitation>(expanded, squeeze, SqueezeExcitationOptions{.activation = Act::silu, .inplace = true});
     block.add<Conv2dNormActivation>(expanded, s.out, ConvNormOptions{.kernel = 1, .act = Act::none});
@@ -106,7 +106,8 @@ struct MBConv : Module {
 
   void make_fused(const Stage& s, int64_t expanded) {
     const bool expands = expanded != s.in;
-    block.add<Conv2dNormActivation>(s.in, expands ? expanded : s.out, ConvNormOptions{.kernel = s.kernel, .stride = s.stride, .act = Act::silu});
+    block.add<Conv2dNormActivation>(s.in, expands ? expanded : s.out,
+                                    ConvNormOptions{.kernel = s.kernel, .stride = s.stride, .act = Act::silu});
     if (expands) block.add<Conv2dNormActivation>(expanded, s.out, ConvNormOptions{.kernel = 1, .act = Act::none});
   }
 
@@ -129,9 +130,7 @@ struct EfficientNet : ImageClassifier {
   EfficientNet(Build& build, const Config& c, const Variant& v)
       : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 1), classifier(*this, "classifier") {
     require_known_arguments(c, "efficientnet", {"dropout", "stochastic_depth_prob"});
-    const double drop = c.number({"stochastic_depth_prob"}, 0.2);
-    if (drop < 0 || drop > 1)
-      throw Error("[efficientnet] stochastic_depth_prob " + std::to_string(drop) + " is not between 0 and 1", "0.2 is the default");
+    const double drop = probability(c, "stochastic_depth_prob", 0.2);
     std::vector<Stage> stages = v.stages;
     int64_t blocks = 0, id = 0;
     for (Stage& s : stages) {
@@ -151,7 +150,7 @@ struct EfficientNet : ImageClassifier {
     }
     const int64_t last_in = stages.back().out, last = v.last_channel.value_or(4 * last_in);
     features.add<Conv2dNormActivation>(last_in, last, ConvNormOptions{.kernel = 1, .act = Act::silu});
-    classifier.add<InplaceDropout>(c.number({"dropout"}, v.dropout));
+    classifier.add<InplaceDropout>(probability(c, "dropout", v.dropout));
     classifier.add<Linear>(last, c.size({"num_classes"}, 1000));
   }
 

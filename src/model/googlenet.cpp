@@ -85,14 +85,14 @@ struct GoogLeNet : AuxiliaryClassifier {
         aux1(head(c, "aux1", 512)),
         aux2(head(c, "aux2", 528)),
         avgpool(*this, "avgpool", 1),
-        dropout(*this, "dropout", c.number({"dropout"}, 0.2)),
+        dropout(*this, "dropout", probability(c, "dropout", 0.2)),
         fc(*this, "fc", 1024, args.num_classes) {
     require_known_arguments(c, "googlenet", {"aux_logits", "transform_input", "dropout", "dropout_aux"});
   }
 
   std::unique_ptr<InceptionAux> head(const Config& c, const char* name, int64_t in) {
     if (!args.aux_logits) return nullptr;
-    return std::make_unique<InceptionAux>(*this, name, in, args.num_classes, c.number({"dropout_aux"}, 0.7));
+    return std::make_unique<InceptionAux>(*this, name, in, args.num_classes, probability(c, "dropout_aux", 0.7));
   }
 
   Tensors operator()(const Tensor& pixels) override {

@@ -1,6 +1,6 @@
 // torchvision.models.inception: Inception v3.
-#include "model/families.h"
 #include "nn/inception.h"
+#include "model/families.h"
 #include "ops/pool.h"
 #include "ops/reshape.h"
 
@@ -33,9 +33,9 @@ struct InceptionA : Module {
     five = branch5x5_2(five);  // (N, 64, H, W)
     Tensor three = branch3x3dbl_1(x);
     three = branch3x3dbl_2(three);
-    three = branch3x3dbl_3(three);         // (N, 96, H, W)
-    Tensor pool = avg_pool2d(x, kSame3);   // (N, in, H, W)
-    pool = branch_pool(pool);              // (N, pool_features, H, W)
+    three = branch3x3dbl_3(three);        // (N, 96, H, W)
+    Tensor pool = avg_pool2d(x, kSame3);  // (N, in, H, W)
+    pool = branch_pool(pool);             // (N, pool_features, H, W)
     return cat({one, five, three, pool}, 1);
   }
 
@@ -169,10 +169,10 @@ struct InceptionAux : Module {
     Forward here(*this);
     Tensor x = avg_pool2d(input, {.kernel_h = 5, .kernel_w = 5, .stride_h = 3, .stride_w = 3});  // (N, in, H / 3, W / 3)
     x = conv0(x);                                                                                // (N, 128, H / 3, W / 3)
-    x = conv1(x);                      // (N, 768, H / 3 - 4, W / 3 - 4)
-    x = adaptive_avg_pool2d(x, 1, 1);  // (N, 768, 1, 1)
-    x = flatten(x, 1);                 // (N, 768)
-    x = fc(x);                         // (N, classes)
+    x = conv1(x);                                                                                // (N, 768, H / 3 - 4, W / 3 - 4)
+    x = adaptive_avg_pool2d(x, 1, 1);                                                            // (N, 768, 1, 1)
+    x = flatten(x, 1);                                                                           // (N, 768)
+    x = fc(x);                                                                                   // (N, classes)
     return x;
   }
 
@@ -204,7 +204,7 @@ struct Inception3 : AuxiliaryClassifier {
         Mixed_7b(*this, "Mixed_7b", 1280),
         Mixed_7c(*this, "Mixed_7c", 2048),
         avgpool(*this, "avgpool", 1),
-        dropout(*this, "dropout", c.number({"dropout"}, 0.5)),
+        dropout(*this, "dropout", probability(c, "dropout", 0.5)),
         fc(*this, "fc", 2048, args.num_classes) {
     require_known_arguments(c, "inception_v3", {"aux_logits", "transform_input", "dropout"});
   }

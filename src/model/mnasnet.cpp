@@ -15,14 +15,6 @@ struct Variant {
 
 constexpr Variant kVariants[] = {{"mnasnet0_5", 0.5}, {"mnasnet0_75", 0.75}, {"mnasnet1_0", 1.0}, {"mnasnet1_3", 1.3}};
 
-// Convolution, batch norm and perhaps ReLU as three children of one nn.Sequential.
-void add_conv(Sequential& seq, int64_t in, int64_t out, Conv2dOptions options, bool relu) {
-  options.bias = false;
-  seq.add<Conv2d>(in, out, options);
-  seq.add<BatchNorm2d>(out);
-  if (relu) seq.add<Activation>(Act::relu, true);
-}
-
 struct InvertedResidual : Module {
   InvertedResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t factor)
       : Module(parent, name), apply_residual(in == out && stride == 1), layers(*this, "layers") {
@@ -65,14 +57,14 @@ struct MNASNet : ImageClassifier {
     layers.add<Stack>(depths[5], depths[6], 5, 2, 6, 4);
     layers.add<Stack>(depths[6], depths[7], 3, 1, 6, 1);
     add_conv(layers, depths[7], 1280, {.kernel = 1}, true);
-    classifier.add<InplaceDropout>(c.number({"dropout"}, 0.2));
+    classifier.add<InplaceDropout>(probability(c, "dropout", 0.2));
     classifier.add<Linear>(1280, c.size({"num_classes"}, 1000));
   }
 
   Tensor operator()(const Tensor& pixels) override {
-    Tensor x = layers(pixels);     // (N, 1280, H / 32, W / 32)
-    x = mean(x, {2, 3}, false);    // (N, 1280)
-    return classifier(x);          // (N, classes)
+    Tensor x = layers(pixels);   // (N, 1280, H / 32, W / 32)
+    x = mean(x, {2, 3}, false);  // (N, 1280)
+    return classifier(x);        // (N, classes)
   }
 
   Sequential layers, classifier;

@@ -22,8 +22,9 @@ std::vector<Stage> stages_of(const Config& c) {
   if (!rows) return {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
   std::vector<Stage> stages;
   for (const nlohmann::json& row : rows->is_array() ? *rows : nlohmann::json::array()) {
-    const bool whole = row.is_array() && row.size() == 4 &&
-                       std::all_of(row.begin(), row.end(), [](const nlohmann::json& n) { return n.is_number_integer() && n.get<int64_t>() > 0; });
+    const bool whole = row.is_array() && row.size() == 4 && std::all_of(row.begin(), row.end(), [](const nlohmann::json& n) {
+                         return n.is_number_integer() && n.get<int64_t>() > 0;
+                       });
     if (!whole || row[3].get<int64_t>() > 2)
       throw Error("[mobilenet_v2] inverted_residual_setting has the row " + row.dump(), "give [expand, channels, repeats, stride 1 or 2]");
     stages.push_back({row[0], row[1], row[2], row[3]});
@@ -68,7 +69,7 @@ struct MobileNetV2 : ImageClassifier {
       }
     }
     features.add<Conv2dNormActivation>(channels, last_channel, ConvNormOptions{.kernel = 1, .act = Act::relu6});
-    classifier.add<Dropout>(c.number({"dropout"}, 0.2));
+    classifier.add<Dropout>(probability(c, "dropout", 0.2));
     classifier.add<Linear>(last_channel, c.size({"num_classes"}, 1000));
   }
 

@@ -59,12 +59,10 @@ struct InvertedResidual : Module {
   InvertedResidual(Module& parent, std::string_view name, const Bneck& c)
       : Module(parent, name), use_res_connect(c.stride == 1 && c.in == c.out), block(*this, "block") {
     if (c.expanded != c.in) block.add<Conv2dNormActivation>(c.in, c.expanded, ConvNormOptions{.kernel = 1, .act = c.act});
-    block.add<Conv2dNormActivation>(c.expanded, c.expanded,
-                                    ConvNormOptions{.kernel = c.kernel,
-                                                    .stride = c.dilation > 1 ? 1 : c.stride,
-                                                    .groups = c.expanded,
-                                                    .dilation = c.dilation,
-                                                    .act = c.act});
+    block.add<Conv2dNormActivation>(
+        c.expanded, c.expanded,
+        ConvNormOptions{
+            .kernel = c.kernel, .stride = c.dilation > 1 ? 1 : c.stride, .groups = c.expanded, .dilation = c.dilation, .act = c.act});
     if (c.use_se) {
       const int64_t squeeze = make_divisible(static_cast<double>(c.expanded / 4), 8);
       block.add<SqueezeExcitation>(c.expanded, squeeze, SqueezeExcitationOptions{.scale_activation = Act::hardsigmoid});
@@ -102,7 +100,7 @@ struct MobileNetV3 : ImageClassifier {
     features.add<Conv2dNormActivation>(last_out, 6 * last_out, ConvNormOptions{.kernel = 1, .act = HS});
     classifier.add<Linear>(6 * last_out, last_channel);
     classifier.add<Activation>(HS, true);
-    classifier.add<InplaceDropout>(c.number({"dropout"}, 0.2));
+    classifier.add<InplaceDropout>(probability(c, "dropout", 0.2));
     classifier.add<Linear>(last_channel, c.size({"num_classes"}, 1000));
   }
 

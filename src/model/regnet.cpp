@@ -70,9 +70,9 @@ struct BottleneckTransform : Sequential {
 struct ResBottleneckBlock : Module {
   ResBottleneckBlock(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride, int64_t group_width, double se_ratio)
       : Module(parent, name),
-        proj(in != out || stride != 1
-                 ? std::make_unique<Conv2dNormActivation>(*this, "proj", in, out, ConvNormOptions{.kernel = 1, .stride = stride, .act = Act::none})
-                 : nullptr),
+        proj(in != out || stride != 1 ? std::make_unique<Conv2dNormActivation>(
+                                            *this, "proj", in, out, ConvNormOptions{.kernel = 1, .stride = stride, .act = Act::none})
+                                      : nullptr),
         f(*this, "f", in, out, stride, group_width, se_ratio),
         activation(*this, "activation", Act::relu, true) {}
 

@@ -187,8 +187,8 @@ struct ResNet : ImageClassifier {
       const int64_t out = planes * Block::kExpansion;
       for (int64_t k = 0; k < config.variant.layers[i]; ++k) {
         const bool first = k == 0;
-        layers[i]->template add<Block>(
-            config, BlockShape{inplanes, planes, first ? stride : 1, first ? first_dilation : dilation, first && (stride != 1 || inplanes != out)});
+        layers[i]->template add<Block>(config, BlockShape{inplanes, planes, first ? stride : 1, first ? first_dilation : dilation,
+                                                          first && (stride != 1 || inplanes != out)});
         inplanes = out;
       }
     }

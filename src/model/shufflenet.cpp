@@ -29,14 +29,6 @@ Tensor channel_shuffle(Tensor x, int64_t groups) {
   return x;
 }
 
-// Convolution and batch norm as two children of one nn.Sequential, and perhaps ReLU.
-void add_conv(Sequential& seq, int64_t in, int64_t out, Conv2dOptions options, bool relu) {
-  options.bias = false;
-  seq.add<Conv2d>(in, out, options);
-  seq.add<BatchNorm2d>(out);
-  if (relu) seq.add<Activation>(Act::relu, true);
-}
-
 struct InvertedResidual : Module {
   InvertedResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride)
       : Module(parent, name), stride(stride), branch1(*this, "branch1"), branch2(*this, "branch2") {

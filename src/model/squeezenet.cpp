@@ -19,10 +19,10 @@ struct Fire : Module {
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
-    const Tensor x = squeeze_activation(squeeze(input));               // (N, squeeze, H, W)
-    const Tensor narrow = expand1x1_activation(expand1x1(x));          // (N, expand, H, W)
-    const Tensor wide = expand3x3_activation(expand3x3(x));            // (N, expand, H, W)
-    return cat({narrow, wide}, 1);                                     // (N, 2 expand, H, W)
+    const Tensor x = squeeze_activation(squeeze(input));       // (N, squeeze, H, W)
+    const Tensor narrow = expand1x1_activation(expand1x1(x));  // (N, expand, H, W)
+    const Tensor wide = expand3x3_activation(expand3x3(x));    // (N, expand, H, W)
+    return cat({narrow, wide}, 1);                             // (N, 2 expand, H, W)
   }
 
   Conv2d squeeze;
@@ -42,7 +42,7 @@ struct SqueezeNet : ImageClassifier {
     } else {
       make_1_0();
     }
-    classifier.add<Dropout>(c.number({"dropout"}, 0.5));
+    classifier.add<Dropout>(probability(c, "dropout", 0.5));
     classifier.add<Conv2d>(512, c.size({"num_classes"}, 1000), Conv2dOptions{.kernel = 1});
     classifier.add<Activation>(Act::relu, true);
     classifier.add<AdaptiveAvgPool2d>(1);

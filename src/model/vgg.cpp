@@ -25,7 +25,7 @@ struct VGG : ImageClassifier {
       : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 7), classifier(*this, "classifier") {
     require_known_arguments(c, "vgg", {"dropout"});
     make_features(v, batch_norm);
-    const double dropout = c.number({"dropout"}, 0.5);
+    const double dropout = probability(c, "dropout", 0.5);
     classifier.add<Linear>(512 * 7 * 7, 4096);
     classifier.add<Activation>(Act::relu, true);
     classifier.add<Dropout>(dropout);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <algorithm>
+#include <cmath>
 
 #include "ops/conv.h"
 #include "ops/loss.h"
@@ -12,21 +13,20 @@
 
 namespace plimsoll {
 
-Conv2d::Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, const Conv2dOptions& o)
-    : Module(parent, name), options(o) {
+Conv2d::Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, const Conv2dOptions& o) : Module(parent, name), options(o) {
   if (in % o.groups != 0 || out % o.groups != 0)
-    throw Error("[conv2d] " + std::to_string(o.groups) + " groups do not divide " + std::to_string(in) + " or " + std::to_string(out) +
-                    " channels",
-                "choose groups that divide the channels");
+    throw Error(
+        "[conv2d] " + std::to_string(o.groups) + " groups do not divide " + std::to_string(in) + " or " + std::to_string(out) + " channels",
+        "choose groups that divide the channels");
   weight = parameter("weight", {out, in / o.groups, o.kernel.h, o.kernel.w});
   if (o.bias) bias = parameter("bias", {out});
 }
 
 Tensor Conv2d::operator()(const Tensor& x) const {
   Forward here(*this);
-  return conv2d(x, weight, bias,
-                {options.stride.h, options.stride.w, options.padding.h, options.padding.w, options.dilation.h, options.dilation.w,
-                 options.groups});
+  return conv2d(
+      x, weight, bias,
+      {options.stride.h, options.stride.w, options.padding.h, options.padding.w, options.dilation.h, options.dilation.w, options.groups});
 }
 
 BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, int64_t channels) : Module(parent, name) {
@@ -84,6 +84,13 @@ Tensor Sequential::operator()(const Tensor& x) const {
   Tensor input = x;
   for (const Step& step : steps_) input = step.run(input);
   return input;
+}
+
+void add_conv(Sequential& seq, int64_t in, int64_t out, Conv2dOptions options, bool relu) {
+  options.bias = false;
+  seq.add<Conv2d>(in, out, options);
+  seq.add<BatchNorm2d>(out);
+  if (relu) seq.add<Activation>(Act::relu, true);
 }
 
 Conv2dNormActivation::Conv2dNormActivation(Module& parent, std::string_view name, int64_t in, int64_t out, const ConvNormOptions& o)
@@ -145,8 +152,17 @@ Output ImageClassifier::forward(const Batch& batch) {
 }
 
 int64_t make_divisible(double v, int64_t divisor) {
+  if (!(std::abs(v) < 1e15)) throw Error("[torchvision] more than 1e15 channels", "choose a smaller width_mult");
   const int64_t nearest = std::max(divisor, static_cast<int64_t>(v + divisor / 2.0) / divisor * divisor);
   return nearest < 0.9 * v ? nearest + divisor : nearest;
+}
+
+double probability(const Config& config, const char* key, double fallback) {
+  const double p = config.number({key}, fallback);
+  if (!(p >= 0.0 && p <= 1.0))
+    throw Error("[" + config.source() + "] " + key + " is " + std::to_string(p) + ", expected a number from 0 to 1",
+                std::string("leave ") + key + " out to take its default");
+  return p;
 }
 
 void require_known_arguments(const Config& config, const char* family, std::initializer_list<const char*> known) {

@@ -99,6 +99,9 @@ class Sequential : public Module {
   std::vector<Step> steps_;
 };
 
+// A convolution without bias, batch norm and perhaps ReLU in place, as children of `seq` itself.
+void add_conv(Sequential& seq, int64_t in, int64_t out, Conv2dOptions options, bool relu);
+
 struct ConvNormOptions {
   int64_t kernel = 3, stride = 1, groups = 1, dilation = 1;
   Act act = Act::relu;
@@ -145,6 +148,8 @@ void require_images(const Build& build, const Batch& batch);
 
 // torchvision's _make_divisible: the nearest multiple, never more than a tenth below v.
 int64_t make_divisible(double v, int64_t divisor);
+// A dropout rate or the like: throws unless it is between 0 and 1.
+double probability(const Config& config, const char* key, double fallback);
 // Keyword arguments of a torchvision constructor: throws for one that is not in `known` (progress, weights and the
 // initialisation of weights cost no memory and are always known).
 void require_known_arguments(const Config& config, const char* family, std::initializer_list<const char*> known);

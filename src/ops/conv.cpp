@@ -20,8 +20,7 @@ Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
                 "the channels in the model's configuration do not fit together");
   const int64_t reach_h = a.dilation_h * (weight.size(2) - 1) + 1, reach_w = a.dilation_w * (weight.size(3) - 1) + 1;
   if (x.size(2) + 2 * a.pad_h < reach_h || x.size(3) + 2 * a.pad_w < reach_w)
-    throw Error("[conv2d] input " + to_string(x.sizes()) + " is smaller than the kernel " + to_string(weight.sizes()),
-                "use larger images");
+    throw Error("[conv2d] input " + to_string(x.sizes()) + " is smaller than the kernel " + to_string(weight.sizes()), "use larger images");
   return {x.size(0), weight.size(0), out_length(x.size(2), weight.size(2), a.stride_h, a.pad_h, a.dilation_h),
           out_length(x.size(3), weight.size(3), a.stride_w, a.pad_w, a.dilation_w)};
 }
@@ -46,16 +45,16 @@ Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const bool channels_last = prefers_channels_last(x, weight);
-  return op.finish(result(x, sizes, channels_last), [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels_last](
-                                                        Tensors& g, Needs needs) {
-    const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
-    Op op(x.tape(), "convolution_backward", {});
-    Tensors out(3);
-    if (needs[0]) out[0] = result(g[0], x.sizes(), channels_last);
-    if (needs[1]) out[1] = result(g[0], weight.sizes(), channels_last);
-    if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
-    return out;
-  });
+  return op.finish(result(x, sizes, channels_last),
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels_last](Tensors& g, Needs needs) {
+                     const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
+                     Op op(x.tape(), "convolution_backward", {});
+                     Tensors out(3);
+                     if (needs[0]) out[0] = result(g[0], x.sizes(), channels_last);
+                     if (needs[1]) out[1] = result(g[0], weight.sizes(), channels_last);
+                     if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
+                     return out;
+                   });
 }
 
 }  // namespace plimsoll

@@ -71,30 +71,26 @@ Tensor base_of(const Tensor& x) {
 // Autograd of an in-place op whose backward is one kernel of the gradient and one saved tensor. Writing into a view changes
 // its base, so the op is recorded on the base and the view is taken anew: backward (CopySlices) copies the gradient of the
 // base, runs the kernel on a clone of the part that was written, and copies the result back.
-class InPlace {
- public:
+struct InPlace {
   InPlace(const char* name, const Tensor& x)
-      : x_(x), base_(x.tape().grad_enabled ? base_of(x) : Tensor()), op(x.tape(), name, {base_ ? &base_ : &x_}) {}
+      : x(x), base(x.tape().grad_enabled ? base_of(x) : Tensor()), op(x.tape(), name, {base ? &base : &x}) {}
 
   Tensor finish(const char* backward_name, Saved saved) {
-    if (!base_)
-      return op.finish(same_memory(x_), [saved = std::move(saved), backward_name](Tensors& g, Needs) {
+    if (!base)
+      return op.finish(same_memory(x), [saved = std::move(saved), backward_name](Tensors& g, Needs) {
         return Tensors{kernel(backward_name, g[0], saved.unpack())};
       });
-    const Tensor written = op.finish(same_memory(base_), [saved = std::move(saved), backward_name, part = x_.sizes()](Tensors& g, Needs) {
-      Tensor whole = kernel("new_empty_strided", g[0]);
+    const Tensor written = op.finish(same_memory(base), [saved = std::move(saved), backward_name, part = x.sizes()](Tensors& g, Needs) {
+      const Tensor whole = filled(g[0].tape(), "new_empty_strided", g[0].sizes(), g[0].dtype());
       const Tensor slice = kernel("clone", view(whole, part));
       const Tensor result = kernel(backward_name, slice, saved.unpack());
       return Tensors{whole};
     });
-    return view(written, x_.sizes());
+    return view(written, x.sizes());
   }
 
- private:
-  const Tensor& x_;
-  Tensor base_;
-
- public:
+  const Tensor& x;
+  Tensor base;
   Op op;
 };
 
