@@ -35,12 +35,18 @@ BertEmbeddings::BertEmbeddings(Module& parent, std::string_view name, const Bert
     : Module(parent, name),
       config(c),
       word_embeddings(*this, "word_embeddings", c.vocab_size, c.hidden_size),
-      position_embeddings(*this, "position_embeddings", c.max_position_embeddings, c.hidden_size),
-      token_type_embeddings(*this, "token_type_embeddings", c.type_vocab_size, c.hidden_size),
+      token_type_embeddings(c.padding_position ? *this : add_positions(), "token_type_embeddings", c.type_vocab_size, c.hidden_size),
       norm(*this, "LayerNorm", c.hidden_size),
       dropout(*this, "dropout", c.hidden_dropout_prob),
       position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)),
-      token_type_ids(buffer("token_type_ids", {1, c.max_position_embeddings}, DType::int64)) {}
+      token_type_ids(buffer("token_type_ids", {1, c.max_position_embeddings}, DType::int64)) {
+  if (c.padding_position) add_positions();  // RoBERTa makes them last
+}
+
+Module& BertEmbeddings::add_positions() {
+  position_embeddings = std::make_unique<Embedding>(*this, "position_embeddings", config.max_position_embeddings, config.hidden_size);
+  return *this;
+}
 
 Tensor BertEmbeddings::positions(const Tensor& input_ids) const {
   if (!config.padding_position) return slice(position_ids, 1, 0, input_ids.size(1));
@@ -63,7 +69,7 @@ Tensor BertEmbeddings::operator()(const Tensor& input_ids) const {
   const Tensor inputs_embeds = word_embeddings(input_ids);      // (B, T, C)
   const Tensor type_embeddings = token_type_embeddings(types);  // (B, T, C)
   Tensor embeddings = add(inputs_embeds, type_embeddings);
-  const Tensor position_embeds = position_embeddings(ids);  // (1 or B, T, C)
+  const Tensor position_embeds = (*position_embeddings)(ids);  // (1 or B, T, C)
   embeddings = add(embeddings, position_embeds);
   embeddings = norm(embeddings);
   embeddings = dropout(embeddings);
