@@ -27,9 +27,12 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
     weights = mul_scalar(weights);
   }
   if (call.mask) weights = add(weights, call.mask);
-  {
-    const Tensor probs = call.softmax_fp32 ? softmax(weights, DType::float32) : softmax(weights);
-    weights = call.cast_weights ? to(probs, q.dtype()) : probs;
+  if (call.softmax_fp32) {
+    const Tensor probs = softmax(weights, DType::float32);
+    weights = to(probs, q.dtype());
+  } else {
+    weights = softmax(weights);
+    if (call.cast_weights) weights = to(weights, q.dtype());
   }
   weights = dropout(weights, call.dropout);
   Tensor out = matmul(weights, v);  // (B, H, T, D)

@@ -13,7 +13,7 @@ struct AttentionCall {
   bool has_kv_groups = true;            // the module knows num_key_value_groups
   double softcap = 0.0;                 // gemma2's eager attention: scores through tanh
   bool softmax_fp32 = true;             // eager: softmax(..., dtype=float32)
-  bool cast_weights = true;             // eager: softmax's result is cast to the type of the query
+  bool cast_weights = true;             // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;         // eager: the result is made contiguous
 };
 
