@@ -24,6 +24,7 @@ BertConfig::BertConfig(const Config& c, int64_t default_vocab)
       is_decoder(c.flag({"is_decoder"}, false)),
       tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)),
       chunk_size_feed_forward(c.integer({"chunk_size_feed_forward"}, 0)) {
+  reject_captured_outputs(c);
   c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
   if (c.flag({"add_cross_attention"}, false))
     throw Error("[" + c.source() + "] add_cross_attention true is not supported", "leave it false: there is no encoder to attend to");

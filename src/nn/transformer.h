@@ -1,6 +1,7 @@
 // What transformers models share around attention and the language-model loss.
 #pragma once
 
+#include "job/config.h"
 #include "nn/module.h"
 
 namespace plimsoll {
@@ -22,6 +23,9 @@ struct AttentionCall {
 // Python keep until they return; they stay undefined under SDPA.
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights = nullptr);
 Tensor repeat_kv(const Tensor& x, int64_t groups);
+
+// Throws when the configuration asks for every layer's states in the output: they would be kept.
+void reject_captured_outputs(const Config& config);
 
 // position_ids of a fresh sequence: (1, T)
 Tensor position_ids(Tape& tape, int64_t tokens);
