@@ -30,6 +30,7 @@ struct Dinov2Config {
         qkv_bias(c.flag({"qkv_bias"}, true)),
         use_swiglu_ffn(c.flag({"use_swiglu_ffn"}, false)),
         use_mask_token(c.flag({"use_mask_token"}, true)) {
+    reject_captured_outputs(c);
     c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
   }
   PatchConfig patches;
@@ -282,11 +283,11 @@ struct Dinov2ForImageClassification : Model {
         classifier(*this, "classifier", checked_mul(2, config.hidden_size), classes.num_labels) {}
 
   Output forward(const Batch& batch) override {
-    const Tensor sequence_output = dinov2(batch.pixel_values);                             // (B, T, C)
-    const Tensor cls_token = select(sequence_output, 1, 0);                                // (B, C)
-    const Tensor patch_tokens = slice(sequence_output, 1, 1, sequence_output.size(1));     // (B, patches, C)
-    Tensor average = mean(patch_tokens, {1}, false);                                       // (B, C)
-    const Tensor linear_input = cat({cls_token, average}, 1);                              // (B, 2C)
+    const Tensor sequence_output = dinov2(batch.pixel_values);                          // (B, T, C)
+    const Tensor cls_token = select(sequence_output, 1, 0);                             // (B, C)
+    const Tensor patch_tokens = slice(sequence_output, 1, 1, sequence_output.size(1));  // (B, patches, C)
+    Tensor average = mean(patch_tokens, {1}, false);                                    // (B, C)
+    const Tensor linear_input = cat({cls_token, average}, 1);                           // (B, 2C)
     average.reset();
     const Tensor logits = classifier(linear_input);  // (B, labels)
     return {classes.loss(logits, batch.labels), {logits}};

@@ -28,6 +28,7 @@ struct T5Config {
         dropout_rate(c.number({"dropout_rate"}, 0.1)),
         // The head is tied in every case; the flag says whether its input is scaled.
         scale_decoder_outputs(c.flag({"tie_word_embeddings"}, true)) {
+    reject_captured_outputs(c);
     const std::string proj = c.text({"feed_forward_proj"}, "relu");
     gated = proj.rfind("gated-", 0) == 0;
     act = proj == "gated-gelu" ? "gelu_new" : gated ? proj.substr(6) : proj;
@@ -188,10 +189,10 @@ struct T5Attention : Module {
   Attended operator()(const Tensor& x, const Tensor& states, const Tensor& mask, const Tensor& shared_bias) const {
     Forward here(*this);
     const Dims queries{x.size(0), x.size(1), -1, config.d_kv}, keys{states.size(0), states.size(1), -1, config.d_kv};
-    const Tensor query_states = transpose(view(q(x), queries), 1, 2);       // (B, H, T, D)
-    const Tensor key_states = transpose(view(k(states), keys), 1, 2);       // (B, H, K, D)
-    const Tensor value_states = transpose(view(v(states), keys), 1, 2);     // (B, H, K, D)
-    Tensor scores = matmul(query_states, transpose(key_states, 3, 2));      // (B, H, T, K)
+    const Tensor query_states = transpose(view(q(x), queries), 1, 2);    // (B, H, T, D)
+    const Tensor key_states = transpose(view(k(states), keys), 1, 2);    // (B, H, K, D)
+    const Tensor value_states = transpose(view(v(states), keys), 1, 2);  // (B, H, K, D)
+    Tensor scores = matmul(query_states, transpose(key_states, 3, 2));   // (B, H, T, K)
     const Tensor position_bias = shared_bias ? shared_bias : first_bias(scores, mask);
     scores = add_(scores, position_bias);
     Tensor probs;

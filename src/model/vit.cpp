@@ -24,6 +24,7 @@ struct ViTConfig {
         hidden_dropout_prob(c.number({"hidden_dropout_prob"}, 0.0)),
         attention_probs_dropout_prob(c.number({"attention_probs_dropout_prob"}, 0.0)),
         qkv_bias(c.flag({"qkv_bias"}, true)) {
+    reject_captured_outputs(c);
     if (!c.find({"head_dim"})) c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
   }
   PatchConfig patches;
@@ -48,9 +49,9 @@ struct ViTEmbeddings : Module {
       throw Error("[vit] images of " + std::to_string(pixel_values.size(2)) + " x " + std::to_string(pixel_values.size(3)) +
                       " do not match image_size " + std::to_string(config.patches.image_h) + " x " + std::to_string(config.patches.image_w),
                   "set image_size to the side of the images");
-    Tensor embeddings = patch_embeddings(pixel_values);                       // (B, patches, C)
+    Tensor embeddings = patch_embeddings(pixel_values);                           // (B, patches, C)
     const Tensor cls_tokens = expand(cls_token, {pixel_values.size(0), -1, -1});  // (B, 1, C)
-    embeddings = cat({cls_tokens, embeddings}, 1);                            // (B, T, C)
+    embeddings = cat({cls_tokens, embeddings}, 1);                                // (B, T, C)
     embeddings = add(embeddings, position_embeddings);
     embeddings = dropout(embeddings);
     return embeddings;
@@ -174,7 +175,7 @@ struct ViTForImageClassification : Model {
       : Model(build), config(c), classes(c), vit(*this, "vit", config), classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
 
   Output forward(const Batch& batch) override {
-    const Tensor sequence_output = vit(batch.pixel_values);     // (B, T, C)
+    const Tensor sequence_output = vit(batch.pixel_values);      // (B, T, C)
     const Tensor pooled_output = select(sequence_output, 1, 0);  // (B, C)
     const Tensor logits = classifier(pooled_output);             // (B, labels)
     return {classes.loss(logits, batch.labels), {logits}};

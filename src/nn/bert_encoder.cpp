@@ -24,6 +24,7 @@ BertConfig::BertConfig(const Config& c, int64_t default_vocab)
       is_decoder(c.flag({"is_decoder"}, false)),
       tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)),
       chunk_size_feed_forward(c.integer({"chunk_size_feed_forward"}, 0)) {
+  reject_captured_outputs(c);
   c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
   if (c.flag({"add_cross_attention"}, false))
     throw Error("[" + c.source() + "] add_cross_attention true is not supported", "leave it false: there is no encoder to attend to");
@@ -35,12 +36,18 @@ BertEmbeddings::BertEmbeddings(Module& parent, std::string_view name, const Bert
     : Module(parent, name),
       config(c),
       word_embeddings(*this, "word_embeddings", c.vocab_size, c.hidden_size),
-      position_embeddings(*this, "position_embeddings", c.max_position_embeddings, c.hidden_size),
-      token_type_embeddings(*this, "token_type_embeddings", c.type_vocab_size, c.hidden_size),
+      token_type_embeddings(c.padding_position ? *this : add_positions(), "token_type_embeddings", c.type_vocab_size, c.hidden_size),
       norm(*this, "LayerNorm", c.hidden_size),
       dropout(*this, "dropout", c.hidden_dropout_prob),
       position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)),
-      token_type_ids(buffer("token_type_ids", {1, c.max_position_embeddings}, DType::int64)) {}
+      token_type_ids(buffer("token_type_ids", {1, c.max_position_embeddings}, DType::int64)) {
+  if (c.padding_position) add_positions();  // RoBERTa makes them last
+}
+
+Module& BertEmbeddings::add_positions() {
+  position_embeddings = std::make_unique<Embedding>(*this, "position_embeddings", config.max_position_embeddings, config.hidden_size);
+  return *this;
+}
 
 Tensor BertEmbeddings::positions(const Tensor& input_ids) const {
   if (!config.padding_position) return slice(position_ids, 1, 0, input_ids.size(1));
@@ -63,7 +70,7 @@ Tensor BertEmbeddings::operator()(const Tensor& input_ids) const {
   const Tensor inputs_embeds = word_embeddings(input_ids);      // (B, T, C)
   const Tensor type_embeddings = token_type_embeddings(types);  // (B, T, C)
   Tensor embeddings = add(inputs_embeds, type_embeddings);
-  const Tensor position_embeds = position_embeddings(ids);  // (1 or B, T, C)
+  const Tensor position_embeds = (*position_embeddings)(ids);  // (1 or B, T, C)
   embeddings = add(embeddings, position_embeds);
   embeddings = norm(embeddings);
   embeddings = dropout(embeddings);

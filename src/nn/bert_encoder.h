@@ -21,9 +21,11 @@ struct BertConfig {
 struct BertEmbeddings : Module {
   BertEmbeddings(Module& parent, std::string_view name, const BertConfig& c);
   Tensor operator()(const Tensor& input_ids) const;
+  Module& add_positions();
   Tensor positions(const Tensor& input_ids) const;  // (1, T), or (B, T) when counted from ids
   const BertConfig& config;
-  Embedding word_embeddings, position_embeddings, token_type_embeddings;
+  std::unique_ptr<Embedding> position_embeddings;
+  Embedding word_embeddings, token_type_embeddings;
   LayerNorm norm;
   Dropout dropout;
   Tensor position_ids, token_type_ids;  // buffers, (1, max_position_embeddings)

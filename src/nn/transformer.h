@@ -1,6 +1,7 @@
 // What transformers models share around attention and the language-model loss.
 #pragma once
 
+#include "job/config.h"
 #include "nn/module.h"
 
 namespace plimsoll {
@@ -13,7 +14,7 @@ struct AttentionCall {
   bool has_kv_groups = true;            // the module knows num_key_value_groups
   double softcap = 0.0;                 // gemma2's eager attention: scores through tanh
   bool softmax_fp32 = true;             // eager: softmax(..., dtype=float32)
-  bool cast_weights = true;             // eager: softmax's result is cast to the type of the query
+  bool cast_weights = true;             // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;         // eager: the result is made contiguous
 };
 
@@ -22,6 +23,9 @@ struct AttentionCall {
 // Python keep until they return; they stay undefined under SDPA.
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights = nullptr);
 Tensor repeat_kv(const Tensor& x, int64_t groups);
+
+// Throws when the configuration asks for every layer's states in the output: they would be kept.
+void reject_captured_outputs(const Config& config);
 
 // position_ids of a fresh sequence: (1, T)
 Tensor position_ids(Tape& tape, int64_t tokens);

@@ -17,7 +17,7 @@ uint32_t CheckpointFrame::pack() {
 
 void CheckpointFrame::store(const Tensor& t) {
   assert(next_ < alive_.size());
-  if (alive_[next_]) stored_[next_] = t.requires_grad() ? detach(t) : t;
+  if (alive_[next_]) stored_[next_] = detach(t);  // without the graph of the recomputation
   if (++next_ == alive_.size()) throw StopRecomputation{};
 }
 

@@ -34,12 +34,8 @@ void count_dependencies(Node* root, uint64_t run) {
   }
 }
 
-// at::sum_to: dimensions that are not in `sizes` are summed away even when they are 1.
+// at::sum_to: leading dimensions are summed even when they are 1, so a gradient of another shape is always a new tensor.
 Tensor sum_to(const Tensor& grad, const Dims& sizes) {
-  const int leading = grad.dim() - sizes.size();
-  bool reduces = leading > 0;
-  for (int i = leading; i < grad.dim(); ++i) reduces |= grad.size(i) != 1 && sizes[i - leading] == 1;
-  if (!reduces) return grad;
   Op op(grad.tape(), "sum", {});
   return empty(grad.tape(), sizes, grad.dtype());
 }
@@ -142,7 +138,7 @@ void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad) {
   if (grad.is_only_handle() && laid_out_like(grad, value)) {
     sum = detach(grad);
   } else {
-    Op op(grad.tape(), "clone", {});
+    Op op(grad.tape(), "new_empty_strided", {});
     sum = empty_strided(grad.tape(), value.sizes(), value.strides(), grad.dtype());
   }
 }
