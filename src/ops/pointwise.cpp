@@ -276,7 +276,7 @@ Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
 Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", "gt", x); }
 Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
 
-// native_dropout: saves its mask, one byte an element
+// native_dropout: saves its mask, one byte an element; the gradient is contiguous, or channels-last if it came so
 Tensor dropout(const Tensor& x, double p) {
   if (p == 0.0) return x;
   Op op(x.tape(), "native_dropout", {&x});
@@ -285,7 +285,9 @@ Tensor dropout(const Tensor& x, double p) {
   return op.finish(y, [mask = std::move(mask)](Tensors& g, Needs) {
     const Tensor m = mask.unpack();
     Op op(m.tape(), "native_dropout_backward", {});
-    return Tensors{empty_like(g[0])};
+    const Dims& sizes = g[0].sizes();
+    const bool channels_last = is_channels_last(sizes, g[0].strides());
+    return Tensors{empty_strided(m.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), g[0].dtype())};
   });
 }
 

@@ -219,7 +219,7 @@ Tensor to(const Tensor& x, DType dtype) {
   return op.finish(empty_like(x, dtype), [before = x.dtype()](Tensors& g, Needs) { return Tensors{to(g[0], before)}; });
 }
 
-// backward: views of the gradient
+// backward: views of the gradient, each cast to its input's type by the engine
 Tensor cat(const Tensors& xs, int dim) {
   const Tensor& first = xs.at(0);
   const int d = wrap(dim, first.dim());
@@ -234,18 +234,15 @@ Tensor cat(const Tensors& xs, int dim) {
     lengths.push_back(x.size(d));
     channels_last &= !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
   }
-  std::vector<DType> dtypes;
-  for (const Tensor& x : xs) dtypes.push_back(x.dtype());
   Op op(first.tape(), "cat", xs);
   Tensor out = empty_strided(first.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), dtype);
-  return op.finish(std::move(out), [d, lengths, dtypes](Tensors& g, Needs needs) {
+  return op.finish(std::move(out), [d, lengths](Tensors& g, Needs needs) {
     Tensors parts(lengths.size());
     for (size_t i = 0; i < lengths.size(); ++i) {
       if (!needs[i]) continue;
-      const Tensor grad = to(g[0], dtypes[i]);
-      Dims part = grad.sizes();
+      Dims part = g[0].sizes();
       part[d] = lengths[i];
-      parts[i] = alias(grad, part, grad.strides());
+      parts[i] = alias(g[0], part, g[0].strides());
     }
     return parts;
   });

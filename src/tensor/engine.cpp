@@ -36,8 +36,8 @@ void count_dependencies(Node* root, uint64_t run) {
 
 Tensor sum_to(const Tensor& grad, const Dims& sizes) {
   const int leading = grad.dim() - sizes.size();
-  bool reduces = false;
-  for (int i = 0; i < grad.dim(); ++i) reduces |= grad.size(i) != 1 && (i < leading || sizes[i - leading] == 1);
+  bool reduces = leading > 0;  // leading dimensions are summed even when they are of size 1
+  for (int i = leading; i < grad.dim(); ++i) reduces |= grad.size(i) != 1 && sizes[i - leading] == 1;
   if (!reduces) return alias(grad, sizes, contiguous_strides(sizes));
   Op op(grad.tape(), "sum", {});
   return empty(grad.tape(), sizes, grad.dtype());
@@ -143,7 +143,7 @@ void accumulate_grad(Parameter& p, Tensor grad) {
     if (grad.is_only_handle() && laid_out_like(grad, p.value)) {
       p.grad = detach(grad);
     } else {
-      Op op(tape, "clone", {});
+      Op op(tape, "new_empty_strided", {});  // utils::clone_obey_contract
       p.grad = empty_strided(tape, p.value.sizes(), p.value.strides(), grad.dtype());
     }
   }
