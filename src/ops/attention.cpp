@@ -115,10 +115,9 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const A
   if (mask) attn = q.tape().dialect.recorder ? add(attn, mask) : add_(attn, mask);
   attn = safe_softmax(attn);
   if (args.dropout > 0) attn = dropout(attn, args.dropout);
+  const Tensor weights = widen ? to(attn, origin) : attn;  // the second result, made before the first and thrown away
   Tensor out = matmul(attn, v);
-  if (!widen) return out;
-  out = to(out, origin);
-  const Tensor weights = to(attn, origin);  // the second result, made and thrown away
+  if (widen) out = to(out, origin);
   return out;
 }
 

@@ -20,7 +20,8 @@ Tensor restride_channels_last(const Tensor& x) {
 // One cell is a mean, which saves nothing.
 Tensor adaptive_avg_pool2d(const Tensor& x, int64_t out_h, int64_t out_w) {
   if (out_h != 1 || out_w != 1)
-    throw Error("[adaptive_avg_pool2d] an output of " + std::to_string(out_h) + " x " + std::to_string(out_w) + " is not known", "use 1 x 1");
+    throw Error("[adaptive_avg_pool2d] an output of " + std::to_string(out_h) + " x " + std::to_string(out_w) + " is not known",
+                "use 1 x 1");
   Tensor out = mean(x, {-1, -2}, true);
   return is_channels_last(x.sizes(), x.strides()) ? restride_channels_last(out) : out;
 }
