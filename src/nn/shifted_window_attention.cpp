@@ -1,5 +1,6 @@
 #include "nn/shifted_window_attention.h"
 
+#include "ops/copy_slices.h"
 #include "ops/index.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -39,7 +40,7 @@ ShiftedWindowAttention::CoordinateMLP::CoordinateMLP(Module& parent, std::string
 Tensor ShiftedWindowAttention::CoordinateMLP::operator()(const Tensor& x) const {
   Forward here(*this);
   Tensor input = hidden(x);  // (1, 2h - 1, 2w - 1, 512)
-  input = relu_(input);
+  input = relu_on_view_(input);
   return head(input);  // (1, 2h - 1, 2w - 1, heads)
 }
 

@@ -127,6 +127,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Tensor q = autocast_low(query), k = autocast_low(key), v = autocast_low(value);
   const bool grouped = args.grouped && k.size(1) != q.size(1);
   AttentionKernel kind = tape.dialect.attention;
+  // A model that calls this op whatever was asked for: a plain run chooses as usual, the recorder falls through to math.
+  if (kind == AttentionKernel::eager && tape.dialect.recorder) kind = AttentionKernel::math;
   if (kind == AttentionKernel::automatic || kind == AttentionKernel::flash || kind == AttentionKernel::eager) {
     const bool automatic = kind != AttentionKernel::flash;
     kind = is_half(q.dtype()) && !args.mask ? AttentionKernel::flash

@@ -319,7 +319,8 @@ Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
 Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", "gt", x); }
 Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
 
-// native_dropout: saves its mask, one byte an element. p == 1 is a product with a zero.
+// native_dropout: saves its mask, one byte an element; the gradient is contiguous, or channels-last if it came so.
+// p == 1 is a product with a zero.
 Tensor dropout(const Tensor& x, double p) {
   if (p == 0.0) return x;
   if (p == 1.0) return mul(x, filled(x.tape(), "zeros", {}, x.dtype()));
@@ -329,7 +330,9 @@ Tensor dropout(const Tensor& x, double p) {
   return op.finish(y, [mask = std::move(mask)](Tensors& g, Needs) {
     const Tensor m = mask.unpack();
     Op op(m.tape(), "native_dropout_backward", {});
-    return Tensors{empty_like(g[0])};
+    const Dims& sizes = g[0].sizes();
+    const bool channels_last = is_channels_last(sizes, g[0].strides());
+    return Tensors{empty_strided(m.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), g[0].dtype())};
   });
 }
 

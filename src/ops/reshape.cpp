@@ -225,7 +225,7 @@ Tensor to(const Tensor& x, DType dtype) {
   return op.finish(empty_like(x, dtype), [before = x.dtype()](Tensors& g, Needs) { return Tensors{to(g[0], before)}; });
 }
 
-// backward: views of the gradient
+// backward: views of the gradient, each cast to its input's type by the engine
 Tensor cat(const Tensors& xs, int dim) {
   const Tensor& first = xs.at(0);
   const int d = wrap(dim, first.dim());
