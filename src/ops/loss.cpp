@@ -1,5 +1,6 @@
 #include "ops/loss.h"
 
+#include "ops/autocast.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -31,8 +32,10 @@ Tensor log_softmax(const Tensor& x, std::optional<DType> dtype) {
   return normalise("_log_softmax", "_log_softmax_backward_data", x, dtype);
 }
 
-// saves the log-probabilities, the target and the total weight; backward allocates like the log-probabilities
-Tensor nll_loss(const Tensor& log_probs, const Tensor& target) {
+// saves the log-probabilities, the target and the total weight; backward allocates like the log-probabilities. On
+// autocast's fp32 list.
+Tensor nll_loss(const Tensor& input, const Tensor& target) {
+  const Tensor log_probs = autocast_fp32(input);
   Tape& tape = log_probs.tape();
   Op op(tape, "nll_loss_forward", {&log_probs});
   Saved self = op.save(log_probs), labels = op.save(target);
@@ -45,9 +48,23 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target) {
   });
 }
 
+// One composite op that names the type of its softmax, so that autocast casts the log-probabilities, not the logits.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
-  const Tensor log_probs = log_softmax(logits);
+  const Tensor log_probs = log_softmax(logits, logits.dtype());
   return nll_loss(log_probs, target);
+}
+
+// saves input and target; backward allocates a gradient like the input. On autocast's fp32 list.
+Tensor mse_loss(const Tensor& raw, const Tensor& raw_target) {
+  const Tensor target = autocast_fp32(raw_target), input = autocast_fp32(raw);
+  broadcast(input.sizes(), target.sizes());
+  Op op(input.tape(), "mse_loss", {&input});
+  Saved self = op.save(input), labels = op.save(target);
+  return op.finish(empty(input.tape(), {}, input.dtype()), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
+    const Tensor x = self.unpack(), target = labels.unpack();
+    Op op(x.tape(), "mse_loss_backward", {});
+    return Tensors{empty_like(x)};
+  });
 }
 
 }  // namespace plimsoll

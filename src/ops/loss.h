@@ -9,5 +9,6 @@ Tensor softmax(const Tensor& x, std::optional<DType> dtype = {});      // over t
 Tensor log_softmax(const Tensor& x, std::optional<DType> dtype = {});
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target);        // mean
 Tensor cross_entropy(const Tensor& logits, const Tensor& target);      // mean
+Tensor mse_loss(const Tensor& input, const Tensor& target);             // mean
 
 }  // namespace plimsoll
