@@ -7,8 +7,13 @@
 
 namespace plimsoll {
 
-// logits: (B, T, labels); returns (B, labels). Without a padding token there is only one sequence.
-Tensor last_token(const Tensor& logits, const Tensor& input_ids, bool has_padding_token);
+// What picks the scores out of all tokens'; Python keeps all of it until the model returns.
+struct LastToken {
+  // logits: (B, T, labels). Without a padding token there can be only one sequence.
+  LastToken(const Tensor& logits, const Tensor& input_ids, bool has_padding_token);
+  Tensor non_pad_mask, token_indices, last_non_pad_token;
+  Tensor pooled_logits;  // (B, labels)
+};
 
 // Body is the model below the head: a module made of (parent, name, settings) and called with the ids.
 template <class Settings, class Body>
@@ -25,8 +30,8 @@ struct LastTokenClassifier : Model {
   Output forward(const Batch& batch) override {
     const Tensor hidden = body(batch.input_ids);  // (B, T, C)
     const Tensor logits = score(hidden);          // (B, T, labels)
-    const Tensor pooled = last_token(logits, batch.input_ids, has_padding_token);
-    return {classes.loss(pooled, batch.labels), {pooled}};
+    const LastToken token(logits, batch.input_ids, has_padding_token);
+    return {classes.loss(token.pooled_logits, batch.labels), {token.pooled_logits}};
   }
 
   Settings settings;
