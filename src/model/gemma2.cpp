@@ -1,6 +1,7 @@
-// transformers.models.gemma2: Gemma2ForCausalLM.
+// transformers.models.gemma2: Gemma2ForCausalLM and Gemma2ForSequenceClassification.
 #include "model/families.h"
 #include "nn/decoder.h"
+#include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -217,5 +218,10 @@ struct Gemma2ForCausalLM : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_gemma2(Build& build, const Config& config) { return std::make_unique<Gemma2ForCausalLM>(build, config); }
+
+std::unique_ptr<Model> make_gemma2_classifier(Build& build, const Config& c) {
+  const Gemma2Config config(c);
+  return std::make_unique<LastTokenClassifier<Gemma2Config, Gemma2Model>>(build, c, config, "model", config.hidden_size, 0);
+}
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
-// transformers.models.gpt2: GPT2LMHeadModel.
+// transformers.models.gpt2: GPT2LMHeadModel and GPT2ForSequenceClassification.
 #include "model/families.h"
 #include "nn/layers.h"
+#include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -25,6 +26,8 @@ struct GPT2Config {
         attn_pdrop(c.number({"attn_pdrop"}, 0.1)),
         tied(c.flag({"tie_word_embeddings"}, true)) {
     c.require_divides("n_head", n_head, "n_embd", n_embd);
+    for (const char* key : {"add_cross_attention", "reorder_and_upcast_attn"})
+      if (c.flag({key}, false)) throw Error(std::string("[gpt2] ") + key + " true is not supported", std::string("remove ") + key);
   }
   int64_t vocab_size, n_positions, n_embd, n_layer, n_head, n_inner;
   std::string act;
@@ -171,5 +174,10 @@ struct GPT2LMHeadModel : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& config) { return std::make_unique<GPT2LMHeadModel>(build, config); }
+
+std::unique_ptr<Model> make_gpt2_classifier(Build& build, const Config& c) {
+  const GPT2Config config(c);
+  return std::make_unique<LastTokenClassifier<GPT2Config, GPT2Model>>(build, c, config, "transformer", config.n_embd, std::nullopt);
+}
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
-// transformers.models.gpt_neox: GPTNeoXForCausalLM (Pythia, GPT-NeoX).
+// transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
 #include "model/families.h"
 #include "nn/layers.h"
+#include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/rotary.h"
 #include "nn/transformer.h"
@@ -192,5 +193,10 @@ struct GPTNeoXForCausalLM : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& config) { return std::make_unique<GPTNeoXForCausalLM>(build, config); }
+
+std::unique_ptr<Model> make_gpt_neox_classifier(Build& build, const Config& c) {
+  const GPTNeoXConfig config(c);
+  return std::make_unique<LastTokenClassifier<GPTNeoXConfig, GPTNeoXModel>>(build, c, config, "gpt_neox", config.hidden_size, std::nullopt);
+}
 
 }  // namespace plimsoll

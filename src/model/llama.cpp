@@ -1,17 +1,24 @@
-// transformers.models.llama: LlamaForCausalLM.
+// transformers.models.llama: LlamaForCausalLM and LlamaForSequenceClassification.
 #include "model/families.h"
 #include "nn/decoder.h"
 
 namespace plimsoll {
 
-std::unique_ptr<Model> make_llama(Build& build, const Config& c) {
+namespace {
+
+DecoderConfig settings(const Config& c) {
   DecoderConfig d;
   read_decoder_config(c, d);
   d.rope = rope_settings(c, {d.head_dim, 2048});
   c.require_divides("num_attention_heads", d.num_attention_heads, "hidden_size", d.hidden_size);
   d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
   d.mlp_bias = c.flag({"mlp_bias"}, false);
-  return make_decoder(build, d);
+  return d;
 }
+
+}  // namespace
+
+std::unique_ptr<Model> make_llama(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
+std::unique_ptr<Model> make_llama_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
 
 }  // namespace plimsoll

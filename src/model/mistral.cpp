@@ -1,10 +1,12 @@
-// transformers.models.mistral: MistralForCausalLM.
+// transformers.models.mistral: MistralForCausalLM and MistralForSequenceClassification.
 #include "model/families.h"
 #include "nn/decoder.h"
 
 namespace plimsoll {
 
-std::unique_ptr<Model> make_mistral(Build& build, const Config& c) {
+namespace {
+
+DecoderConfig settings(const Config& c) {
   DecoderConfig d;
   d.intermediate_size = 14336;
   d.num_key_value_heads = 8;
@@ -12,7 +14,12 @@ std::unique_ptr<Model> make_mistral(Build& build, const Config& c) {
   d.rope = rope_settings(c, {d.head_dim, 131072});
   d.sliding_window = sliding_window(c, 4096);
   d.full_mask = !d.sliding_window;  // one mask for all layers
-  return make_decoder(build, d);
+  return d;
 }
+
+}  // namespace
+
+std::unique_ptr<Model> make_mistral(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
+std::unique_ptr<Model> make_mistral_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
 
 }  // namespace plimsoll

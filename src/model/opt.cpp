@@ -1,6 +1,7 @@
-// transformers.models.opt: OPTForCausalLM.
+// transformers.models.opt: OPTForCausalLM and OPTForSequenceClassification.
 #include "model/families.h"
 #include "nn/layers.h"
+#include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -133,11 +134,15 @@ struct OPTDecoder : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
+    if (input_ids.size(1) > config.max_position_embeddings)
+      throw Error("[opt] " + std::to_string(input_ids.size(1)) + " tokens are more than max_position_embeddings " +
+                      std::to_string(config.max_position_embeddings),
+                  "shorten the sequence or raise max_position_embeddings");
     Tensor embeds = embed_tokens(input_ids);  // (B, T, W)
     const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor positions = count(attention_mask);  // (B, T)
     const Tensor mask = create_causal_mask(
-        build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, attention_mask});
+        build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, false, attention_mask});
     const Tensor position_embeds = embed_positions(positions);  // (B, T, C)
     if (project_in) embeds = (*project_in)(embeds);             // (B, T, C)
     Tensor hidden = add(embeds, position_embeds);
@@ -176,6 +181,7 @@ struct OPTDecoder : Module {
 
 struct OPTModel : Module {
   OPTModel(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), decoder(*this, "decoder", c) {}
+  Tensor operator()(const Tensor& input_ids) { return decoder(input_ids); }
   OPTDecoder decoder;
 };
 
@@ -187,10 +193,6 @@ struct OPTForCausalLM : Model {
   }
 
   Output forward(const Batch& batch) override {
-    if (batch.input_ids.size(1) > config.max_position_embeddings)
-      throw Error("[opt] " + std::to_string(batch.input_ids.size(1)) + " tokens are more than max_position_embeddings " +
-                      std::to_string(config.max_position_embeddings),
-                  "shorten the sequence or raise max_position_embeddings");
     const Tensor hidden = model.decoder(batch.input_ids);
     const Tensor logits = contiguous((*lm_head)(hidden));  // (B, T, V)
     return {causal_lm_loss(logits, batch.labels), {logits}};
@@ -204,5 +206,10 @@ struct OPTForCausalLM : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_opt(Build& build, const Config& config) { return std::make_unique<OPTForCausalLM>(build, config); }
+
+std::unique_ptr<Model> make_opt_classifier(Build& build, const Config& c) {
+  const OPTConfig config(c);
+  return std::make_unique<LastTokenClassifier<OPTConfig, OPTModel>>(build, c, config, "model", config.word_embed_proj_dim, 1);
+}
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
-// transformers.models.phi3: Phi3ForCausalLM.
+// transformers.models.phi3: Phi3ForCausalLM and Phi3ForSequenceClassification.
 #include "model/families.h"
 #include "nn/decoder.h"
+#include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -173,5 +174,10 @@ struct Phi3ForCausalLM : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_phi3(Build& build, const Config& config) { return std::make_unique<Phi3ForCausalLM>(build, config); }
+
+std::unique_ptr<Model> make_phi3_classifier(Build& build, const Config& c) {
+  const Phi3Config config(c);
+  return std::make_unique<LastTokenClassifier<Phi3Config, Phi3Model>>(build, c, config, "model", config.hidden_size, 32000);
+}
 
 }  // namespace plimsoll

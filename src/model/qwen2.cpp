@@ -1,10 +1,12 @@
-// transformers.models.qwen2: Qwen2ForCausalLM.
+// transformers.models.qwen2: Qwen2ForCausalLM and Qwen2ForSequenceClassification.
 #include "model/families.h"
 #include "nn/decoder.h"
 
 namespace plimsoll {
 
-std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) {
+namespace {
+
+DecoderConfig settings(const Config& c) {
   DecoderConfig d;
   d.vocab_size = 151936;
   d.intermediate_size = 22016;
@@ -13,7 +15,12 @@ std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) {
   d.rope = rope_settings(c, {d.head_dim, 32768});
   d.qkv_bias = true;
   read_optional_window(c, d);
-  return make_decoder(build, d);
+  return d;
 }
+
+}  // namespace
+
+std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
+std::unique_ptr<Model> make_qwen2_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -214,6 +215,10 @@ struct DecoderForCausalLM : Model {
 
 std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& config) {
   return std::make_unique<DecoderForCausalLM>(build, config);
+}
+
+std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d) {
+  return std::make_unique<LastTokenClassifier<DecoderConfig, Decoder>>(build, config, d, "model", d.hidden_size, std::nullopt);
 }
 
 }  // namespace plimsoll

@@ -31,6 +31,8 @@ std::optional<int64_t> sliding_window(const Config& config, std::optional<int64_
 void read_optional_window(const Config& config, DecoderConfig& d);
 
 std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& config);
+// The same body under a classification head; `config` is read for the labels and the padding token.
+std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d);
 
 // gate, up, down
 struct GatedMLP : Module {

@@ -11,7 +11,15 @@
 namespace plimsoll {
 
 namespace {
+
 int64_t frequencies_of(const RopeSettings& s) { return s.type == "proportional" ? s.dim / 2 : (s.dim + 1) / 2; }
+
+// 1.0 / x: a reciprocal and its product with the number, while x is held
+Tensor one_over(const Tensor& x) {
+  const Tensor y = nondiff("reciprocal", x, DType::float32);
+  return nondiff("mul", y, DType::float32);
+}
+
 }  // namespace
 
 RopeSettings rope_settings(const Config& c, const RopeDefaults& defaults) {
@@ -42,9 +50,9 @@ RotaryEmbedding::RotaryEmbedding(Module& parent, std::string_view name, const Ro
 }
 
 // `if seq_len > limit:` on the device; recorded rows read a constant there.
-bool RotaryEmbedding::is_longer(const Tensor& seq_len_of, int64_t limit) const {
+bool RotaryEmbedding::is_longer(const Tensor& position_ids, int64_t limit) const {
   if (tape().dialect.item) return *tape().dialect.item != 0;
-  return seq_len_of.size(-1) > limit;
+  return position_ids.size(-1) > limit;
 }
 
 // dynamic_rope_update: two kinds of frequencies follow the length of the sequence, which is read from the positions.
@@ -74,8 +82,8 @@ Tensor RotaryEmbedding::dynamic_frequencies(const Tensor& seq_len) const {
   Tensor base = nondiff("mul", longest, settings.whole_factor ? DType::int64 : DType::float32);
   for (const char* op : {"div", "sub", "pow", "mul"}) base = nondiff(op, base, DType::float32);
   Tensor freq = filled(tape(), "_to_copy", {frequencies_of(settings)}, DType::float32);
-  for (const char* op : {"div", "pow", "reciprocal", "mul"}) freq = nondiff(op, freq, DType::float32);
-  return freq;
+  for (const char* op : {"div", "pow"}) freq = nondiff(op, freq, DType::float32);
+  return one_over(freq);
 }
 
 // 1 / (factors * base ** (arange / dim))
@@ -84,8 +92,8 @@ Tensor RotaryEmbedding::longrope_frequencies() const {
   Tensor freq = arange(tape(), frequencies_of(settings));
   for (const char* op : {"_to_copy", "div"}) freq = nondiff(op, freq, DType::float32);
   const Tensor inv_freq_shape = freq;
-  for (const char* op : {"pow", "mul", "reciprocal", "mul"}) freq = nondiff(op, freq, DType::float32);
-  return freq;
+  for (const char* op : {"pow", "mul"}) freq = nondiff(op, freq, DType::float32);
+  return one_over(freq);
 }
 
 CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) {

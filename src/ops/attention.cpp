@@ -82,13 +82,27 @@ Tensor safe_softmax(const Tensor& x) {
   });
 }
 
-// ones().tril(), turned into 0 and -inf of the query's type
+// convert_boolean_attn_mask: 0 and -inf of the query's type
+Tensor additive(const Tensor& mask, DType dtype) {
+  Tape& tape = mask.tape();
+  const Tensor zero = filled(tape, "scalar_tensor", {}, dtype), low = filled(tape, "scalar_tensor", {}, dtype);
+  return where(mask, zero, low);
+}
+
+// ones().tril()
 Tensor causal_bias(const Tensor& q, const Tensor& k) {
-  Tape& tape = q.tape();
-  Tensor keep = filled(tape, "ones", {q.size(-2), k.size(-2)}, DType::bool_);
+  Tensor keep = filled(q.tape(), "ones", {q.size(-2), k.size(-2)}, DType::bool_);
   keep = nondiff("tril", keep, DType::bool_);
-  const Tensor zero = filled(tape, "scalar_tensor", {}, q.dtype()), low = filled(tape, "scalar_tensor", {}, q.dtype());
-  return where(keep, zero, low);
+  return additive(keep, q.dtype());
+}
+
+// preprocess_mask: the memory-efficient kernel wants rows of the mask to start at multiples of 16 elements.
+Tensor aligned(const Tensor& mask) {
+  bool fits = mask.strides()[-1] == 1;
+  for (int i = 0; i + 1 < mask.dim(); ++i) fits &= mask.strides()[i] % 16 == 0;
+  if (fits) return mask;
+  const int64_t width = mask.size(-1);
+  return slice(constant_pad_nd(mask, {0, 16 - width % 16}), -1, 0, width);
 }
 
 // _scaled_dot_product_attention_math: half inputs are computed in fp32; q and k are scaled before the product.
@@ -100,10 +114,6 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const A
   const Tensor q = mul_scalar(q_wide);
   Tensor mask = args.mask;
   if (args.causal) mask = causal_bias(q, k_wide);
-  if (mask && mask.dtype() == DType::bool_) {
-    const Tensor zero = filled(q.tape(), "scalar_tensor", {}, q.dtype()), low = filled(q.tape(), "scalar_tensor", {}, q.dtype());
-    mask = where(mask, zero, low);
-  }
   const bool repeat = args.grouped && key.size(1) != query.size(1);
   const Tensor k = repeat ? repeat_interleave(k_wide, query.size(1) / key.size(1), 1) : k_wide;
   const Tensor v = repeat ? repeat_interleave(v_wide, query.size(1) / value.size(1), 1) : v_wide;
@@ -115,16 +125,21 @@ Tensor math(const Tensor& query, const Tensor& key, const Tensor& value, const A
   if (mask) attn = q.tape().dialect.recorder ? add(attn, mask) : add_(attn, mask);
   attn = safe_softmax(attn);
   if (args.dropout > 0) attn = dropout(attn, args.dropout);
-  const Tensor weights = to(attn, origin);  // the second result, made first and thrown away
-  const Tensor out = matmul(attn, v);
-  return to(out, origin);
+  const Tensor weights = widen ? to(attn, origin) : attn;  // the second result, made before the first and thrown away
+  Tensor out = matmul(attn, v);
+  if (widen) out = to(out, origin);
+  return out;
 }
 
 }  // namespace
 
-Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionArgs& args) {
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionArgs& call) {
   Tape& tape = query.tape();
-  const Tensor q = autocast_low(query), k = autocast_low(key), v = autocast_low(value);
+  const Tensor q = autocast_low(query);
+  Tensor k = autocast_low(key), v = autocast_low(value);
+  AttentionArgs args = call;
+  // The recorder calls the kernels from Python, past what the real op does to a mask.
+  if (!tape.dialect.recorder && args.mask && args.mask.dtype() == DType::bool_) args.mask = additive(args.mask, q.dtype());
   const bool grouped = args.grouped && k.size(1) != q.size(1);
   AttentionKernel kind = tape.dialect.attention;
   // A model that calls this op whatever was asked for: a plain run chooses as usual, the recorder falls through to math.
@@ -139,9 +154,11 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   // Inside the real op autocast is off. The recorder calls the kernels from Python, where it stays on.
   AutocastGuard inner(tape, tape.dialect.recorder ? tape.autocast : std::nullopt);
   if (kind == AttentionKernel::math) return math(q, k, v, args);
+  if (!tape.dialect.recorder && args.mask) args.mask = aligned(args.mask);
   if (!grouped) return efficient(q, k, v, args.mask);
-  const Tensor keys = repeat_interleave(k, q.size(1) / k.size(1), 1), values = repeat_interleave(v, q.size(1) / v.size(1), 1);
-  return efficient(q, keys, values, args.mask);
+  k = repeat_interleave(k, q.size(1) / k.size(1), 1);
+  v = repeat_interleave(v, q.size(1) / v.size(1), 1);
+  return efficient(q, k, v, args.mask);
 }
 
 }  // namespace plimsoll
