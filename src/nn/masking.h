@@ -12,7 +12,6 @@ struct MaskArgs {
   std::optional<int64_t> sliding_window;  // keys a query may look back
   bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
   Tensor attention_mask = {};                  // (B, T) of ones: no padding, but the model makes one
-  bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
 };
 
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.

@@ -1,5 +1,6 @@
 #include "optim/arguments.h"
 
+#include <nlohmann/json.hpp>
 #include <algorithm>
 
 #include "util/text.h"
