@@ -28,7 +28,7 @@ struct GPTNeoXConfig {
         tie_word_embeddings(c.flag({"tie_word_embeddings"}, false)) {
     c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
     head_size = hidden_size / num_attention_heads;
-    rope = rope_settings(c, {head_size, 2048, c.number({"rotary_pct"}, 0.25)});
+    rope = rope_settings(c, {head_size, 2048, 0.25, "rotary_pct"});
   }
   int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, head_size;
   std::string hidden_act;

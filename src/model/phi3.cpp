@@ -20,7 +20,7 @@ struct Phi3Config : DecoderConfig {
     read_decoder_config(c, *this);
     resid_pdrop = c.number({"resid_pdrop"}, 0.0);
     sliding_window = plimsoll::sliding_window(c, std::nullopt);
-    rope = rope_settings(c, {head_dim, 4096, 1.0, {"default", "longrope", "su", "yarn"}});
+    rope = rope_settings(c, {head_dim, 4096, 1.0, "partial_rotary_factor", {"default", "longrope", "su", "yarn"}});
     if (rope.type != "default") rope.type = "longrope";  // su and yarn are names that older checkpoints use
     rope.original_max_position_embeddings = c.size({"original_max_position_embeddings"}, 4096);
   }
