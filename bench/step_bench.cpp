@@ -1,6 +1,6 @@
 // What simulating costs: one step of two known models, and how the cost grows with layers, batch and sequence.
-#include <nlohmann/json.hpp>
 #include <benchmark/benchmark.h>
+#include <nlohmann/json.hpp>
 
 #include "allocator/timeline.h"
 #include "estimate/estimate.h"

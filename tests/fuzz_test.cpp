@@ -1,8 +1,8 @@
 // Parsers of files from outside: any bytes give a value or an Error, nothing else. The mutations are the same in every run;
 // the sanitizer build of this test is what finds memory errors.
-#include <nlohmann/json.hpp>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -11,6 +11,7 @@
 #include "job/job_file.h"
 #include "job/recorded_row.h"
 #include "job/settings.h"
+#include "job/yaml_reader.h"
 #include "model/resolve.h"
 
 namespace plimsoll {
@@ -19,7 +20,9 @@ namespace {
 constexpr int kRounds = 4000;
 
 std::string mutate(std::string text, std::mt19937& random) {
-  static const std::string kTokens[] = {"{", "}", "[", "]", ":", ",", "\"", "\n", " ", "-", "&a", "*a", "<<", "!", "%", "null", "1e999", "-1", "9223372036854775808", "\xff", "\0"};
+  static const std::string kTokens[] = {
+      "{",    "}", "[", "]", ":", ",", "\"", "\n", " ", "-", "&a", "*a", "<<", "!", "%", "null", "1e999", "-1", "9223372036854775808",
+      "\xff", "\0"};
   auto below = [&](size_t n) { return n == 0 ? 0 : random() % n; };
   for (size_t i = 0, n = 1 + below(6); i < n; ++i) {
     const size_t at = below(text.size() + 1);
@@ -71,13 +74,23 @@ TEST(Fuzz, DeepNestingIsAnError) {
   EXPECT_THROW(parse_yaml_text(std::string(200'000, '{'), "deep"), Error);
 }
 
+TEST(Fuzz, AnAliasInsideItselfIsAnError) {
+  EXPECT_THROW(parse_yaml_text("a: &a [*a, *a, *a]\n", "cycle"), Error);
+  EXPECT_THROW(
+      parse_yaml_text("a: &a [1, 2, 3, 4, 5, 6, 7, 8]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b]\n"
+                      "d: &d [*c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e]\n",
+                      "bomb"),
+      Error);
+}
+
 TEST(Fuzz, RecordedRows) {
   const std::string path = (std::filesystem::temp_directory_path() / ("plimsoll_fuzz_" + std::to_string(::getpid()) + ".jsonl")).string();
-  fuzz({R"({"id":"a","spec":{"model":{"class":"GPT2LMHeadModel","config":"GPT2Config","args":{"n_layer":2}},"batch":2,"seq":64,"precision":"amp","optimizer":{"name":"SGD","args":{"momentum":0.9}}},"peak":10,"params":5,"secs":1.5,"step_peaks":[1,2],"breakdown":{"param":4},"phase_peak":{"forward":3}})"},
-       [&](const std::string& text) {
-         std::ofstream(path, std::ios::trunc) << text;
-         read_recorded_rows(path);
-       });
+  fuzz(
+      {R"({"id":"a","spec":{"model":{"class":"GPT2LMHeadModel","config":"GPT2Config","args":{"n_layer":2}},"batch":2,"seq":64,"precision":"amp","optimizer":{"name":"SGD","args":{"momentum":0.9}}},"peak":10,"params":5,"secs":1.5,"step_peaks":[1,2],"breakdown":{"param":4},"phase_peak":{"forward":3}})"},
+      [&](const std::string& text) {
+        std::ofstream(path, std::ios::trunc) << text;
+        read_recorded_rows(path);
+      });
   std::filesystem::remove(path);
 }
 

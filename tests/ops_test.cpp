@@ -52,8 +52,8 @@ std::string error_of(const std::function<void()>& run) {
 
 TEST_F(Ops, ViewsShareTheirStorage) {
   const Tensor x = empty(tape, {2, 3, 4}, kFloat);
-  for (const Tensor& v : {view(x, {6, 4}), transpose(x, 0, 2), permute(x, {1, 2, 0}), unsqueeze(x, 1), slice(x, 1, 1, 3),
-                          select(x, 0, 1), expand(unsqueeze(x, 0), {5, -1, -1, -1}), flatten(x, 1), detach(x)})
+  for (const Tensor& v : {view(x, {6, 4}), transpose(x, 0, 2), permute(x, {1, 2, 0}), unsqueeze(x, 1), slice(x, 1, 1, 3), select(x, 0, 1),
+                          expand(unsqueeze(x, 0), {5, -1, -1, -1}), flatten(x, 1), detach(x)})
     EXPECT_TRUE(shares(v, x)) << to_string(v.sizes());
   for (const Tensors& parts : {split(x, 2, 2), chunk(x, 2, 0), unbind(x, 1)})
     for (const Tensor& part : parts) EXPECT_TRUE(shares(part, x));
@@ -189,7 +189,8 @@ TEST_F(Ops, ProductsCheckTheirInnerSizes) {
 }
 
 TEST_F(Ops, AnOverflowInAProductIsAnError) {
-  const Tensor a = expand(empty(tape, {1, 1}, kFloat), {int64_t{1} << 40, 1}), b = expand(empty(tape, {1, 1}, kFloat), {1, int64_t{1} << 40});
+  const Tensor a = expand(empty(tape, {1, 1}, kFloat), {int64_t{1} << 40, 1}),
+               b = expand(empty(tape, {1, 1}, kFloat), {1, int64_t{1} << 40});
   EXPECT_NE(error_of([&] { mm(a, b); }).find("does not fit in 63 bits"), std::string::npos);
 }
 

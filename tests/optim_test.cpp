@@ -1,5 +1,6 @@
 // The optimizers one by one: what they keep for a parameter, and every temporary of a step in order.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <deque>
 
@@ -151,9 +152,7 @@ TEST(Sgd, TheLoopHoldsThePreviousTemporaryUntilTheNextExists) {
   EXPECT_EQ(m.step(), "neg:40 neg:12 -40 -12");  // grad = -grads[i] does not, until it is done
 }
 
-TEST(Sgd, NesterovNeedsMomentum) {
-  EXPECT_NE(error_of("SGD", {{"nesterov", true}}).find("nesterov needs a momentum"), std::string::npos);
-}
+TEST(Sgd, NesterovNeedsMomentum) { EXPECT_NE(error_of("SGD", {{"nesterov", true}}).find("nesterov needs a momentum"), std::string::npos); }
 
 // ---- Adam ---------------------------------------------------------------------------------------------------------------
 
@@ -390,8 +389,9 @@ TEST(Clip, MakesOneNumberPerGradientAndAHandfulMore) {
   Bench b(recorded(1));
   two(b);
   b.make_gradients();
-  EXPECT_EQ(b.log([&] { clip_grad_norm(b.parameters); }),
-            "linalg_vector_norm:4 linalg_vector_norm:4 stack:8 linalg_vector_norm:4 -8 -4 -4 add:4 reciprocal:4 mul:4 -4 -4 clamp:4 -4 -4 -4");
+  EXPECT_EQ(
+      b.log([&] { clip_grad_norm(b.parameters); }),
+      "linalg_vector_norm:4 linalg_vector_norm:4 stack:8 linalg_vector_norm:4 -8 -4 -4 add:4 reciprocal:4 mul:4 -4 -4 clamp:4 -4 -4 -4");
   b.zero_grad();
 }
 

@@ -14,8 +14,8 @@ using ByPhase = std::array<int64_t, kPhases>;  // 0: nothing was allocated in th
 
 struct StepPeak {
   int64_t bytes = 0;
-  int64_t rounded = 0;          // every storage rounded up to the allocator's 512-byte block
-  int64_t at_event = -1;        // index into Trace::events; -1: what was alive when the step began
+  int64_t rounded = 0;    // every storage rounded up to the allocator's 512-byte block
+  int64_t at_event = -1;  // index into Trace::events; -1: what was alive when the step began
   Phase phase = Phase::setup;
   ByCategory by_category{};
   ByPhase by_phase{};

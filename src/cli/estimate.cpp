@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <iostream>
 #include <map>
@@ -19,7 +19,7 @@ namespace {
 struct Flags {
   std::string model;
   std::string job_file;
-  std::map<std::string, std::string> values;   // setting -> text of its flag
+  std::map<std::string, std::string> values;  // setting -> text of its flag
   std::map<std::string, bool> switches;
   std::vector<std::string> config, optimizer_args;  // KEY=VALUE
   TextOptions text;

@@ -1,8 +1,8 @@
 #include "estimate/score.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <filesystem>
@@ -31,7 +31,9 @@ struct Summary {
   double speed_up = 0;  // geometric mean of recorded seconds over simulated seconds
 };
 
-double percent_error(const Score& s) { return s.measured == 0 ? 0 : 100.0 * static_cast<double>(s.error()) / static_cast<double>(s.measured); }
+double percent_error(const Score& s) {
+  return s.measured == 0 ? 0 : 100.0 * static_cast<double>(s.error()) / static_cast<double>(s.measured);
+}
 
 Summary summarise(const std::vector<Score>& scores) {
   Summary sum;
@@ -76,11 +78,14 @@ void print_text(const std::vector<Score>& scores, const Summary& sum, bool all) 
   for (const Score& s : scores) {
     if (!all && s.exact()) continue;
     const bool known = s.unsupported.empty();
-    std::cout << fmt::format("{:<44} {:>18} {:>18} {:>14} {:>9}  {}\n", s.id, with_commas(s.measured), known ? with_commas(s.predicted) : "-",
-                             known ? with_commas(s.error()) : "-", known ? fmt::format("{:+.3f}", percent_error(s)) : "-", verdict(s));
+    std::cout << fmt::format("{:<44} {:>18} {:>18} {:>14} {:>9}  {}\n", s.id, with_commas(s.measured),
+                             known ? with_commas(s.predicted) : "-", known ? with_commas(s.error()) : "-",
+                             known ? fmt::format("{:+.3f}", percent_error(s)) : "-", verdict(s));
   }
-  std::cout << fmt::format("{} rows: {} equal to the byte in peak, phases, steps and breakdown; {} of {} predicted peaks equal, {} within 1 %; {} cannot be done\n", sum.rows,
-                           sum.exact, sum.equal, sum.predicted, sum.within_one_percent, sum.unsupported);
+  std::cout << fmt::format(
+      "{} rows: {} equal to the byte in peak, phases, steps and breakdown; {} of {} predicted peaks equal, {} within 1 %; {} cannot be "
+      "done\n",
+      sum.rows, sum.exact, sum.equal, sum.predicted, sum.within_one_percent, sum.unsupported);
   if (!sum.worst_id.empty()) std::cout << fmt::format("worst: {:+.3f} % ({})\n", sum.worst_percent, sum.worst_id);
   if (sum.speed_up > 0) std::cout << fmt::format("speed: {:.0f} times the recorder's PyTorch run (geometric mean)\n", sum.speed_up);
 }
@@ -90,17 +95,31 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
   for (const Score& s : scores) {
     nlohmann::ordered_json row{{"id", s.id}, {"measured_bytes", s.measured}};
     if (s.unsupported.empty()) {
-      row.update({{"predicted_bytes", s.predicted}, {"error_bytes", s.error()}, {"phase_peaks_equal", s.phase_peaks_equal},
-                  {"breakdown_equal", s.breakdown_equal}, {"step_peaks_equal", s.step_peaks_equal}, {"unsupported", nullptr}});
+      row.update({{"predicted_bytes", s.predicted},
+                  {"error_bytes", s.error()},
+                  {"phase_peaks_equal", s.phase_peaks_equal},
+                  {"breakdown_equal", s.breakdown_equal},
+                  {"step_peaks_equal", s.step_peaks_equal},
+                  {"unsupported", nullptr}});
     } else {
-      row.update({{"predicted_bytes", nullptr}, {"error_bytes", nullptr}, {"phase_peaks_equal", nullptr}, {"breakdown_equal", nullptr},
-                  {"step_peaks_equal", nullptr}, {"unsupported", s.unsupported}});
+      row.update({{"predicted_bytes", nullptr},
+                  {"error_bytes", nullptr},
+                  {"phase_peaks_equal", nullptr},
+                  {"breakdown_equal", nullptr},
+                  {"step_peaks_equal", nullptr},
+                  {"unsupported", s.unsupported}});
     }
     j["rows"].push_back(row);
   }
-  j["summary"] = {{"rows", sum.rows}, {"predicted", sum.predicted}, {"exact", sum.exact}, {"peak_equal", sum.equal},
-                  {"within_1_percent", sum.within_one_percent}, {"unsupported", sum.unsupported}, {"worst_percent", sum.worst_percent},
-                  {"worst_id", sum.worst_id}, {"speed_up", sum.speed_up}};
+  j["summary"] = {{"rows", sum.rows},
+                  {"predicted", sum.predicted},
+                  {"exact", sum.exact},
+                  {"peak_equal", sum.equal},
+                  {"within_1_percent", sum.within_one_percent},
+                  {"unsupported", sum.unsupported},
+                  {"worst_percent", sum.worst_percent},
+                  {"worst_id", sum.worst_id},
+                  {"speed_up", sum.speed_up}};
   std::cout << dump(j, 2) << "\n";
 }
 

@@ -9,7 +9,9 @@ namespace plimsoll {
 
 namespace {
 
-bool is_number(const std::string& s) { return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; }); }
+bool is_number(const std::string& s) {
+  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
 
 // Module path from the root, with numbers replaced by '*'; what belongs to no module gets a name in brackets.
 std::vector<std::string> folded_path(const Trace& trace, const StorageRecord& s, Category category) {
@@ -38,7 +40,9 @@ class TreeBuilder {
     item->own += bytes;
   }
 
-  TreeNode finish(std::string name, const std::map<std::string, int64_t>& repeats) const { return build(root_, std::move(name), "", repeats); }
+  TreeNode finish(std::string name, const std::map<std::string, int64_t>& repeats) const {
+    return build(root_, std::move(name), "", repeats);
+  }
 
  private:
   struct Item {
@@ -99,7 +103,8 @@ std::vector<LiveTensor> largest(const Trace& trace, const std::vector<LiveStorag
   }
   std::vector<LiveTensor> out;
   for (const auto& [key, n] : groups) out.push_back({{key.bytes}, key.category, key.module, key.op, n});
-  std::stable_sort(out.begin(), out.end(), [](const LiveTensor& a, const LiveTensor& b) { return a.bytes.count * a.count > b.bytes.count * b.count; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const LiveTensor& a, const LiveTensor& b) { return a.bytes.count * a.count > b.bytes.count * b.count; });
   if (out.size() > count) out.resize(count);
   return out;
 }

@@ -13,7 +13,7 @@ namespace plimsoll {
 struct TreeNode {
   std::string name;
   Bytes bytes;
-  int64_t repeats = 1;  // numbered siblings (layers.0 ... layers.31) are one node; this is how many
+  int64_t repeats = 1;             // numbered siblings (layers.0 ... layers.31) are one node; this is how many
   std::vector<TreeNode> children;  // by size, largest first; their sum is `bytes`
 };
 

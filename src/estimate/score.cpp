@@ -1,7 +1,7 @@
 #include "estimate/score.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <chrono>
 #include <fstream>
@@ -15,7 +15,8 @@ namespace plimsoll {
 namespace {
 
 // The recorder's names.
-constexpr std::array<const char*, kCategories> kRecorded{"param", "buffer", "input", "grad", "optstate", "ema", "forward", "backward", "optim"};
+constexpr std::array<const char*, kCategories> kRecorded{"param", "buffer",  "input",    "grad", "optstate",
+                                                         "ema",   "forward", "backward", "optim"};
 constexpr std::array<const char*, kPhases> kRecordedPhase{"init", "forward", "backward", "optim", "ema_step"};
 
 std::map<std::string, int64_t> breakdown_of(const StepPeak& p) {
@@ -98,7 +99,8 @@ std::string first_difference(const RecordedRow& row, const std::string& events_p
       const StorageRecord& s = trace.storages[e.storage];
       started |= s.born_as == Category::input;
       if (started)
-        mine.push_back({fmt::format("{} {}", s.bytes, trace.names[s.op]), {}, fmt::format("{} {}", phase_name(s.phase), trace.scope_path(s.scope))});
+        mine.push_back(
+            {fmt::format("{} {}", s.bytes, trace.names[s.op]), {}, fmt::format("{} {}", phase_name(s.phase), trace.scope_path(s.scope))});
     } else if (e.kind == Event::Kind::free && started) {
       mine.back().freed.push_back(trace.storages[e.storage].bytes);
     }
@@ -119,7 +121,8 @@ std::string first_difference(const RecordedRow& row, const std::string& events_p
   // The recorder notices a sum of gradients at the next operation, and gives it that one's name.
   auto same = [](const Item& a, const Item& b) {
     const size_t space = b.text.find(' ');
-    return a.text == b.text || (b.text.substr(space + 1) == "add" && a.where == "backward" && a.text.substr(0, space) == b.text.substr(0, space));
+    return a.text == b.text ||
+           (b.text.substr(space + 1) == "add" && a.where == "backward" && a.text.substr(0, space) == b.text.substr(0, space));
   };
   for (size_t i = 0; i < std::max(real.size(), mine.size()); ++i) {
     if (i >= real.size() || i >= mine.size() || !same(real[i], mine[i]))

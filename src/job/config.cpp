@@ -16,7 +16,8 @@ Config::Config(std::string source, nlohmann::json values)
     : source_(std::move(source)),
       values_(std::make_shared<nlohmann::json>(values.is_null() ? nlohmann::json::object() : std::move(values))) {
   if (!values_->is_object())
-    throw Error(fmt::format("[{}] expected an object of settings, found {}", source_, values_->type_name()), "write it as {\"key\": value}");
+    throw Error(fmt::format("[{}] expected an object of settings, found {}", source_, values_->type_name()),
+                "write it as {\"key\": value}");
 }
 
 const nlohmann::json* Config::find(std::initializer_list<const char*> keys) const {

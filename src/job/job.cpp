@@ -16,8 +16,7 @@ template <size_t N>
 size_t index_of(const std::array<const char*, N>& names, const std::string& text, const char* what) {
   for (size_t i = 0; i < N; ++i)
     if (text == names[i]) return i;
-  throw Error(std::string("[job] ") + what + " '" + text + "' is not known",
-              did_you_mean(text, {names.begin(), names.end()}));
+  throw Error(std::string("[job] ") + what + " '" + text + "' is not known", did_you_mean(text, {names.begin(), names.end()}));
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ struct Job {
   bool ema = false;
   bool loss_scaling = true;  // GradScaler, with amp_fp16
   // The usual loop keeps `out` (with the logits) and `loss` until the next forward has returned.
-  bool drop_output = false;  // out = None before backward
-  bool drop_after = false;   // out = loss = None after backward
+  bool drop_output = false;     // out = None before backward
+  bool drop_after = false;      // out = loss = None after backward
   bool warm_optimizer = false;  // optimizer states exist before the first step
   int64_t steps = 2;
 

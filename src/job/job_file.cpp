@@ -1,8 +1,7 @@
 #include "job/job_file.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,48 +9,13 @@
 #include <sstream>
 
 #include "job/settings.h"
+#include "job/yaml_reader.h"
 
 namespace plimsoll {
 
 namespace {
 
-constexpr int kMaxDepth = 64;
 constexpr int64_t kMaxFile = 64 << 20;
-
-std::string at(const std::string& name, const YAML::Mark& mark) { return fmt::format("{}:{}", name, mark.line + 1); }
-
-nlohmann::json to_json(const YAML::Node& node, const std::string& name, int depth) {
-  if (depth > kMaxDepth) throw Error(fmt::format("[yaml] {} nests deeper than {}", at(name, node.Mark()), kMaxDepth), "flatten it");
-  switch (node.Type()) {
-    case YAML::NodeType::Undefined:
-    case YAML::NodeType::Null: return nullptr;
-    case YAML::NodeType::Scalar: {
-      if (node.Tag() == "!") return node.Scalar();  // quoted
-      const std::string& s = node.Scalar();
-      if (s == "yes" || s == "on") return true;
-      if (s == "no" || s == "off") return false;
-      return parse_scalar(s);
-    }
-    case YAML::NodeType::Sequence: {
-      nlohmann::json out = nlohmann::json::array();
-      for (const YAML::Node& item : node) out.push_back(to_json(item, name, depth + 1));
-      return out;
-    }
-    case YAML::NodeType::Map: {
-      nlohmann::json out = nlohmann::json::object();
-      for (const auto& item : node) {
-        if (!item.first.IsScalar())
-          throw Error(fmt::format("[yaml] {} has a key that is not a word", at(name, item.first.Mark())), "keys are plain words");
-        const std::string key = item.first.Scalar();
-        if (key == "<<") throw Error(fmt::format("[yaml] {} uses a merge key '<<'", at(name, item.first.Mark())), "write the settings out");
-        if (out.contains(key)) throw Error(fmt::format("[yaml] {} repeats '{}'", at(name, item.first.Mark()), key), "keep one of them");
-        out[key] = to_json(item.second, name, depth + 1);
-      }
-      return out;
-    }
-  }
-  return nullptr;
-}
 
 int line_of(const std::string& text, size_t byte) {
   return 1 + static_cast<int>(std::count(text.begin(), text.begin() + static_cast<long>(std::min(byte, text.size())), '\n'));
@@ -90,16 +54,6 @@ nlohmann::json parse_json_text(const std::string& text, const std::string& name)
     throw Error(fmt::format("[json] {}:{}: {}", name, line_of(text, e.byte), why), "fix the JSON at that line");
   } catch (const nlohmann::json::exception& e) {  // a number that does not fit in a double
     throw Error(fmt::format("[json] {}: {}", name, e.what()), "fix that value");
-  }
-}
-
-nlohmann::json parse_yaml_text(const std::string& text, const std::string& name) {
-  try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) throw Error("[yaml] " + name + " holds more than one document", "keep one");
-    return documents.empty() ? nlohmann::json::object() : to_json(documents[0], name, 0);
-  } catch (const YAML::Exception& e) {
-    throw Error(fmt::format("[yaml] {}: {}", at(name, e.mark), e.msg), "fix the YAML at that line");
   }
 }
 

@@ -1,7 +1,7 @@
 #include "job/recorded_row.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <fstream>
 

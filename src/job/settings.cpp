@@ -1,7 +1,7 @@
 #include "job/settings.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <charconv>
 
@@ -33,9 +33,7 @@ void apply_config(Job& job, const Config& c) {
   job.config = Config(job.config.source(), merged);
 }
 
-void apply_optimizer_args(Job& job, const Config& c) {
-  job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args"));
-}
+void apply_optimizer_args(Job& job, const Config& c) { job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args")); }
 
 }  // namespace
 
@@ -56,7 +54,8 @@ const std::vector<Setting>& job_settings() {
        [](Job& j, const Config& c) { j.checkpointing = c.flag({"checkpointing"}, false); }},
       {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...", apply_optimizer},
       {"optimizer_args", "{KEY: VALUE}", "the optimizer's arguments, e.g. {fused: true} or {momentum: 0.9}", apply_optimizer_args},
-      {"accumulation", "N", "micro-steps per optimizer step", [](Job& j, const Config& c) { j.accumulation = c.size({"accumulation"}, 1); }},
+      {"accumulation", "N", "micro-steps per optimizer step",
+       [](Job& j, const Config& c) { j.accumulation = c.size({"accumulation"}, 1); }},
       {"clip", "NORM", "clip the gradients' norm before the update",
        [](Job& j, const Config& c) {
          j.clip = c.number({"clip"}, 1.0);
@@ -73,7 +72,8 @@ const std::vector<Setting>& job_settings() {
       {"steps", "N", "steps to simulate (default 2: the first differs from the steady state)",
        [](Job& j, const Config& c) {
          j.steps = c.size({"steps"}, 2);
-         if (j.steps > 100) throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
+         if (j.steps > 100)
+           throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
        }},
   };
   return kSettings;

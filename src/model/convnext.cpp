@@ -52,7 +52,7 @@ struct Branch : Module {
     input = norm(input);
     input = expand(input);  // (N, H, W, 4C)
     input = gelu(input);
-    input = project(input);                // (N, H, W, C)
+    input = project(input);               // (N, H, W, C)
     return permute(input, {0, 3, 1, 2});  // (N, C, H, W)
   }
 

@@ -140,7 +140,7 @@ struct Dinov2Attention : Module {
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
-    Tensor weights;  // eager attention's weights live until here
+    Tensor weights;                                          // eager attention's weights live until here
     const Tensor self_attn_output = attention(x, &weights);  // (B, T, C)
     return output(self_attn_output);
   }
@@ -260,7 +260,10 @@ struct Dinov2Encoder : Module {
 
 struct Dinov2Model : Module {
   Dinov2Model(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name), embeddings(*this, "embeddings", c), encoder(*this, "encoder", c), layernorm(*this, "layernorm", c.hidden_size) {}
+      : Module(parent, name),
+        embeddings(*this, "embeddings", c),
+        encoder(*this, "encoder", c),
+        layernorm(*this, "layernorm", c.hidden_size) {}
 
   Tensor operator()(const Tensor& pixel_values) {
     Forward here(*this);
@@ -301,6 +304,8 @@ struct Dinov2ForImageClassification : Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_dinov2(Build& build, const Config& config) { return std::make_unique<Dinov2ForImageClassification>(build, config); }
+std::unique_ptr<Model> make_dinov2(Build& build, const Config& config) {
+  return std::make_unique<Dinov2ForImageClassification>(build, config);
+}
 
 }  // namespace plimsoll

@@ -97,7 +97,7 @@ struct Gemma2Attention : Module {
     call.causal = config.causal;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
     call.softcap = config.attn_logit_softcapping.has_value();
-    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
     out = o_proj(out);                                           // (B, T, C)
     return out;
@@ -138,8 +138,7 @@ struct Gemma2DecoderLayer : Module {
 };
 
 struct Gemma2TextScaledWordEmbedding : Embedding {
-  Gemma2TextScaledWordEmbedding(Module& parent, std::string_view name, int64_t rows, int64_t width)
-      : Embedding(parent, name, rows, width) {
+  Gemma2TextScaledWordEmbedding(Module& parent, std::string_view name, int64_t rows, int64_t width) : Embedding(parent, name, rows, width) {
     embed_scale = buffer("embed_scale", {});
   }
 

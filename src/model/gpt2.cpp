@@ -1,7 +1,7 @@
 // transformers.models.gpt2: GPT2LMHeadModel and GPT2ForSequenceClassification.
 #include "model/families.h"
-#include "nn/layers.h"
 #include "nn/last_token_classifier.h"
+#include "nn/layers.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -56,7 +56,7 @@ struct GPT2Attention : Module {
     call.has_kv_groups = false;
     call.softmax_fp32 = false;
     call.contiguous_eager = false;
-    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = c_proj(out);
     out = resid_dropout(out);

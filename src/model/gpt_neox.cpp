@@ -1,7 +1,7 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
 #include "model/families.h"
-#include "nn/layers.h"
 #include "nn/last_token_classifier.h"
+#include "nn/layers.h"
 #include "nn/masking.h"
 #include "nn/rotary.h"
 #include "nn/transformer.h"
@@ -79,7 +79,7 @@ struct GPTNeoXAttention : Module {
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_size}), 1, 2);  // (B, H, T, 3 D)
-    Tensor q, k, v;  // (B, H, T, D)
+    Tensor q, k, v;                                                                                                  // (B, H, T, D)
     {
       const Tensors parts = chunk(qkv, 3, -1);
       q = parts[0];
@@ -91,7 +91,7 @@ struct GPTNeoXAttention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;
-    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = dense(out);
     return out;

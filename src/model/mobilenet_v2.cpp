@@ -1,6 +1,6 @@
 // torchvision.models.mobilenetv2: MobileNetV2.
-#include <nlohmann/json.hpp>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "model/families.h"
 #include "nn/vision.h"

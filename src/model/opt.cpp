@@ -1,7 +1,7 @@
 // transformers.models.opt: OPTForCausalLM and OPTForSequenceClassification.
 #include "model/families.h"
-#include "nn/layers.h"
 #include "nn/last_token_classifier.h"
+#include "nn/layers.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -50,16 +50,16 @@ struct OPTAttention : Module {
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), -1, config.num_attention_heads, config.hidden_size / config.num_attention_heads};
-    Tensor q = mul_scalar(q_proj(x));      // (B, T, C)
-    q = transpose(view(q, heads), 1, 2);   // (B, H, T, D)
-    Tensor k = k_proj(x), v = v_proj(x);   // (B, T, C)
-    k = transpose(view(k, heads), 1, 2);   // (B, H, T, D)
-    v = transpose(view(v, heads), 1, 2);   // (B, H, T, D)
+    Tensor q = mul_scalar(q_proj(x));     // (B, T, C)
+    q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
+    Tensor k = k_proj(x), v = v_proj(x);  // (B, T, C)
+    k = transpose(view(k, heads), 1, 2);  // (B, H, T, D)
+    v = transpose(view(v, heads), 1, 2);  // (B, H, T, D)
     AttentionCall call;
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;
-    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = out_proj(out);
     return out;
@@ -141,8 +141,8 @@ struct OPTDecoder : Module {
     Tensor embeds = embed_tokens(input_ids);  // (B, T, W)
     const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor positions = count(attention_mask);  // (B, T)
-    const Tensor mask = create_causal_mask(
-        build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, false, attention_mask});
+    const Tensor mask =
+        create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, false, attention_mask});
     const Tensor position_embeds = embed_positions(positions);  // (B, T, C)
     if (project_in) embeds = (*project_in)(embeds);             // (B, T, C)
     Tensor hidden = add(embeds, position_embeds);
@@ -187,9 +187,8 @@ struct OPTModel : Module {
 
 struct OPTForCausalLM : Model {
   OPTForCausalLM(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {
-    lm_head = config.tie_word_embeddings
-                  ? std::make_unique<Linear>(*this, "lm_head", model.decoder.embed_tokens.weight, false)
-                  : std::make_unique<Linear>(*this, "lm_head", config.word_embed_proj_dim, config.vocab_size, false);
+    lm_head = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.decoder.embed_tokens.weight, false)
+                                         : std::make_unique<Linear>(*this, "lm_head", config.word_embed_proj_dim, config.vocab_size, false);
   }
 
   Output forward(const Batch& batch) override {

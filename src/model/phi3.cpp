@@ -27,7 +27,6 @@ struct Phi3Config : DecoderConfig {
   double resid_pdrop = 0.0;
 };
 
-
 struct Phi3Attention : Module {
   Phi3Attention(Module& parent, std::string_view name, const Phi3Config& c)
       : Module(parent, name),
@@ -50,7 +49,7 @@ struct Phi3Attention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = o_proj(out);
     return out;
@@ -135,8 +134,8 @@ struct Phi3Model : Module {
     Forward here(*this);
     const Tensor embeds = embed_tokens(input_ids);  // (B, T, C)
     const Tensor positions = position_ids(tape(), embeds.size(1));
-    const Tensor mask = create_causal_mask(
-        build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, config.sliding_window});
+    const Tensor mask =
+        create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, config.sliding_window});
     Tensor hidden = embeds;
     const CosSin tables = rotary_emb(hidden, positions);
     for (Phi3DecoderLayer& layer : layers) {

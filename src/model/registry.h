@@ -11,7 +11,7 @@
 namespace plimsoll {
 
 struct ModelEntry {
-  std::string name;  // "llama", "resnet50"
+  std::string name;                  // "llama", "resnet50"
   std::vector<std::string> classes;  // "LlamaForCausalLM"; empty for torchvision
   InputKind inputs;
   int64_t default_seq;  // tokens, or image side

@@ -1,6 +1,6 @@
 // torchvision.models.resnet: ResNet, ResNeXt and Wide ResNet.
-#include "model/families.h"
 #include <nlohmann/json.hpp>
+#include "model/families.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"

@@ -1,7 +1,7 @@
 #include "model/resolve.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <filesystem>
 
@@ -36,7 +36,8 @@ Found from_hf_config(const std::string& path) {
   found.config = parse_json_text(read_text_file(path), path);
   const Config c(path, found.config);
   std::string asked;
-  if (const nlohmann::json* classes = c.find({"architectures"}); classes && classes->is_array() && !classes->empty() && (*classes)[0].is_string()) {
+  if (const nlohmann::json* classes = c.find({"architectures"});
+      classes && classes->is_array() && !classes->empty() && (*classes)[0].is_string()) {
     asked = (*classes)[0].get<std::string>();
     found.entry = find_model(asked);
   }
@@ -61,7 +62,8 @@ Found find(const std::string& text) {
   std::error_code error;
   if (fs::is_directory(text, error)) {
     const std::string config = (fs::path(text) / "config.json").string();
-    if (!fs::exists(config, error)) throw Error("[model] " + text + " has no config.json", "name a directory of a saved transformers model");
+    if (!fs::exists(config, error))
+      throw Error("[model] " + text + " has no config.json", "name a directory of a saved transformers model");
     return from_hf_config(config);
   }
   if (fs::exists(text, error)) return from_hf_config(text);

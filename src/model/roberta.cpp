@@ -38,7 +38,10 @@ struct RobertaLMHead : Module {
 
 struct RobertaForMaskedLM : Model {
   RobertaForMaskedLM(Build& build, const Config& c)
-      : Model(build), config(c), roberta(*this, "roberta", config, false), lm_head(*this, "lm_head", config, roberta.embeddings.word_embeddings.weight) {}
+      : Model(build),
+        config(c),
+        roberta(*this, "roberta", config, false),
+        lm_head(*this, "lm_head", config, roberta.embeddings.word_embeddings.weight) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = roberta(batch.input_ids);
@@ -76,7 +79,11 @@ struct RobertaClassificationHead : Module {
 
 struct RobertaForSequenceClassification : Model {
   RobertaForSequenceClassification(Build& build, const Config& c)
-      : Model(build), config(c), classes(c), roberta(*this, "roberta", config, false), classifier(*this, "classifier", config, classes.num_labels) {}
+      : Model(build),
+        config(c),
+        classes(c),
+        roberta(*this, "roberta", config, false),
+        classifier(*this, "classifier", config, classes.num_labels) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = roberta(batch.input_ids);

@@ -1,6 +1,6 @@
 // torchvision.models.swin_transformer: SwinTransformer, swin_t to swin_b and swin_v2_t to swin_v2_b.
-#include "model/families.h"
 #include <nlohmann/json.hpp>
+#include "model/families.h"
 #include "nn/mlp.h"
 #include "nn/shifted_window_attention.h"
 #include "nn/stochastic_depth.h"
@@ -22,9 +22,9 @@ struct Variant {
 };
 
 constexpr Variant kVariants[] = {
-    {"swin_t", false, 96, {2, 2, 6, 2}, {3, 6, 12, 24}, 7, 0.2},     {"swin_s", false, 96, {2, 2, 18, 2}, {3, 6, 12, 24}, 7, 0.3},
-    {"swin_b", false, 128, {2, 2, 18, 2}, {4, 8, 16, 32}, 7, 0.5},   {"swin_v2_t", true, 96, {2, 2, 6, 2}, {3, 6, 12, 24}, 8, 0.2},
-    {"swin_v2_s", true, 96, {2, 2, 18, 2}, {3, 6, 12, 24}, 8, 0.3},  {"swin_v2_b", true, 128, {2, 2, 18, 2}, {4, 8, 16, 32}, 8, 0.5},
+    {"swin_t", false, 96, {2, 2, 6, 2}, {3, 6, 12, 24}, 7, 0.2},    {"swin_s", false, 96, {2, 2, 18, 2}, {3, 6, 12, 24}, 7, 0.3},
+    {"swin_b", false, 128, {2, 2, 18, 2}, {4, 8, 16, 32}, 7, 0.5},  {"swin_v2_t", true, 96, {2, 2, 6, 2}, {3, 6, 12, 24}, 8, 0.2},
+    {"swin_v2_s", true, 96, {2, 2, 18, 2}, {3, 6, 12, 24}, 8, 0.3}, {"swin_v2_b", true, 128, {2, 2, 18, 2}, {4, 8, 16, 32}, 8, 0.5},
 };
 
 const Variant& variant(const std::string& name) {
@@ -174,7 +174,7 @@ struct SwinTransformer : ImageClassifier {
   }
 
   Tensor operator()(const Tensor& pixels) override {
-    Tensor x = features(pixels);   // (B, H, W, C)
+    Tensor x = features(pixels);  // (B, H, W, C)
     x = norm(x);
     x = permute(x, {0, 3, 1, 2});  // (B, C, H, W)
     x = avgpool(x);                // (B, C, 1, 1)

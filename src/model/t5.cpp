@@ -246,7 +246,8 @@ struct T5Block : Module {
         feed_forward(layer, decoder ? "2" : "1", c) {}
 
   // Returns the hidden states, the self-attention's bias and the cross-attention's.
-  Tensors operator()(const Tensor& x, const Tensor& mask, const Tensor& bias, const Tensor& encoder_states, const Tensor& cross_bias) const {
+  Tensors operator()(const Tensor& x, const Tensor& mask, const Tensor& bias, const Tensor& encoder_states,
+                     const Tensor& cross_bias) const {
     Forward here(*this);
     const Attended self_outputs = self_attention(x, {}, mask, bias);
     Attended cross_outputs;

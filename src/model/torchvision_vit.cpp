@@ -136,9 +136,9 @@ struct VisionTransformer : ImageClassifier {
       throw Error("[vit] images of " + std::to_string(pixels.size(2)) + " pixels, but image_size is " + std::to_string(config.image_size),
                   "make the image side and image_size the same");
     const int64_t side = config.image_size / config.patch_size;
-    Tensor x = conv_proj(pixels);                                       // (B, C, side, side)
+    Tensor x = conv_proj(pixels);                                      // (B, C, side, side)
     x = reshape(x, {pixels.size(0), config.hidden_dim, side * side});  // (B, C, side * side)
-    return permute(x, {0, 2, 1});                                       // (B, side * side, C)
+    return permute(x, {0, 2, 1});                                      // (B, side * side, C)
   }
 
   Tensor operator()(const Tensor& pixels) override {

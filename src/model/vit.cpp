@@ -172,7 +172,11 @@ struct ViTModel : Module {
 
 struct ViTForImageClassification : Model {
   ViTForImageClassification(Build& build, const Config& c)
-      : Model(build), config(c), classes(c), vit(*this, "vit", config), classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+      : Model(build),
+        config(c),
+        classes(c),
+        vit(*this, "vit", config),
+        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
 
   Output forward(const Batch& batch) override {
     const Tensor sequence_output = vit(batch.pixel_values);      // (B, T, C)

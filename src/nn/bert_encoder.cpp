@@ -146,13 +146,14 @@ BertLayer::BertLayer(Module& parent, std::string_view name, const BertConfig& c)
 
 Tensor BertLayer::operator()(const Tensor& x, const Tensor& mask) const {
   Forward here(*this);
-  Tensor weights;  // eager attention's weights live until the layer returns
+  Tensor weights;                                                // eager attention's weights live until the layer returns
   const Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
   const int64_t chunk_size = config.chunk_size_feed_forward;
   if (chunk_size <= 0) return feed_forward_chunk(attention_output);
   if (x.size(1) % chunk_size != 0)
-    throw Error("[bert] chunk_size_feed_forward " + std::to_string(chunk_size) + " does not divide the " + std::to_string(x.size(1)) + " tokens",
-                "choose a sequence length that it divides");
+    throw Error(
+        "[bert] chunk_size_feed_forward " + std::to_string(chunk_size) + " does not divide the " + std::to_string(x.size(1)) + " tokens",
+        "choose a sequence length that it divides");
   const Tensors chunks = chunk(attention_output, x.size(1) / chunk_size, 1);
   Tensors outputs;
   for (const Tensor& piece : chunks) outputs.push_back(feed_forward_chunk(piece));  // (B, chunk, C)

@@ -14,7 +14,7 @@ struct BertConfig {
   std::string hidden_act;
   double hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout;
   bool is_decoder, tie_word_embeddings;
-  int64_t chunk_size_feed_forward;         // tokens a piece of the feed-forward; 0: all at once
+  int64_t chunk_size_feed_forward;          // tokens a piece of the feed-forward; 0: all at once
   std::optional<int64_t> padding_position;  // RoBERTa counts positions from here, over the tokens that are not padding
 };
 

@@ -104,7 +104,7 @@ struct Attention : Module {
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor out = attention(build(), q, k, v, call, weights);              // (B, T, H, D)
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
     out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
     out = o_proj(out);
     return out;

@@ -16,9 +16,9 @@ struct DecoderConfig {
   double attention_dropout = 0.0;
   std::string hidden_act = "silu";
   RopeSettings rope;
-  bool full_mask = true;                         // some layers attend to everything
-  std::optional<int64_t> sliding_window;         // some layers attend to a window
-  std::vector<bool> sliding_layer;               // by layer; empty: all full, or all sliding when full_mask is off
+  bool full_mask = true;                  // some layers attend to everything
+  std::optional<int64_t> sliding_window;  // some layers attend to a window
+  std::vector<bool> sliding_layer;        // by layer; empty: all full, or all sliding when full_mask is off
 };
 
 // Reads what all of them share over the class defaults in `d`: sizes, heads, dropout, tied weights.

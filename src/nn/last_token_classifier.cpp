@@ -15,9 +15,9 @@ LastToken::LastToken(const Tensor& logits, const Tensor& input_ids, bool has_pad
     return;
   }
   non_pad_mask = nondiff("_to_copy", compare_scalar("ne", input_ids), DType::int32);  // (B, T)
-  token_indices = arange(tape, input_ids.size(1), DType::int32);                     // (T)
+  token_indices = arange(tape, input_ids.size(1), DType::int32);                      // (T)
   {
-    const Tensor places = nondiff("mul", non_pad_mask, DType::int32);                      // (B, T)
+    const Tensor places = nondiff("mul", non_pad_mask, DType::int32);                // (B, T)
     last_non_pad_token = filled(tape, "argmax", {input_ids.size(0)}, DType::int64);  // (B)
   }
   pooled_logits = index(logits, {arange(tape, logits.size(0)), last_non_pad_token});

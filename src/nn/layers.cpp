@@ -62,9 +62,7 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   return layer_norm(x, 1, weight, bias);
 }
 
-RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) {
-  weight = parameter("weight", {width});
-}
+RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) { weight = parameter("weight", {width}); }
 
 Tensor RMSNorm::operator()(const Tensor& x) const {
   Forward here(*this);

@@ -11,7 +11,7 @@ struct MaskArgs {
   Tensor position_ids;                    // checked for packed sequences when given
   std::optional<int64_t> sliding_window;  // keys a query may look back
   bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
-  Tensor attention_mask = {};                  // (B, T) of ones: no padding, but the model makes one
+  Tensor attention_mask = {};             // (B, T) of ones: no padding, but the model makes one
 };
 
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.

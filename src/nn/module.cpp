@@ -4,8 +4,7 @@
 
 namespace plimsoll {
 
-Module::Module(Module& parent, std::string_view name)
-    : build_(parent.build_), scope_(parent.tape().trace.add_scope(parent.scope_, name)) {
+Module::Module(Module& parent, std::string_view name) : build_(parent.build_), scope_(parent.tape().trace.add_scope(parent.scope_, name)) {
   parent.children_.push_back(this);
 }
 

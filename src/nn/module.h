@@ -12,8 +12,8 @@ namespace plimsoll {
 // What every module of one model shares.
 struct Build {
   Tape& tape;
-  DType dtype = DType::float32;     // of parameters; buffers keep their own
-  bool checkpointing = false;       // transformers' gradient_checkpointing_enable
+  DType dtype = DType::float32;      // of parameters; buffers keep their own
+  bool checkpointing = false;        // transformers' gradient_checkpointing_enable
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
 

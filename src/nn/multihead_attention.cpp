@@ -16,9 +16,9 @@ MultiheadAttention::MultiheadAttention(Module& parent, std::string_view name, in
 
 // One product for q, k and v, copied so that each of them lies in one piece.
 Tensor MultiheadAttention::in_projection_packed(const Tensor& query) const {
-  Tensor proj = linear(query, in_proj_weight_, in_proj_bias_);                         // (T, B, 3E)
+  Tensor proj = linear(query, in_proj_weight_, in_proj_bias_);                        // (T, B, 3E)
   proj = unsqueeze(view(proj, {query.size(0), query.size(1), 3, query.size(2)}), 0);  // (1, T, B, 3, E)
-  proj = contiguous(squeeze(transpose(proj, 0, -2), -2));                              // (3, T, B, E)
+  proj = contiguous(squeeze(transpose(proj, 0, -2), -2));                             // (3, T, B, E)
   return proj;
 }
 
@@ -42,8 +42,8 @@ Tensor MultiheadAttention::operator()(const Tensor& x) const {
   Forward here(*this);
   const Tensor query = transpose(x, 1, 0);  // (T, B, E)
   const int64_t tokens = query.size(0), batch = query.size(1), width = query.size(2);
-  Tensor out = attend(query);                                            // (B, H, T, D)
-  out = reshape(permute(out, {2, 0, 1, 3}), {batch * tokens, width});    // (T * B, E)
+  Tensor out = attend(query);                                          // (B, H, T, D)
+  out = reshape(permute(out, {2, 0, 1, 3}), {batch * tokens, width});  // (T * B, E)
   out = out_proj_(out);
   out = view(out, {tokens, batch, width});  // (T, B, E)
   return transpose(out, 1, 0);              // (B, T, E)

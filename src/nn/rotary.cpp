@@ -1,7 +1,7 @@
 #include "nn/rotary.h"
 
-#include <nlohmann/json.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
@@ -32,7 +32,8 @@ RopeSettings rope_settings(const Config& c, const RopeDefaults& defaults) {
   if (std::find(defaults.types.begin(), defaults.types.end(), s.type) == defaults.types.end())
     throw Error("[" + rope.source() + "] rope_type '" + s.type + "' is not known", "known: " + join(defaults.types, ", "));
   s.dim = defaults.head_dim;
-  const double part = rope.number({"partial_rotary_factor"}, c.number({defaults.partial_key}, defaults.partial_rotary_factor.value_or(1.0)));
+  const double part =
+      rope.number({"partial_rotary_factor"}, c.number({defaults.partial_key}, defaults.partial_rotary_factor.value_or(1.0)));
   if (defaults.partial_rotary_factor)
     s.dim = static_cast<int64_t>(static_cast<double>(defaults.head_dim) * part);
   else if (part != 1.0 && s.type != "default" && s.type != "proportional")

@@ -22,7 +22,7 @@ struct RopeSettings {
 // What a model's class knows: its defaults, and whether it can rotate a part of each head only.
 struct RopeDefaults {
   int64_t head_dim, max_position_embeddings;
-  std::optional<double> partial_rotary_factor = {};  // empty: whole heads
+  std::optional<double> partial_rotary_factor = {};   // empty: whole heads
   const char* partial_key = "partial_rotary_factor";  // its name outside of rope_parameters
   std::vector<std::string> types = {"default", "linear", "dynamic", "yarn", "longrope", "llama3", "proportional"};
 };

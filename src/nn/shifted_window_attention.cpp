@@ -142,7 +142,7 @@ Tensor ShiftedWindowAttention::attend(const Tensor& input, const Tensor& bias) c
   attn = softmax(attn);
   attn = dropout(attn, config_.attention_dropout);
   {
-    const Tensor out = matmul(attn, v);                                 // (windows, heads, N, D)
+    const Tensor out = matmul(attn, v);                          // (windows, heads, N, D)
     x = reshape(transpose(out, 1, 2), {windows, positions, c});  // (windows, N, C)
   }
   x = linear(x, proj_.weight, proj_.bias);

@@ -40,8 +40,8 @@ class ShiftedWindowAttention : public Module {
   WindowAttentionConfig config_;
   Linear qkv_, proj_;
   Tensor relative_position_index_;
-  Tensor relative_position_bias_table_;              // first version
-  Tensor logit_scale_, relative_coords_table_;       // second version
+  Tensor relative_position_bias_table_;         // first version
+  Tensor logit_scale_, relative_coords_table_;  // second version
   std::unique_ptr<CoordinateMLP> cpb_mlp_;
 };
 

@@ -68,7 +68,8 @@ Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v
 
 void reject_captured_outputs(const Config& config) {
   for (const char* key : {"output_hidden_states", "output_attentions"})
-    if (config.flag({key}, false)) throw Error("[" + config.source() + "] " + key + " true is not supported", std::string("leave ") + key + " false");
+    if (config.flag({key}, false))
+      throw Error("[" + config.source() + "] " + key + " true is not supported", std::string("leave ") + key + " false");
 }
 
 Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }

@@ -10,12 +10,12 @@ struct AttentionCall {
   Tensor mask;
   double dropout = 0.0;
   bool causal = true;
-  int64_t kv_groups = 1;                // query heads per key/value head
-  bool has_kv_groups = true;            // the module knows num_key_value_groups
-  double softcap = 0.0;                 // gemma2's eager attention: scores through tanh
-  bool softmax_fp32 = true;             // eager: softmax(..., dtype=float32)
-  bool cast_weights = true;             // eager: without softmax_fp32, a cast to the type of the query follows
-  bool contiguous_eager = true;         // eager: the result is made contiguous
+  int64_t kv_groups = 1;         // query heads per key/value head
+  bool has_kv_groups = true;     // the module knows num_key_value_groups
+  double softcap = 0.0;          // gemma2's eager attention: scores through tanh
+  bool softmax_fp32 = true;      // eager: softmax(..., dtype=float32)
+  bool cast_weights = true;      // eager: without softmax_fp32, a cast to the type of the query follows
+  bool contiguous_eager = true;  // eager: the result is made contiguous
 };
 
 // transformers.integrations.sdpa_attention / the models' eager_attention_forward, by the dialect.

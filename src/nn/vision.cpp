@@ -1,8 +1,8 @@
 #include "nn/vision.h"
 
-#include <nlohmann/json.hpp>
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "ops/conv.h"
 #include "ops/loss.h"

@@ -20,8 +20,8 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
   Saved slse = op.save(lse), so = op.save(out), srng = op.save(rng_state), sunused = op.save(unused);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), so = std::move(so), slse = std::move(slse),
                          srng = std::move(srng), sunused = std::move(sunused)](Tensors& g, Needs) {
-    const Tensor k = sk.unpack(), lse = slse.unpack(), out = so.unpack(), q = sq.unpack(), rng = srng.unpack(),
-                 unused = sunused.unpack(), v = sv.unpack();
+    const Tensor k = sk.unpack(), lse = slse.unpack(), out = so.unpack(), q = sq.unpack(), rng = srng.unpack(), unused = sunused.unpack(),
+                 v = sv.unpack();
     Op op(q.tape(), "_scaled_dot_product_flash_attention_backward", {});
     Tensors grads(3);
     grads[0] = empty_like(q);
@@ -32,9 +32,7 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
 }
 
 // A tensor of shape (b, h, t, d) stored as (b, t, h, d).
-Tensor tokens_first(Tape& tape, const Dims& s, DType dtype) {
-  return transpose(empty(tape, {s[0], s[2], s[1], s[3]}, dtype), 1, 2);
-}
+Tensor tokens_first(Tape& tape, const Dims& s, DType dtype) { return transpose(empty(tape, {s[0], s[2], s[1], s[3]}, dtype), 1, 2); }
 
 // saves q, k, v, the mask, the output, the log-sum-exp (tokens rounded up to 32) and the random state
 Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {

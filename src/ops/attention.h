@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 struct AttentionArgs {
-  Tensor mask;          // undefined: none
+  Tensor mask;  // undefined: none
   double dropout = 0.0;
   bool causal = false;
   bool grouped = false;  // enable_gqa: fewer key/value heads than query heads

@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-Tensor mm(const Tensor& a, const Tensor& b);                       // (n, k) x (k, m)
+Tensor mm(const Tensor& a, const Tensor& b);  // (n, k) x (k, m)
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
 Tensor matmul(const Tensor& a, const Tensor& b);

@@ -64,8 +64,8 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
   Tensor y = empty_like(x);
   const Tensor m = empty(tape, {x.size(0), groups}, stat_type(x)), r = empty(tape, {x.size(0), groups}, stat_type(x));
   Saved mean = op.save(m), rstd = op.save(r);
-  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean),
-                       rstd = std::move(rstd), channels = x.size(1)](Tensors& g, Needs needs) {
+  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean), rstd = std::move(rstd),
+                       channels = x.size(1)](Tensors& g, Needs needs) {
     const Tensor x = saved_x.unpack();
     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
     const Tensor m = mean.unpack(), r = rstd.unpack();

@@ -45,9 +45,8 @@ Tensor keep_result(const char* name, const char* backward_name, const Tensor& x)
   Op op(x.tape(), name, {&x});
   Tensor y = empty_like(x);
   Saved result = op.save(y);
-  return op.finish(y, [result = std::move(result), backward_name](Tensors& g, Needs) {
-    return Tensors{kernel(backward_name, g[0], result.unpack())};
-  });
+  return op.finish(
+      y, [result = std::move(result), backward_name](Tensors& g, Needs) { return Tensors{kernel(backward_name, g[0], result.unpack())}; });
 }
 
 // In-place forms write into x's memory.
@@ -156,8 +155,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
   Op op(a.tape(), "mul", {&a, &b});
   Saved other = op.save_if(op.needs(0), b);
   Saved self = op.save_if(op.needs(1), a);
-  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](
-                                            Tensors& g, Needs needs) {
+  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
     const Tensor b = other.defined() ? other.unpack() : Tensor(), a = self.defined() ? self.unpack() : Tensor();
     Tensors out(2);
     if (needs[1]) out[1] = kernel("mul", g[0], a);

@@ -12,11 +12,11 @@ Tensor mul(const Tensor& a, const Tensor& b);
 Tensor div(const Tensor& a, const Tensor& b);
 Tensor add_scalar(const Tensor& a);
 Tensor sub_scalar(const Tensor& a);
-Tensor rsub_scalar(const Tensor& a);       // number - a
+Tensor rsub_scalar(const Tensor& a);  // number - a
 Tensor mul_scalar(const Tensor& a);
 Tensor div_scalar(const Tensor& a);
-Tensor add_(const Tensor& a, const Tensor& b);  // in place: returns a's memory with the new history
-Tensor mul_(const Tensor& a, const Tensor& b);  // b: no gradient
+Tensor add_(const Tensor& a, const Tensor& b);                            // in place: returns a's memory with the new history
+Tensor mul_(const Tensor& a, const Tensor& b);                            // b: no gradient
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // undefined: a number
 
 Tensor neg(const Tensor& x);
@@ -34,23 +34,23 @@ Tensor relu(const Tensor& x);
 Tensor relu_(const Tensor& x);
 Tensor silu(const Tensor& x);
 Tensor silu_(const Tensor& x);
-Tensor gelu(const Tensor& x);              // exact and tanh forms allocate alike
+Tensor gelu(const Tensor& x);  // exact and tanh forms allocate alike
 Tensor hardtanh(const Tensor& x);
-Tensor hardtanh_(const Tensor& x);         // ReLU6(inplace=True)
+Tensor hardtanh_(const Tensor& x);  // ReLU6(inplace=True)
 Tensor hardswish(const Tensor& x);
 Tensor hardswish_(const Tensor& x);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardsigmoid_(const Tensor& x);
-Tensor dropout(const Tensor& x, double p);  // training; p == 0 returns x itself
+Tensor dropout(const Tensor& x, double p);   // training; p == 0 returns x itself
 Tensor dropout_(const Tensor& x, double p);  // Dropout(inplace=True)
 Tensor clamp(const Tensor& x);
 Tensor clamp_min(const Tensor& x);
-Tensor clamp_max(const Tensor& x);         // torch.clamp(x, max=number)
+Tensor clamp_max(const Tensor& x);  // torch.clamp(x, max=number)
 
 // No gradient.
-Tensor compare(const char* name, const Tensor& a, const Tensor& b);        // bool, broadcast
+Tensor compare(const char* name, const Tensor& a, const Tensor& b);  // bool, broadcast
 Tensor compare_scalar(const char* name, const Tensor& a);
-Tensor nondiff(const char* name, const Tensor& a, DType dtype);            // same shape, another type
+Tensor nondiff(const char* name, const Tensor& a, DType dtype);  // same shape, another type
 Tensor arange(Tape& tape, int64_t n, DType dtype = DType::int64);
 Tensor filled(Tape& tape, const char* name, const Dims& sizes, DType dtype);  // zeros, ones, full
 

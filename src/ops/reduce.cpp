@@ -48,9 +48,7 @@ Dims all_dims(const Tensor& x) {
 
 // saves nothing; backward is a view (expand). Under autocast a half input is summed into fp32.
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
-  const DType dtype = x.dtype() == DType::bool_ ? DType::int64
-                      : x.tape().autocast && is_half(x.dtype()) ? DType::float32
-                                                                : x.dtype();
+  const DType dtype = x.dtype() == DType::bool_ ? DType::int64 : x.tape().autocast && is_half(x.dtype()) ? DType::float32 : x.dtype();
   Op op(x.tape(), "sum", {&x});
   return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), dtype),
                    [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) { return Tensors{expand_back(g[0], sizes, dims, keepdim)}; });
@@ -62,12 +60,11 @@ Tensor sum(const Tensor& x) { return sum(x, all_dims(x), false); }
 Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
   const Dims dims = wanted.empty() ? all_dims(x) : wanted;
   Op op(x.tape(), "mean", {&x});
-  return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype()),
-                   [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
-                     const Tensor wide = expand_back(g[0], sizes, dims, keepdim);
-                     Op op(wide.tape(), "div", {});
-                     return Tensors{empty_like(wide)};
-                   });
+  return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype()), [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
+    const Tensor wide = expand_back(g[0], sizes, dims, keepdim);
+    Op op(wide.tape(), "div", {});
+    return Tensors{empty_like(wide)};
+  });
 }
 
 // saves self and the result; backward: grad * (self / result), zero where the result is. Under autocast a half input is

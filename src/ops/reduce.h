@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim);
-Tensor sum(const Tensor& x);   // all elements
+Tensor sum(const Tensor& x);  // all elements
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim);
 Tensor vector_norm(const Tensor& x, const Dims& dims);  // Euclidean; keeps the reduced dimensions
 Tensor sum_to_size(const Tensor& x, const Dims& sizes);

@@ -61,8 +61,7 @@ Tensor squeeze(const Tensor& x, int dim) {
     strides.erase(d);
   }
   Op op(x.tape(), "squeeze", {&x});
-  return op.finish(alias(x, sizes, strides),
-                   [d, removed](Tensors& g, Needs) { return Tensors{removed ? unsqueeze(g[0], d) : g[0]}; });
+  return op.finish(alias(x, sizes, strides), [d, removed](Tensors& g, Needs) { return Tensors{removed ? unsqueeze(g[0], d) : g[0]}; });
 }
 
 // backward: grad summed to the size before
@@ -79,8 +78,7 @@ Tensor expand(const Tensor& x, const Dims& wanted) {
   for (int d = offset - 1; d >= 0; --d) strides[d] = checked_mul(sizes[d + 1], strides[d + 1]);
   for (int d = 0; d < offset; ++d) strides[d] = sizes[d] == 1 ? strides[d] : 0;
   Op op(x.tape(), "expand", {&x});
-  return op.finish(alias(x, sizes, strides),
-                   [before = x.sizes()](Tensors& g, Needs) { return Tensors{sum_to_size(g[0], before)}; });
+  return op.finish(alias(x, sizes, strides), [before = x.sizes()](Tensors& g, Needs) { return Tensors{sum_to_size(g[0], before)}; });
 }
 
 // backward: slice_backward writes the gradient into zeros of the full size
@@ -291,8 +289,7 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, int dim) {
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
   Op op(x.tape(), "roll", {&x});
-  return op.finish(empty(x.tape(), x.sizes(), x.dtype()),
-                   [shifts, dims](Tensors& g, Needs) { return Tensors{roll(g[0], shifts, dims)}; });
+  return op.finish(empty(x.tape(), x.sizes(), x.dtype()), [shifts, dims](Tensors& g, Needs) { return Tensors{roll(g[0], shifts, dims)}; });
 }
 
 // backward: the gradient cut to size

@@ -42,10 +42,10 @@ class Adadelta final : public Optimizer {
     Tensors grads, std, deltas;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach("_foreach_add", grads);
-      std = foreach("_foreach_add", gather(group, [&](size_t i) { return states_[i].square_avg; }));
-      deltas = foreach("_foreach_add", gather(group, [&](size_t i) { return states_[i].acc_delta; }));
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      std = foreach ("_foreach_add", gather(group, [&](size_t i) { return states_[i].square_avg; }));
+      deltas = foreach ("_foreach_add", gather(group, [&](size_t i) { return states_[i].acc_delta; }));
     }
   }
 
@@ -68,8 +68,7 @@ class Adadelta final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adadelta(const Config& args) {
-  return std::make_unique<Adadelta>(
-      Arguments("Adadelta", args, {"rho", "eps", "weight_decay", "foreach", "capturable", "differentiable"}));
+  return std::make_unique<Adadelta>(Arguments("Adadelta", args, {"rho", "eps", "weight_decay", "foreach", "capturable", "differentiable"}));
 }
 
 }  // namespace plimsoll

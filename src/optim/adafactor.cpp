@@ -18,9 +18,7 @@ Tensor reduced(const char* op, const Tensor& t, int dim) {
 void norm_item(const Tensor& t) { temporary("linalg_vector_norm", Dims{}, t.dtype(), t.tape()); }
 
 // row_var @ col_var has the shape of the gradient.
-Tensor outer_product(const Tensor& grad) {
-  return temporary(grad.dim() == 2 ? "mm" : "bmm", grad.sizes(), grad.dtype(), grad.tape());
-}
+Tensor outer_product(const Tensor& grad) { return temporary(grad.dim() == 2 ? "mm" : "bmm", grad.sizes(), grad.dtype(), grad.tape()); }
 
 class Adafactor final : public Optimizer {
  public:
@@ -92,7 +90,7 @@ class Adafactor final : public Optimizer {
     Tensors grads, var_estimates, updates;
     for (const Positions& group : by_dtype_and_dims(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
       for (size_t i : group) norm_item(all[i]->value);
       if (grads[0].dim() > 1) {
         each(grads, [](const Tensor& g) { return reduced("linalg_vector_norm", g, -1); });  // row_means, deleted after use
@@ -101,8 +99,9 @@ class Adafactor final : public Optimizer {
         const Tensors rows = gather(group, [&](size_t i) { return states_[i].row_var; });
         each(rows, [](const Tensor& r) { return reduced("mean", r, -2); });  // row_var_means, deleted after use
       } else {
-        foreach("_foreach_mul", grads);  // grads_squared, deleted after use
-        var_estimates = foreach("clone", gather(group, [&](size_t i) { return states_[i].variance; }));
+        foreach ("_foreach_mul", grads)
+          ;  // grads_squared, deleted after use
+        var_estimates = foreach ("clone", gather(group, [&](size_t i) { return states_[i].variance; }));
       }
       updates = var_estimates;
       for (const Tensor& u : updates) norm_item(u);

@@ -9,8 +9,7 @@ namespace {
 
 class Adagrad final : public Optimizer {
  public:
-  explicit Adagrad(const Arguments& args)
-      : form_(args.form()), decay_(args.nonzero("weight_decay")), maximize_(args.flag("maximize")) {}
+  explicit Adagrad(const Arguments& args) : form_(args.form()), decay_(args.nonzero("weight_decay")), maximize_(args.flag("maximize")) {}
 
   void attach(const std::vector<Parameter*>& all) override {
     states_.resize(all.size());
@@ -48,10 +47,10 @@ class Adagrad final : public Optimizer {
     Tensors grads, std, numerator;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach("_foreach_add", grads);
-      std = foreach("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].sum; }));
-      numerator = decay_ || maximize_ ? grads : foreach("_foreach_mul", grads);
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      std = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].sum; }));
+      numerator = decay_ || maximize_ ? grads : foreach ("_foreach_mul", grads);
     }
   }
 

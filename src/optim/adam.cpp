@@ -51,17 +51,17 @@ class Adam final : public Optimizer {
     Tensors grads, correction1, correction2, step_size, correction2_sqrt, roots;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
-      if (adds_decay_ && !maximize_) grads = foreach("_foreach_add", grads);
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
       grads.clear();
       if (capturable_) {
         const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
-        correction1 = foreach("_foreach_pow", steps);
-        correction2 = foreach("_foreach_pow", steps);
+        correction1 = foreach ("_foreach_pow", steps);
+        correction2 = foreach ("_foreach_pow", steps);
         step_size = correction1;
         correction2_sqrt = correction2;
       }
-      roots = foreach("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      roots = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
     }
   }
 
@@ -100,8 +100,9 @@ class Adam final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adam(const Config& args) {
-  const Arguments a("Adam", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused",
-                                   "decoupled_weight_decay"});
+  const Arguments a(
+      "Adam", args,
+      {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"});
   return std::make_unique<Adam>(a, a.flag("decoupled_weight_decay"));
 }
 

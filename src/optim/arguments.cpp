@@ -1,7 +1,7 @@
 #include "optim/arguments.h"
 
-#include <nlohmann/json.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "util/text.h"
 

@@ -52,13 +52,15 @@ class Asgd final : public Optimizer {
     for (const Positions& group : by_dtype(all)) {
       const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
-      intermediate = decay_ && maximize_ ? grads : foreach("_foreach_add", grads);
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      intermediate = decay_ && maximize_ ? grads : foreach ("_foreach_add", grads);
       intermediate.clear();
-      foreach("_foreach_sub", gather(group, [&](size_t i) { return all[i]->value; }));  // intermediate, deleted after use
+      foreach ("_foreach_sub", gather(group, [&](size_t i) { return all[i]->value; }))
+        ;  // intermediate, deleted after use
       if (capturable_) {
-        foreach("_foreach_sub", steps);  // new_mus, deleted after use
-        new_etas = foreach("_foreach_mul", steps);
+        foreach ("_foreach_sub", steps)
+          ;  // new_mus, deleted after use
+        new_etas = foreach ("_foreach_mul", steps);
         continue;
       }
       Tensors etas, mus;
@@ -90,9 +92,7 @@ class Asgd final : public Optimizer {
   }
 
   // mu is 1 until more than one step after t0. The recorder gives its constant for mu itself.
-  bool averaging(const Tape& tape) const {
-    return tape.dialect.item ? *tape.dialect.item != 1 : step_count(tape) - t0_ > 1;
-  }
+  bool averaging(const Tape& tape) const { return tape.dialect.item ? *tape.dialect.item != 1 : step_count(tape) - t0_ > 1; }
 
   Form form_;
   double t0_;

@@ -27,11 +27,13 @@ Tensors gradients(const std::vector<Parameter*>& parameters, const Positions& po
 }
 
 Tensor temporary(const char* name, const Tensor& like) {
+  ScopeGuard module(like.tape(), like.tape().scope_of(like));  // states and temporaries belong to their parameter's module
   Op op(like.tape(), name, {});
   return empty_like(like);
 }
 
 Tensor temporary(const char* name, const Tensor& a, const Tensor& b) {
+  ScopeGuard module(a.tape(), a.tape().scope_of(a));
   DType dtype = promote(a.dtype(), b.dtype());
   if (a.dim() > 0 && b.dim() == 0) dtype = a.dtype();
   if (b.dim() > 0 && a.dim() == 0) dtype = b.dtype();
@@ -50,14 +52,14 @@ Tensor chain(Tensor t, std::initializer_list<const char*> ops) {
 
 Tensor rdiv(Tensor t) { return chain(t, {"reciprocal", "mul"}); }
 
-Tensors foreach(const char* op, const Tensors& like) {
+Tensors foreach (const char* op, const Tensors& like) {
   Tensors out;
   out.reserve(like.size());
   for (const Tensor& t : like) out.push_back(temporary(op, t));
   return out;
 }
 
-Tensors foreach(const char* op, const Tensors& a, const Tensors& b) {
+Tensors foreach (const char* op, const Tensors& a, const Tensors& b) {
   Tensors out;
   out.reserve(a.size());
   for (size_t i = 0; i < a.size(); ++i) out.push_back(temporary(op, a[i], b[i]));

@@ -48,9 +48,9 @@ class RmsProp final : public Optimizer {
     Tensors grads, avg;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach("_foreach_add", grads);
-      avg = foreach(centered_ ? "_foreach_addcmul" : "_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].square_avg; }));
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      avg = foreach (centered_ ? "_foreach_addcmul" : "_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].square_avg; }));
     }
   }
 

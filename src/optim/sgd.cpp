@@ -42,8 +42,8 @@ class Sgd final : public Optimizer {
     Tensors grads;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach("_foreach_add", grads);
+      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
       if (!momentum_) continue;
       for (size_t k = 0; k < group.size(); ++k)
         if (Tensor& buffer = buffers_[group[k]]; !buffer) buffer = temporary("clone", grads[k]);

@@ -1,7 +1,7 @@
 #include "report/estimate_report.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace plimsoll {
 
@@ -16,7 +16,8 @@ std::string count_text(int64_t n) {
 }
 
 std::string recipe_text(const Job& j) {
-  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
+  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch,
+                                j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
                                 to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
   if (j.checkpointing) out += ", checkpointing";
@@ -46,10 +47,13 @@ class Writer {
     line("");
     line(style_.bold("Largest tensors at the peak"));
     for (const LiveTensor& t : e_.top)
-      line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ", category_name(t.category), t.module, t.op));
+      line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
+                       category_name(t.category), t.module, t.op));
     line("");
-    line(style_.dim("How sure: the step was executed op by op under PyTorch 2.14's memory rules; `plimsoll score` checks them against recorded runs"));
-    line(style_.dim("to the byte. The peak is torch.cuda.max_memory_allocated(); the CUDA context, cuBLAS and cuDNN workspaces and fragmentation"));
+    line(style_.dim(
+        "How sure: the step was executed op by op under PyTorch 2.14's memory rules; `plimsoll score` checks them against recorded runs"));
+    line(style_.dim(
+        "to the byte. The peak is torch.cuda.max_memory_allocated(); the CUDA context, cuBLAS and cuDNN workspaces and fragmentation"));
     line(style_.dim("come on top and are not in it."));
     return out_;
   }
@@ -60,12 +64,14 @@ class Writer {
   void peaks() {
     const std::string where = fmt::format("{}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
                                           e_.peak_op.empty() ? "" : ", " + e_.peak_op);
-    line(fmt::format("  allocated peak  {}   {} bytes, in 512-byte blocks {}", style_.bold(fmt::format("{:>11}", to_string(e_.peak))), with_commas(e_.peak.count), with_commas(e_.rounded.count)));
+    line(fmt::format("  allocated peak  {}   {} bytes, in 512-byte blocks {}", style_.bold(fmt::format("{:>11}", to_string(e_.peak))),
+                     with_commas(e_.peak.count), with_commas(e_.rounded.count)));
     line(fmt::format("  reached in      step {} of {}: {}", e_.worst + 1, e_.steps.size(), where));
     for (size_t i = 0; i < e_.steps.size(); ++i) {
       std::string phases;
       for (size_t p = 0; p < kPhases; ++p)
-        if (e_.steps[i].by_phase[p]) phases += fmt::format("  {} {}", phase_name(static_cast<Phase>(p)), to_string(Bytes{e_.steps[i].by_phase[p]}));
+        if (e_.steps[i].by_phase[p])
+          phases += fmt::format("  {} {}", phase_name(static_cast<Phase>(p)), to_string(Bytes{e_.steps[i].by_phase[p]}));
       const std::string name = i == 0 ? "first step" : i == 1 ? "steady state" : fmt::format("step {}", i + 1);
       line(fmt::format("  {:<14}  {:>11} {}", name, to_string(e_.steps[i].peak), style_.dim(phases)));
     }
@@ -91,7 +97,8 @@ class Writer {
   void row(const std::string& name, Bytes bytes, int indent) {
     const double share = static_cast<double>(bytes.count) / static_cast<double>(std::max<int64_t>(e_.peak.count, 1));
     const std::string label = std::string(static_cast<size_t>(2 * indent), ' ') + name;
-    line(fmt::format("{:<{}} {:>11} {:>8}  {}", label, kNameWidth, to_string(bytes), percent_of(bytes, e_.peak), style_.bar(share, kBarWidth)));
+    line(fmt::format("{:<{}} {:>11} {:>8}  {}", label, kNameWidth, to_string(bytes), percent_of(bytes, e_.peak),
+                     style_.bar(share, kBarWidth)));
   }
 
   void tree(const TreeNode& node, int depth) {
@@ -107,7 +114,8 @@ class Writer {
         tree(child, depth + 1);
       }
     }
-    if (small_count > 0 && small_count < static_cast<int64_t>(node.children.size())) row(fmt::format("[{} smaller]", small_count), small, depth + 2);
+    if (small_count > 0 && small_count < static_cast<int64_t>(node.children.size()))
+      row(fmt::format("[{} smaller]", small_count), small, depth + 2);
   }
 
   const Estimate& e_;
@@ -153,8 +161,13 @@ nlohmann::ordered_json job_json(const Job& job) {
 std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options) { return Writer(e, style, options).write(); }
 
 nlohmann::ordered_json estimate_json(const Estimate& e) {
-  nlohmann::ordered_json j{{"schema", 1}, {"command", "estimate"}, {"job", job_json(e.job)}, {"parameters", e.parameters}, {"trainable_parameters", e.trainable},
-                           {"peak_bytes", e.peak.count}, {"allocated_peak_bytes", e.rounded.count}};
+  nlohmann::ordered_json j{{"schema", 1},
+                           {"command", "estimate"},
+                           {"job", job_json(e.job)},
+                           {"parameters", e.parameters},
+                           {"trainable_parameters", e.trainable},
+                           {"peak_bytes", e.peak.count},
+                           {"allocated_peak_bytes", e.rounded.count}};
   j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};
   j["steps"] = nlohmann::ordered_json::array();
   for (const StepEstimate& s : e.steps) {
@@ -167,7 +180,8 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
   j["by_module"] = tree_json(e.by_module);
   j["largest"] = nlohmann::ordered_json::array();
   for (const LiveTensor& t : e.top)
-    j["largest"].push_back({{"bytes", t.bytes.count}, {"count", t.count}, {"category", category_name(t.category)}, {"module", t.module}, {"op", t.op}});
+    j["largest"].push_back(
+        {{"bytes", t.bytes.count}, {"count", t.count}, {"category", category_name(t.category)}, {"module", t.module}, {"op", t.op}});
   return j;
 }
 

@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 struct TextOptions {
-  int depth = 3;           // levels of the module tree
+  int depth = 3;            // levels of the module tree
   double smallest = 0.005;  // rows below this share are summed into one
 };
 

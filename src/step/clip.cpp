@@ -22,8 +22,7 @@ Tensors norms_of(const Tensors& grads) {
     scratch = temporary("_foreach_norm", {checked_mul(static_cast<int64_t>(grads.size()), chunks)}, dtype, first.tape());
   }
   Tensors norms;
-  for (const Tensor& g : grads)
-    norms.push_back(temporary(recorder ? "linalg_vector_norm" : "_foreach_norm", Dims{}, g.dtype(), g.tape()));
+  for (const Tensor& g : grads) norms.push_back(temporary(recorder ? "linalg_vector_norm" : "_foreach_norm", Dims{}, g.dtype(), g.tape()));
   return norms;
 }
 

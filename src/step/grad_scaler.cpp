@@ -25,8 +25,8 @@ Tensor GradScaler::scale(const Tensor& loss) {
 void GradScaler::unscale_grads(const std::vector<Parameter*>& parameters, const Tensor& inv_scale, const Tensor& found_inf) {
   if (with_gradients(parameters).empty())
     throw Error("[grad_scaler] no parameter has a gradient, so there is nothing to unscale", "unfreeze a parameter or add an adapter");
-  found_inf_ = temporary("_to_copy", found_inf);                         // stays in found_inf_per_device until update()
-  const Tensor device_inv_scale = temporary("_to_copy", inv_scale);      // dies with its replicator
+  found_inf_ = temporary("_to_copy", found_inf);                     // stays in found_inf_per_device until update()
+  const Tensor device_inv_scale = temporary("_to_copy", inv_scale);  // dies with its replicator
 }
 
 void GradScaler::unscale(const std::vector<Parameter*>& parameters) {
@@ -51,7 +51,7 @@ void GradScaler::step(Optimizer& optimizer, const std::vector<Parameter*>& param
   }
   const Tensor found_inf = temporary("add", found_inf_);  // sum() over devices starts at the number 0
   Tensor grad_scale;
-  if (!unscaled) grad_scale = temporary("mul", scale_);   // scale * 1
+  if (!unscaled) grad_scale = temporary("mul", scale_);  // scale * 1
   optimizer.step(parameters);
 }
 

@@ -52,8 +52,7 @@ Saved::Saved() = default;
 Saved::~Saved() { drop(); }
 bool Saved::defined() const { return tensor_.defined() || frame_; }
 
-Saved::Saved(Saved&& o) noexcept
-    : tensor_(std::move(o.tensor_)), frame_(std::exchange(o.frame_, {})), ticket_(o.ticket_) {}
+Saved::Saved(Saved&& o) noexcept : tensor_(std::move(o.tensor_)), frame_(std::exchange(o.frame_, {})), ticket_(o.ticket_) {}
 
 Saved& Saved::operator=(Saved&& o) noexcept {
   drop();

@@ -15,10 +15,10 @@ class CheckpointFrame {
   static void destroy(CheckpointFrame* f) { delete f; }
 
   CheckpointFrame(Tape& tape, std::function<void()> recompute);
-  uint32_t pack();                              // forward: a ticket
-  void store(const Tensor& t);                  // recomputation: the next tensor, in the order of tickets
-  Tensor redeem(uint32_t ticket);               // backward
-  void forget(uint32_t ticket);                 // the node that held the ticket is gone
+  uint32_t pack();                 // forward: a ticket
+  void store(const Tensor& t);     // recomputation: the next tensor, in the order of tickets
+  Tensor redeem(uint32_t ticket);  // backward
+  void forget(uint32_t ticket);    // the node that held the ticket is gone
 
  private:
   void recompute();

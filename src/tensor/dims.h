@@ -57,13 +57,13 @@ class Dims {
 
 std::string to_string(const Dims& dims);  // "(2, 64, 128)"
 
-int64_t numel(const Dims& sizes);                       // checked product; negative sizes are an Error
+int64_t numel(const Dims& sizes);  // checked product; negative sizes are an Error
 Dims contiguous_strides(const Dims& sizes);
-Dims channels_last_strides(const Dims& sizes);          // (N, C, H, W) with C innermost
+Dims channels_last_strides(const Dims& sizes);  // (N, C, H, W) with C innermost
 bool is_contiguous(const Dims& sizes, const Dims& strides);
 bool is_channels_last(const Dims& sizes, const Dims& strides);
 bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides);
-Dims broadcast(const Dims& a, const Dims& b);           // throws when the shapes do not broadcast
+Dims broadcast(const Dims& a, const Dims& b);  // throws when the shapes do not broadcast
 // Strides of a dense copy that keeps the order of dimensions of `strides` (torch.empty_like, preserve_format).
 Dims dense_strides_like(const Dims& sizes, const Dims& strides);
 // Strides under which `sizes`/`strides` can be seen as `shape` without a copy; false when it cannot.

@@ -8,8 +8,7 @@ namespace {
 Dims expanded_strides(const Tensor& t, const Dims& shape) {
   Dims out = Dims::filled(shape.size(), 0);
   const int offset = shape.size() - t.dim();
-  for (int i = 0; i < t.dim(); ++i)
-    out[offset + i] = t.size(i) == 1 && shape[offset + i] != 1 ? 0 : t.strides()[i] * size_of(t.dtype());
+  for (int i = 0; i < t.dim(); ++i) out[offset + i] = t.size(i) == 1 && shape[offset + i] != 1 ? 0 : t.strides()[i] * size_of(t.dtype());
   return out;
 }
 

@@ -71,6 +71,11 @@ void Tape::relabel(const Tensor& t, Category c) {
   trace.events.push_back({Event::Kind::relabel, static_cast<uint8_t>(c), s.id});
 }
 
+ScopeId Tape::scope_of(const Tensor& t) const {
+  const Storage& s = t.storage();
+  return s.bytes == 0 ? scope : trace.storages[s.id].scope;
+}
+
 void Tape::remember_cast(Parameter& p, Tensor cast) {
   p.low_precision = std::move(cast);
   cast_parameters_.push_back(&p);
@@ -124,9 +129,7 @@ Tensor empty_like(const Tensor& t, DType dtype) {
   return empty_strided(t.tape(), t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype);
 }
 
-Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides) {
-  return make_tensor(t.body().storage, sizes, strides, t.dtype());
-}
+Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides) { return make_tensor(t.body().storage, sizes, strides, t.dtype()); }
 
 Tensor detach(const Tensor& t) { return alias(t, t.sizes(), t.strides()); }
 

@@ -66,6 +66,7 @@ class Tape {
   Ref<Storage> allocate(int64_t bytes);
   void on_free(Storage& s);
   void relabel(const Tensor& t, Category c);
+  ScopeId scope_of(const Tensor& t) const;  // the module that made its storage
   void remember_cast(Parameter& p, Tensor cast);
   void clear_casts();
   // Deletes graph nodes without recursion.
@@ -121,7 +122,7 @@ class AutocastGuard {
 Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides, DType dtype);
 Tensor empty(Tape& tape, const Dims& sizes, DType dtype);
 Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype);
-Tensor empty_like(const Tensor& t);                // preserve_format
+Tensor empty_like(const Tensor& t);  // preserve_format
 Tensor empty_like(const Tensor& t, DType dtype);
 Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides);  // a view, without autograd
 Tensor detach(const Tensor& t);

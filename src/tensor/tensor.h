@@ -55,7 +55,7 @@ struct TensorBody {
   uint32_t refs = 0;
   DType dtype = DType::float32;
   bool requires_grad = false;
-  uint16_t output_nr = 0;         // which output of grad_fn this is
+  uint16_t output_nr = 0;          // which output of grad_fn this is
   Parameter* parameter = nullptr;  // set on leaves that collect a gradient
   Ref<Storage> storage;
   Ref<Node> grad_fn;

@@ -19,8 +19,8 @@ struct Bytes {
   Bytes& operator-=(Bytes b) { return *this = *this - b; }
 };
 
-std::string to_string(Bytes bytes);                // "1.25 GiB", "512 B"
-std::string percent_of(Bytes part, Bytes whole);   // "12.5 %"; "-" when whole is 0
-std::string with_commas(int64_t n);                // "1,234,567"
+std::string to_string(Bytes bytes);               // "1.25 GiB", "512 B"
+std::string percent_of(Bytes part, Bytes whole);  // "12.5 %"; "-" when whole is 0
+std::string with_commas(int64_t n);               // "1,234,567"
 
 }  // namespace plimsoll

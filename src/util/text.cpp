@@ -42,7 +42,9 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
   std::string best;
   size_t best_distance = std::max<size_t>(2, wanted.size() / 3) + 1;
   for (const std::string& name : known) {
-    const size_t d = distance(wanted, lower(name));
+    const std::string candidate = lower(name);
+    const bool extends = candidate.size() >= 3 && wanted.rfind(candidate, 0) == 0;  // "batchsize" for "batch"
+    const size_t d = extends ? 1 : distance(wanted, candidate);
     if (d < best_distance) {
       best_distance = d;
       best = name;

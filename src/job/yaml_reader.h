@@ -1,0 +1,13 @@
+// YAML text to JSON values, with the line in every error. Anchors and aliases work; merge keys, repeated keys, a second
+// document and self-holding aliases are errors. Written on the parser's events: yaml-cpp's own tree keeps the first of
+// repeated keys, and its LoadAll never ends on a stray comma.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace plimsoll {
+
+nlohmann::json parse_yaml_text(const std::string& text, const std::string& name);
+
+}  // namespace plimsoll
