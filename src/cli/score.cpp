@@ -123,14 +123,20 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
   std::cout << dump(j, 2) << "\n";
 }
 
-void print_walk(const RecordedRow& row, const std::string& folder) {
-  const std::string path = (std::filesystem::path(folder) / (row.id + ".json")).string();
-  if (!std::filesystem::exists(path)) {
-    std::cout << fmt::format("{}: no events at {}\n", row.id, path);
-    return;
+// Compares every row whose events are in `folder`, and tells the first difference of each that has one. Returns whether
+// all were equal.
+bool walk(const std::vector<RecordedRow>& rows, const std::vector<Score>& scores, const std::string& folder) {
+  int walked = 0, equal = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::string path = (std::filesystem::path(folder) / (rows[i].id + ".json")).string();
+    if (!scores[i].unsupported.empty() || !std::filesystem::exists(path)) continue;
+    const std::string difference = first_difference(rows[i], path);
+    ++walked;
+    equal += difference.empty();
+    if (!difference.empty()) std::cout << fmt::format("{}: {}\n", rows[i].id, difference);
   }
-  const std::string difference = first_difference(row, path);
-  std::cout << fmt::format("{}: {}\n", row.id, difference.empty() ? "every event equal" : difference);
+  std::cout << fmt::format("{} rows walked event by event, {} equal in every event\n", walked, equal);
+  return walked == equal;
 }
 
 }  // namespace
@@ -143,7 +149,8 @@ std::function<ExitCode()> set_up_score(CLI::App& app) {
       "Exit code 0 when every row that can be simulated is equal, 3 when one differs.");
   app.add_option("files", flags->files, "recorded rows, one JSON object a line")->required()->type_name("FILE.jsonl");
   app.add_flag("--all", flags->all, "list equal rows too");
-  app.add_option("--walk", flags->walk, "folder of recorded events: show the first difference of each row that differs")->type_name("DIR");
+  app.add_option("--walk", flags->walk, "folder of recorded events: compare event by event, show the first difference of each row")
+      ->type_name("DIR");
   flags->output.add_to(app);
   return [flags] {
     std::vector<Score> scores;
@@ -161,10 +168,8 @@ std::function<ExitCode()> set_up_score(CLI::App& app) {
     } else {
       print_text(scores, sum, flags->all);
     }
-    if (!flags->walk.empty())
-      for (size_t i = 0; i < rows.size(); ++i)
-        if (rows[i].unsupported.empty() && scores[i].unsupported.empty() && !scores[i].exact()) print_walk(rows[i], flags->walk);
-    return sum.exact == sum.predicted ? ExitCode::ok : ExitCode::no;
+    const bool walked_equal = flags->walk.empty() || walk(rows, scores, flags->walk);
+    return sum.exact == sum.predicted && walked_equal ? ExitCode::ok : ExitCode::no;
   };
 }
 

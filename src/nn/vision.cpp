@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "nn/stochastic_depth.h"
 #include "ops/conv.h"
 #include "ops/loss.h"
 #include "ops/norm.h"
@@ -130,12 +131,8 @@ Tensor SqueezeExcitation::operator()(const Tensor& input) const {
 }
 
 Tensor StochasticDepth::operator()(const Tensor& input) const {
-  if (p == 0.0) return input;
   Forward here(*this);
-  Dims rows = Dims::filled(input.dim(), 1);
-  rows[0] = input.size(0);
-  const Tensor noise = filled(tape(), "empty", rows, input.dtype());  // (N, 1, 1, 1), filled and scaled in place
-  return mul(input, noise);                                           // (N, C, H, W)
+  return stochastic_depth(input, p);
 }
 
 void require_images(const Build& build, const Batch& batch) {
