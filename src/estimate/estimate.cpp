@@ -137,7 +137,9 @@ std::vector<CurvePoint> curve_of(const Trace& trace, size_t step, size_t points)
 Estimate estimate(const Job& job, size_t top_tensors) {
   const Simulation simulation = simulate(job);
   const Trace& trace = simulation.trace;
-  const Timeline timeline = ideal_timeline(trace);
+  Timeline timeline = ideal_timeline(trace);
+  for (size_t i = 0; i < timeline.steps.size(); ++i)  // of equal steps, the steady state tells more than the first
+    if (timeline.steps[i].bytes == timeline.peak().bytes) timeline.worst = i;
   const StepPeak& peak = timeline.peak();
 
   Estimate e;
