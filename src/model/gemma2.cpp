@@ -1,5 +1,6 @@
 // transformers.models.gemma2: Gemma2ForCausalLM and Gemma2ForSequenceClassification.
 #include "model/families.h"
+#include "nn/causal_lm.h"
 #include "nn/decoder.h"
 #include "nn/last_token_classifier.h"
 #include "nn/masking.h"
@@ -185,6 +186,8 @@ struct Gemma2Model : Module {
     return hidden;
   }
 
+  const Tensor& embedding() const { return embed_tokens.weight; }
+
   const Gemma2Config& config;
   Gemma2TextScaledWordEmbedding embed_tokens;
   ModuleList<Gemma2DecoderLayer> layers;
@@ -192,31 +195,24 @@ struct Gemma2Model : Module {
   RotaryEmbedding rotary_emb;
 };
 
-struct Gemma2ForCausalLM : Model {
-  Gemma2ForCausalLM(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {
-    lm_head = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.embed_tokens.weight, false)
-                                         : std::make_unique<Linear>(*this, "lm_head", config.hidden_size, config.vocab_size, false);
+struct Gemma2ForCausalLM : CausalLM<Gemma2Config, Gemma2Model> {
+  using CausalLM::CausalLM;
+  Tensor finish_logits(Tensor logits) const override {
+    if (!settings.final_logit_softcapping) return logits;
+    logits = div_scalar(logits);
+    logits = tanh(logits);
+    logits = mul_scalar(logits);
+    return logits;
   }
-
-  Output forward(const Batch& batch) override {
-    const Tensor hidden = model(batch.input_ids);
-    Tensor logits = (*lm_head)(hidden);  // (B, T, V)
-    if (config.final_logit_softcapping) {
-      logits = div_scalar(logits);
-      logits = tanh(logits);
-      logits = mul_scalar(logits);
-    }
-    return {causal_lm_loss(logits, batch.labels), {logits}};
-  }
-
-  Gemma2Config config;
-  Gemma2Model model;
-  std::unique_ptr<Linear> lm_head;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> make_gemma2(Build& build, const Config& config) { return std::make_unique<Gemma2ForCausalLM>(build, config); }
+std::unique_ptr<Model> make_gemma2(Build& build, const Config& c) {
+  const Gemma2Config config(c);
+  const HeadSettings head{.width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  return std::make_unique<Gemma2ForCausalLM>(build, config, head);
+}
 
 std::unique_ptr<Model> make_gemma2_classifier(Build& build, const Config& c) {
   const Gemma2Config config(c);

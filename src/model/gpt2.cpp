@@ -1,5 +1,6 @@
 // transformers.models.gpt2: GPT2LMHeadModel and GPT2ForSequenceClassification.
 #include "model/families.h"
+#include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -147,6 +148,8 @@ struct GPT2Model : Module {
     return hidden;
   }
 
+  const Tensor& embedding() const { return wte.weight; }
+
   const GPT2Config& config;
   Embedding wte, wpe;
   Dropout drop;
@@ -154,26 +157,13 @@ struct GPT2Model : Module {
   LayerNorm ln_f;
 };
 
-struct GPT2LMHeadModel : Model {
-  GPT2LMHeadModel(Build& build, const Config& c) : Model(build), config(c), transformer(*this, "transformer", config) {
-    lm_head = config.tied ? std::make_unique<Linear>(*this, "lm_head", transformer.wte.weight, false)
-                          : std::make_unique<Linear>(*this, "lm_head", config.n_embd, config.vocab_size, false);
-  }
-
-  Output forward(const Batch& batch) override {
-    const Tensor hidden = transformer(batch.input_ids);
-    const Tensor logits = (*lm_head)(hidden);  // (B, T, V)
-    return {causal_lm_loss(logits, batch.labels), {logits}};
-  }
-
-  GPT2Config config;
-  GPT2Model transformer;
-  std::unique_ptr<Linear> lm_head;
-};
-
 }  // namespace
 
-std::unique_ptr<Model> make_gpt2(Build& build, const Config& config) { return std::make_unique<GPT2LMHeadModel>(build, config); }
+std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
+  const GPT2Config config(c);
+  const HeadSettings head{.body = "transformer", .width = config.n_embd, .vocab_size = config.vocab_size, .tied = config.tied};
+  return std::make_unique<CausalLM<GPT2Config, GPT2Model>>(build, config, head);
+}
 
 std::unique_ptr<Model> make_gpt2_classifier(Build& build, const Config& c) {
   const GPT2Config config(c);

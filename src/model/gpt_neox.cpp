@@ -1,5 +1,6 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
 #include "model/families.h"
+#include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -165,6 +166,8 @@ struct GPTNeoXModel : Module {
     return hidden;
   }
 
+  const Tensor& embedding() const { return embed_in.weight; }
+
   const GPTNeoXConfig& config;
   Embedding embed_in;
   Dropout emb_dropout;
@@ -173,26 +176,17 @@ struct GPTNeoXModel : Module {
   RotaryEmbedding rotary_emb;
 };
 
-struct GPTNeoXForCausalLM : Model {
-  GPTNeoXForCausalLM(Build& build, const Config& c) : Model(build), config(c), gpt_neox(*this, "gpt_neox", config) {
-    embed_out = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "embed_out", gpt_neox.embed_in.weight, false)
-                                           : std::make_unique<Linear>(*this, "embed_out", config.hidden_size, config.vocab_size, false);
-  }
-
-  Output forward(const Batch& batch) override {
-    const Tensor hidden = gpt_neox(batch.input_ids);
-    const Tensor logits = (*embed_out)(hidden);  // (B, T, V)
-    return {causal_lm_loss(logits, batch.labels), {logits}};
-  }
-
-  GPTNeoXConfig config;
-  GPTNeoXModel gpt_neox;
-  std::unique_ptr<Linear> embed_out;
-};
-
 }  // namespace
 
-std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& config) { return std::make_unique<GPTNeoXForCausalLM>(build, config); }
+std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
+  const GPTNeoXConfig config(c);
+  const HeadSettings head{.body = "gpt_neox",
+                          .head = "embed_out",
+                          .width = config.hidden_size,
+                          .vocab_size = config.vocab_size,
+                          .tied = config.tie_word_embeddings};
+  return std::make_unique<CausalLM<GPTNeoXConfig, GPTNeoXModel>>(build, config, head);
+}
 
 std::unique_ptr<Model> make_gpt_neox_classifier(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);

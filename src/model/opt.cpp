@@ -1,5 +1,6 @@
 // transformers.models.opt: OPTForCausalLM and OPTForSequenceClassification.
 #include "model/families.h"
+#include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -182,29 +183,17 @@ struct OPTDecoder : Module {
 struct OPTModel : Module {
   OPTModel(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), decoder(*this, "decoder", c) {}
   Tensor operator()(const Tensor& input_ids) { return decoder(input_ids); }
+  const Tensor& embedding() const { return decoder.embed_tokens.weight; }
   OPTDecoder decoder;
-};
-
-struct OPTForCausalLM : Model {
-  OPTForCausalLM(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {
-    lm_head = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.decoder.embed_tokens.weight, false)
-                                         : std::make_unique<Linear>(*this, "lm_head", config.word_embed_proj_dim, config.vocab_size, false);
-  }
-
-  Output forward(const Batch& batch) override {
-    const Tensor hidden = model.decoder(batch.input_ids);
-    const Tensor logits = contiguous((*lm_head)(hidden));  // (B, T, V)
-    return {causal_lm_loss(logits, batch.labels), {logits}};
-  }
-
-  OPTConfig config;
-  OPTModel model;
-  std::unique_ptr<Linear> lm_head;
 };
 
 }  // namespace
 
-std::unique_ptr<Model> make_opt(Build& build, const Config& config) { return std::make_unique<OPTForCausalLM>(build, config); }
+std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
+  const OPTConfig config(c);
+  const HeadSettings head{.width = config.word_embed_proj_dim, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  return std::make_unique<CausalLM<OPTConfig, OPTModel>>(build, config, head);
+}
 
 std::unique_ptr<Model> make_opt_classifier(Build& build, const Config& c) {
   const OPTConfig config(c);

@@ -1,5 +1,6 @@
 // transformers.models.phi3: Phi3ForCausalLM and Phi3ForSequenceClassification.
 #include "model/families.h"
+#include "nn/causal_lm.h"
 #include "nn/decoder.h"
 #include "nn/last_token_classifier.h"
 #include "nn/masking.h"
@@ -146,6 +147,8 @@ struct Phi3Model : Module {
     return hidden;
   }
 
+  const Tensor& embedding() const { return embed_tokens.weight; }
+
   const Phi3Config& config;
   Embedding embed_tokens;
   ModuleList<Phi3DecoderLayer> layers;
@@ -153,26 +156,13 @@ struct Phi3Model : Module {
   RotaryEmbedding rotary_emb;
 };
 
-struct Phi3ForCausalLM : Model {
-  Phi3ForCausalLM(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {
-    lm_head = config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.embed_tokens.weight, false)
-                                         : std::make_unique<Linear>(*this, "lm_head", config.hidden_size, config.vocab_size, false);
-  }
-
-  Output forward(const Batch& batch) override {
-    const Tensor hidden = model(batch.input_ids);
-    const Tensor logits = (*lm_head)(hidden);  // (B, T, V)
-    return {causal_lm_loss(logits, batch.labels), {logits}};
-  }
-
-  Phi3Config config;
-  Phi3Model model;
-  std::unique_ptr<Linear> lm_head;
-};
-
 }  // namespace
 
-std::unique_ptr<Model> make_phi3(Build& build, const Config& config) { return std::make_unique<Phi3ForCausalLM>(build, config); }
+std::unique_ptr<Model> make_phi3(Build& build, const Config& c) {
+  const Phi3Config config(c);
+  const HeadSettings head{.width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  return std::make_unique<CausalLM<Phi3Config, Phi3Model>>(build, config, head);
+}
 
 std::unique_ptr<Model> make_phi3_classifier(Build& build, const Config& c) {
   const Phi3Config config(c);

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/masking.h"
 #include "nn/transformer.h"
@@ -184,6 +185,8 @@ struct Decoder : Module {
     return hidden;
   }
 
+  const Tensor& embedding() const { return embed_tokens.weight; }
+
   const DecoderConfig& config;
   Embedding embed_tokens;
   ModuleList<DecoderLayer> layers;
@@ -191,30 +194,11 @@ struct Decoder : Module {
   RotaryEmbedding rotary_emb;
 };
 
-struct DecoderForCausalLM : Model {
-  DecoderForCausalLM(Build& build, const DecoderConfig& c) : Model(build), config(c), model(*this, "model", config) {
-    lm_head = c.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.embed_tokens.weight, false)
-                                    : std::make_unique<Linear>(*this, "lm_head", c.hidden_size, c.vocab_size, false);
-  }
-
-  Output forward(const Batch& batch) override {
-    const Tensor hidden = model(batch.input_ids);
-    Output out;
-    const Tensor logits = (*lm_head)(hidden);  // (B, T, V)
-    out.loss = causal_lm_loss(logits, batch.labels);
-    out.kept = {logits};
-    return out;
-  }
-
-  DecoderConfig config;
-  Decoder model;
-  std::unique_ptr<Linear> lm_head;
-};
-
 }  // namespace
 
-std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& config) {
-  return std::make_unique<DecoderForCausalLM>(build, config);
+std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& d) {
+  const HeadSettings head{.width = d.hidden_size, .vocab_size = d.vocab_size, .tied = d.tie_word_embeddings};
+  return std::make_unique<CausalLM<DecoderConfig, Decoder>>(build, d, head);
 }
 
 std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d) {

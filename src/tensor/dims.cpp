@@ -87,33 +87,11 @@ Dims broadcast(const Dims& a, const Dims& b) {
 
 Dims dense_strides_like(const Dims& sizes, const Dims& strides) {
   if (is_non_overlapping_and_dense(sizes, strides)) return strides;
-  const int n = sizes.size();
-  int perm[Dims::kMax];
-  for (int i = 0; i < n; ++i) perm[i] = n - 1 - i;
-  auto should_swap = [&](int d0, int d1) {
+  return ordered_strides(sizes, [&](int d0, int d1) {
     if (strides[d0] == 0 || strides[d1] == 0) return 0;
     if (strides[d0] != strides[d1]) return strides[d0] < strides[d1] ? -1 : 1;
     return sizes[d0] > sizes[d1] ? 1 : 0;
-  };
-  for (int i = 1; i < n; ++i) {
-    int d1 = i;
-    for (int d0 = i - 1; d0 >= 0; --d0) {
-      const int c = should_swap(perm[d0], perm[d1]);
-      if (c > 0) {
-        std::swap(perm[d0], perm[d1]);
-        d1 = d0;
-      } else if (c < 0) {
-        break;
-      }
-    }
-  }
-  Dims out = Dims::filled(n, 1);
-  int64_t next = 1;
-  for (int i = 0; i < n; ++i) {
-    out[perm[i]] = next;
-    next = checked_mul(next, std::max<int64_t>(sizes[perm[i]], 1));
-  }
-  return out;
+  });
 }
 
 // at::detail::computeStride: walks the old dimensions from the inside in chunks that are contiguous in memory.

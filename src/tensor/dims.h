@@ -64,6 +64,33 @@ bool is_contiguous(const Dims& sizes, const Dims& strides);
 bool is_channels_last(const Dims& sizes, const Dims& strides);
 bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides);
 Dims broadcast(const Dims& a, const Dims& b);  // throws when the shapes do not broadcast
+// Strides of a dense tensor whose dimensions are ordered by `compare(d0, d1)`: negative keeps d0 inside d1, positive swaps
+// them, 0 is undecided (TensorIterator's stable insertion sort).
+template <class Compare>
+Dims ordered_strides(const Dims& sizes, Compare compare) {
+  const int n = sizes.size();
+  int perm[Dims::kMax];
+  for (int i = 0; i < n; ++i) perm[i] = n - 1 - i;
+  for (int i = 1; i < n; ++i) {
+    int d1 = i;
+    for (int d0 = i - 1; d0 >= 0; --d0) {
+      const int c = compare(perm[d0], perm[d1]);
+      if (c > 0) {
+        std::swap(perm[d0], perm[d1]);
+        d1 = d0;
+      } else if (c < 0) {
+        break;
+      }
+    }
+  }
+  Dims out = Dims::filled(n, 1);
+  int64_t next = 1;
+  for (int i = 0; i < n; ++i) {
+    out[perm[i]] = next;
+    next = checked_mul(next, std::max<int64_t>(sizes[perm[i]], 1));
+  }
+  return out;
+}
 // Strides of a dense copy that keeps the order of dimensions of `strides` (torch.empty_like, preserve_format).
 Dims dense_strides_like(const Dims& sizes, const Dims& strides);
 // Strides under which `sizes`/`strides` can be seen as `shape` without a copy; false when it cannot.

@@ -35,10 +35,7 @@ Dims iterator_strides(const Dims& shape, std::initializer_list<const Tensor*> in
     if (all_channels_last) return channels_last_strides(shape);
     if (same_strides && is_non_overlapping_and_dense(shape, first->strides())) return first->strides();
   }
-  const int n = shape.size();
-  int perm[Dims::kMax];
-  for (int i = 0; i < n; ++i) perm[i] = n - 1 - i;
-  auto should_swap = [&](int d0, int d1) {
+  return ordered_strides(shape, [&](int d0, int d1) {
     for (int k = 0; k < count; ++k) {
       const int64_t s0 = strides[k][d0], s1 = strides[k][d1];
       if (s0 == 0 || s1 == 0) continue;
@@ -46,26 +43,7 @@ Dims iterator_strides(const Dims& shape, std::initializer_list<const Tensor*> in
       if (shape[d0] > shape[d1]) return 1;
     }
     return 0;
-  };
-  for (int i = 1; i < n; ++i) {
-    int d1 = i;
-    for (int d0 = i - 1; d0 >= 0; --d0) {
-      const int c = should_swap(perm[d0], perm[d1]);
-      if (c > 0) {
-        std::swap(perm[d0], perm[d1]);
-        d1 = d0;
-      } else if (c < 0) {
-        break;
-      }
-    }
-  }
-  Dims out = Dims::filled(n, 1);
-  int64_t next = 1;
-  for (int i = 0; i < n; ++i) {
-    out[perm[i]] = next;
-    next = checked_mul(next, shape[perm[i]]);
-  }
-  return out;
+  });
 }
 
 }  // namespace plimsoll

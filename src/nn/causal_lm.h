@@ -1,0 +1,42 @@
+// ForCausalLM of transformers: a body, a head that may share the embedding's weight, and the shifted cross-entropy.
+#pragma once
+
+#include "nn/layers.h"
+#include "nn/model.h"
+#include "nn/transformer.h"
+
+namespace plimsoll {
+
+struct HeadSettings {
+  const char* body = "model";  // module names as in Python
+  const char* head = "lm_head";
+  int64_t width = 0;  // of what the body returns
+  int64_t vocab_size = 0;
+  bool tied = false;
+};
+
+// Body is the model below the head: a module made of (parent, name, settings), called with the ids, with the weight of its
+// input embedding as embedding().
+template <class Settings, class Body>
+struct CausalLM : Model {
+  CausalLM(Build& build, const Settings& s, const HeadSettings& h)
+      : Model(build),
+        settings(s),
+        body(*this, h.body, settings),
+        head(h.tied ? std::make_unique<Linear>(*this, h.head, body.embedding(), false)
+                    : std::make_unique<Linear>(*this, h.head, h.width, h.vocab_size, false)) {}
+
+  Output forward(const Batch& batch) override {
+    const Tensor hidden = body(batch.input_ids);           // (B, T, C)
+    const Tensor logits = finish_logits((*head)(hidden));  // (B, T, V)
+    return {causal_lm_loss(logits, batch.labels), {logits}};
+  }
+
+  virtual Tensor finish_logits(Tensor logits) const { return logits; }
+
+  Settings settings;
+  Body body;
+  std::unique_ptr<Linear> head;
+};
+
+}  // namespace plimsoll
