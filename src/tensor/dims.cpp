@@ -57,11 +57,13 @@ bool is_non_overlapping_and_dense(const Dims& sizes, const Dims& strides) {
   if (sizes.size() == 1) return sizes[0] < 2 || strides[0] == 1;
   int perm[Dims::kMax];
   for (int i = 0; i < sizes.size(); ++i) perm[i] = i;
-  std::stable_sort(perm, perm + sizes.size(), [&](int a, int b) {
+  auto inside = [&](int a, int b) {  // dimensions of size 0 or 1 come last
     if (sizes[a] < 2) return false;
     if (sizes[b] < 2) return true;
     return strides[a] < strides[b];
-  });
+  };
+  for (int i = 1; i < sizes.size(); ++i)
+    for (int k = i; k > 0 && inside(perm[k], perm[k - 1]); --k) std::swap(perm[k], perm[k - 1]);
   int64_t expected = 1;
   for (int i = 0; i < sizes.size(); ++i) {
     const int d = perm[i];
@@ -86,7 +88,7 @@ Dims broadcast(const Dims& a, const Dims& b) {
 }
 
 Dims dense_strides_like(const Dims& sizes, const Dims& strides) {
-  if (is_non_overlapping_and_dense(sizes, strides)) return strides;
+  if (is_contiguous(sizes, strides) || is_non_overlapping_and_dense(sizes, strides)) return strides;
   return ordered_strides(sizes, [&](int d0, int d1) {
     if (strides[d0] == 0 || strides[d1] == 0) return 0;
     if (strides[d0] != strides[d1]) return strides[d0] < strides[d1] ? -1 : 1;

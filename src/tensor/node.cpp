@@ -46,6 +46,7 @@ Edge gradient_edge(const Tensor& t) {
 Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;
   if (!tape.grad_enabled) return;
+  edges_.reserve(inputs.size());
   for (const Tensor* t : inputs) add_input(t);
   if (recording_) sequence_ = tape.next_sequence();
 }
@@ -53,6 +54,7 @@ Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs
 Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;
   if (!tape.grad_enabled) return;
+  edges_.reserve(inputs.size());
   for (const Tensor& t : inputs) add_input(&t);
   if (recording_) sequence_ = tape.next_sequence();
 }
@@ -60,7 +62,6 @@ Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_
 void Op::add_input(const Tensor* t) {
   const bool wanted = t && t->requires_grad();
   recording_ |= wanted;
-  needs_.push_back(wanted);
   edges_.push_back(wanted ? gradient_edge(*t) : Edge{});
 }
 

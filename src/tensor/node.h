@@ -85,7 +85,7 @@ class Op {
   Op& operator=(const Op&) = delete;
 
   bool recording() const { return recording_; }
-  bool needs(size_t i) const { return recording_ && needs_[i]; }
+  bool needs(size_t i) const { return recording_ && edges_[i].node; }
   Saved save(const Tensor& t) const { return recording_ && t.defined() ? Saved::pack(t) : Saved(); }
   Saved save_if(bool wanted, const Tensor& t) const { return wanted ? save(t) : Saved(); }
 
@@ -122,7 +122,6 @@ class Op {
   bool recording_ = false;
   uint64_t sequence_ = 0;
   std::vector<Edge> edges_;
-  std::vector<bool> needs_;
 };
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad = true);
