@@ -45,7 +45,8 @@ Trace training_trace(int steps) {
 std::string script_of(const Trace& trace, const char* settings) {
   std::string out = fmt::format("# capacity: {}\n# settings: {}\n", int64_t{1} << 40, settings);
   for (const Event& e : trace.events)
-    out += e.kind == Event::Kind::alloc ? fmt::format("alloc t{} {}\n", e.storage, trace.storages[e.storage].bytes) : fmt::format("free t{}\n", e.storage);
+    out += e.kind == Event::Kind::alloc ? fmt::format("alloc t{} {}\n", e.storage, trace.storages[e.storage].bytes)
+                                        : fmt::format("free t{}\n", e.storage);
   return out;
 }
 

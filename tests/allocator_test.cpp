@@ -128,7 +128,8 @@ TEST(CudaCaching, OutOfMemoryNamesTheSegmentAndEmptiesTheCache) {
   EXPECT_EQ(e.a.stats().reserved, 0);
   EXPECT_EQ(e.a.stats().ooms, 1);
   EXPECT_EQ(oom_message(e.a.last_oom()).substr(0, 131),
-            "CUDA out of memory. Tried to allocate 152.00 MiB. GPU 0 has a total capacity of 100.00 MiB of which 100.00 MiB is free. Of the alloc");
+            "CUDA out of memory. Tried to allocate 152.00 MiB. GPU 0 has a total capacity of 100.00 MiB of which 100.00 MiB is free. Of "
+            "the alloc");
   EXPECT_EQ(e.a.allocate(int64_t{1} << 60), nullptr);
   EXPECT_EQ(oom_message(e.a.last_oom()), "CUDA out of memory. Tried to allocate more than 1EB memory.");
   EXPECT_EQ(pytorch_size(1024), "1024 bytes");
@@ -136,11 +137,18 @@ TEST(CudaCaching, OutOfMemoryNamesTheSegmentAndEmptiesTheCache) {
 }
 
 TEST(CudaCaching, ImpossibleDevicesAreErrors) {
-  for (const int64_t capacity : {int64_t{0}, int64_t{-1}, INT64_MIN, INT64_MAX}) EXPECT_THROW(CudaCachingAllocator({capacity, 0, {}}, {}), Error);
+  for (const int64_t capacity : {int64_t{0}, int64_t{-1}, INT64_MIN, INT64_MAX})
+    EXPECT_THROW(CudaCachingAllocator({capacity, 0, {}}, {}), Error);
   EXPECT_THROW(CudaCachingAllocator({100, -1, {}}, {}), Error);
   EXPECT_THROW(CudaCachingAllocator({100, 101, {}}, {}), Error);
-  EXPECT_NE(error_of([] { CudaCachingAllocator({100, 0, 1.5}, {}); }).find("Invalid fraction value: 1.5. Allowed range: 0~1"), std::string::npos);
-  EXPECT_NE(error_of([] { CudaCachingAllocator({100, 0, {}}, parse_alloc_conf("backend:cudaMallocAsync")); }).find("not simulated"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              CudaCachingAllocator({100, 0, 1.5}, {});
+            }).find("Invalid fraction value: 1.5. Allowed range: 0~1"),
+            std::string::npos);
+  EXPECT_NE(error_of([] {
+              CudaCachingAllocator({100, 0, {}}, parse_alloc_conf("backend:cudaMallocAsync"));
+            }).find("not simulated"),
+            std::string::npos);
   EXPECT_NE(error_of([] { replay_protocol("# capacity: 0\nalloc a 1\n"); }).find("capacity of 0 bytes"), std::string::npos);
   EXPECT_NE(error_of([] { replay_protocol("# capacity: -5\nalloc a 1\n"); }).find("capacity of -5 bytes"), std::string::npos);
   EXPECT_NE(error_of([] { replay_protocol("alloc a 1\n"); }).find("line 1"), std::string::npos);
@@ -178,8 +186,9 @@ TEST(AllocConf, RefusesInPyTorchsWords) {
 }
 
 TEST(AllocConf, AcceptsWhatPyTorchAccepts) {
-  for (const char* text : {"", "  ", "max_split_size_mb:64,", "max_split_size_mb,64", "max_split_size_mb:64x", "max_split_size_mb:-5", "roundup_power2_divisions:[]",
-                           "roundup_power2_divisions:[>:4]", "roundup_power2_divisions:[65536:4,131072:8,>:2]", "backend:native", "large_segment_size_mb:11"})
+  for (const char* text : {"", "  ", "max_split_size_mb:64,", "max_split_size_mb,64", "max_split_size_mb:64x", "max_split_size_mb:-5",
+                           "roundup_power2_divisions:[]", "roundup_power2_divisions:[>:4]",
+                           "roundup_power2_divisions:[65536:4,131072:8,>:2]", "backend:native", "large_segment_size_mb:11"})
     EXPECT_EQ(conf_error(text), "no error") << text;
   const AllocConf conf = parse_alloc_conf(" max_split_size_mb : 64 , expandable_segments:True, large_segment_size_mb:40");
   EXPECT_EQ(conf.max_split_size, 64 * kMiB);
@@ -213,8 +222,9 @@ TEST(TraceFile, WritesAndReadsTheSame) {
 
 TEST(TraceFile, NamesTheLineThatIsWrong) {
   const std::string head = "{\"plimsoll_trace\":1}\n";
-  for (const char* line : {"{\"free\":0}", "{\"alloc\":1,\"bytes\":4}", "{\"alloc\":0}", "{\"alloc\":0,\"bytes\":-1}", "{\"alloc\":0,\"bytes\":1e30}", "[]", "{", "{}",
-                           "{\"phase\":\"sleep\"}", "{\"scope\":1,\"parent\":1,\"name\":\"a\"}", "{\"alloc\":0,\"bytes\":4,\"scope\":9}"})
+  for (const char* line :
+       {"{\"free\":0}", "{\"alloc\":1,\"bytes\":4}", "{\"alloc\":0}", "{\"alloc\":0,\"bytes\":-1}", "{\"alloc\":0,\"bytes\":1e30}", "[]",
+        "{", "{}", "{\"phase\":\"sleep\"}", "{\"scope\":1,\"parent\":1,\"name\":\"a\"}", "{\"alloc\":0,\"bytes\":4,\"scope\":9}"})
     EXPECT_NE(error_of([&] { read_trace_text(head + line, "f"); }).find("f:2: "), std::string::npos) << line;
   EXPECT_THROW(read_trace_text("", "f"), Error);
   EXPECT_THROW(read_trace_text("{\"plimsoll_trace\":2}", "f"), Error);
@@ -293,13 +303,15 @@ TEST(PinnedHost, RoundsToPowersOfTwoAndKeepsThem) {
 
 TEST(ParseBytes, ReadsWhatPeopleWrite) {
   for (const char* text : {"24GiB", "24 GB", "24g", "24576MiB", "25769803776"}) EXPECT_EQ(parse_bytes(text, "x").count, 24 * kGiB) << text;
-  for (const char* text : {"", "0", "-1GiB", "GiB", "12parsecs", "nan", "inf", "1e999", "0x10"}) EXPECT_THROW(parse_bytes(text, "x"), Error) << text;
+  for (const char* text : {"", "0", "-1GiB", "GiB", "12parsecs", "nan", "inf", "1e999", "0x10"})
+    EXPECT_THROW(parse_bytes(text, "x"), Error) << text;
 }
 
 // Any text gives answers or an Error; the sanitizer build of this test finds the rest.
 template <class F>
 void fuzz(const std::string& seed, int rounds, F run) {
-  static const std::string kTokens[] = {"\n", " ", "#", ":", "[", "]", ",", "-1", "0", "9223372036854775807", "alloc ", "free ", "True", "\xff", "{", "}", "\"", "1048577"};
+  static const std::string kTokens[] = {"\n",     " ",     "#",    ":",    "[", "]", ",",  "-1",     "0", "9223372036854775807",
+                                        "alloc ", "free ", "True", "\xff", "{", "}", "\"", "1048577"};
   std::mt19937 random(20240607);
   int accepted = 0;
   for (int i = 0; i < rounds; ++i) {
@@ -324,7 +336,8 @@ void fuzz(const std::string& seed, int rounds, F run) {
 
 TEST(AllocatorFuzz, ProtocolLines) {
   for (const char* name : {"streams_and_limit", "expandable", "oversize", "garbage"})
-    fuzz(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator" / (std::string(name) + ".case")), 2000, [](const std::string& text) { replay_protocol(text); });
+    fuzz(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator" / (std::string(name) + ".case")), 2000,
+         [](const std::string& text) { replay_protocol(text); });
 }
 
 TEST(AllocatorFuzz, Settings) {

@@ -39,7 +39,8 @@ class Tokens {
   size_t size() const { return tokens_.size(); }
 
   const std::string& operator[](size_t i) const {
-    if (i >= tokens_.size()) refuse("Index out of bounds in ConfigTokenizer", tokens_.empty() ? kHint : "a value is missing after '" + tokens_.back() + "'");
+    if (i >= tokens_.size())
+      refuse("Index out of bounds in ConfigTokenizer", tokens_.empty() ? kHint : "a value is missing after '" + tokens_.back() + "'");
     return tokens_[i];
   }
 
@@ -65,7 +66,8 @@ class Tokens {
   bool boolean(size_t i) const {
     const std::string& token = (*this)[i];
     if (token != "True" && token != "False")
-      refuse(fmt::format("Expected 'True' or 'False' at index {} in ConfigTokenizer but got '{}'", i, token), "capital first letter, as in Python");
+      refuse(fmt::format("Expected 'True' or 'False' at index {} in ConfigTokenizer but got '{}'", i, token),
+             "capital first letter, as in Python");
     return token == "True";
   }
 
@@ -97,7 +99,8 @@ int64_t large_segment(const Tokens& t, size_t i) {
   constexpr uint64_t kMinLargeAllocMiB = 10, kLargestMiB = uint64_t{1} << 30;
   const uint64_t value = t.number(i);
   if (value <= kMinLargeAllocMiB) refuse("CachingAllocator option large_segment_size_mb must be > 10 MB");
-  if (value > kLargestMiB) refuse(fmt::format("large_segment_size_mb {} is larger than any device", value), "PyTorch takes it and then every allocation fails");
+  if (value > kLargestMiB)
+    refuse(fmt::format("large_segment_size_mb {} is larger than any device", value), "PyTorch takes it and then every allocation fails");
   return static_cast<int64_t>(value) * kMiB;
 }
 
@@ -119,7 +122,8 @@ size_t division_list(const Tokens& t, size_t i, AllocConf& conf) {
       const uint64_t mib = t.number(boundary_at);
       if (!std::has_single_bit(mib)) refuse("For roundups, the intervals have to be power of 2 ");
       last = std::min<size_t>(static_cast<size_t>(std::countr_zero(mib)), kDivisionIntervals - 1);
-      if (std::exchange(first, false)) std::fill(conf.divisions.begin(), conf.divisions.begin() + static_cast<int64_t>(last), clamped(value));
+      if (std::exchange(first, false))
+        std::fill(conf.divisions.begin(), conf.divisions.begin() + static_cast<int64_t>(last), clamped(value));
       conf.divisions[last] = clamped(value);
     }
     if (t[i + 1] != "]") ++i;
@@ -163,7 +167,8 @@ int64_t reserve_segment(const Tokens& t, size_t i) {
 }
 
 bool async_backend(const Tokens& t, size_t i) {
-  if (t[i] != "native" && t[i] != "cudaMallocAsync") refuse("Unknown allocator backend, options are native and cudaMallocAsync", fmt::format("got '{}'", t[i]));
+  if (t[i] != "native" && t[i] != "cudaMallocAsync")
+    refuse("Unknown allocator backend, options are native and cudaMallocAsync", fmt::format("got '{}'", t[i]));
   return t[i] == "cudaMallocAsync";
 }
 

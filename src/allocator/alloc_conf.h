@@ -19,17 +19,17 @@ inline constexpr size_t kDivisionIntervals = 16;  // [1 MiB, 2 MiB) .. [32 GiB, 
 struct AllocConf {
   int64_t max_split_size = kUnlimited;
   int64_t large_segment_size = 20 * kMiB;
-  int64_t max_non_split_rounding = 20 * kMiB;               // follows large_segment_size unless given
-  std::array<int64_t, kDivisionIntervals> divisions{};      // roundup_power2_divisions per interval; 0 and 1: none
-  double garbage_collection_threshold = 0;                  // 0: never
-  double memory_fraction = 1;                               // per_process_memory_fraction; 1: no limit
+  int64_t max_non_split_rounding = 20 * kMiB;           // follows large_segment_size unless given
+  std::array<int64_t, kDivisionIntervals> divisions{};  // roundup_power2_divisions per interval; 0 and 1: none
+  double garbage_collection_threshold = 0;              // 0: never
+  double memory_fraction = 1;                           // per_process_memory_fraction; 1: no limit
   bool expandable_segments = false;
-  bool async_backend = false;                               // backend:cudaMallocAsync
+  bool async_backend = false;  // backend:cudaMallocAsync
 
   // Pinned host memory.
-  int64_t pinned_reserve_segment = 0;                       // bytes; 0: none
-  int64_t pinned_max_round_threshold = kUnlimited;          // larger requests keep their size
-  int64_t pinned_max_cached_size = kUnlimited;              // larger blocks are neither rounded nor cached
+  int64_t pinned_reserve_segment = 0;               // bytes; 0: none
+  int64_t pinned_max_round_threshold = kUnlimited;  // larger requests keep their size
+  int64_t pinned_max_cached_size = kUnlimited;      // larger blocks are neither rounded nor cached
   int64_t pinned_num_register_threads = 1;
 
   // Read and checked; they change time or captured graphs, not bytes.

@@ -11,9 +11,9 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kMinAllocation = 256;           // kMinAllocationSize
-constexpr int64_t kFirstRegion = 2 << 20;         // smallest first region with allow_growth
-constexpr int64_t kMostWaste = 128 << 20;         // max_internal_fragmentation_bytes_ when no fraction is set
+constexpr int64_t kMinAllocation = 256;    // kMinAllocationSize
+constexpr int64_t kFirstRegion = 2 << 20;  // smallest first region with allow_growth
+constexpr int64_t kMostWaste = 128 << 20;  // max_internal_fragmentation_bytes_ when no fraction is set
 constexpr int64_t kLargest = int64_t{1} << 50;
 
 int64_t round_up(int64_t n) { return (n + kMinAllocation - 1) / kMinAllocation * kMinAllocation; }
@@ -26,7 +26,9 @@ BfcAllocator::BfcAllocator(const BfcOptions& options) : options_(options) {
   if (!(options.fragmentation_fraction >= 0 && options.fragmentation_fraction <= 1))
     throw Error(fmt::format("[bfc] a fragmentation fraction of {} is not possible", options.fragmentation_fraction), "between 0 and 1");
   next_region_ = round_up(options.allow_growth ? std::min(options.limit, kFirstRegion) : options.limit);
-  most_waste_ = options.fragmentation_fraction > 0 ? static_cast<int64_t>(options.fragmentation_fraction * static_cast<double>(options.limit)) : kMostWaste;
+  most_waste_ = options.fragmentation_fraction > 0
+                    ? static_cast<int64_t>(options.fragmentation_fraction * static_cast<double>(options.limit))
+                    : kMostWaste;
 }
 
 size_t BfcAllocator::bin_of(int64_t size) {

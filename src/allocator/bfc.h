@@ -13,8 +13,8 @@
 namespace plimsoll {
 
 struct BfcOptions {
-  int64_t limit = 0;         // bytes it may take: JAX's default is 75 % of the device (XLA_PYTHON_CLIENT_MEM_FRACTION)
-  bool allow_growth = false; // XLA_PYTHON_CLIENT_PREALLOCATE=false: regions of 2 MiB, 4 MiB, ... instead of all at once
+  int64_t limit = 0;                  // bytes it may take: JAX's default is 75 % of the device (XLA_PYTHON_CLIENT_MEM_FRACTION)
+  bool allow_growth = false;          // XLA_PYTHON_CLIENT_PREALLOCATE=false: regions of 2 MiB, 4 MiB, ... instead of all at once
   double fragmentation_fraction = 0;  // largest waste inside a chunk as a share of the limit; 0: 128 MiB
 };
 
@@ -22,7 +22,7 @@ struct BfcStats {
   int64_t in_use = 0, requested = 0, pool = 0;  // bytes in chunks in use, asked for, taken from the device
   int64_t peak_in_use = 0, peak_pool = 0;
   int64_t regions = 0, ooms = 0;
-  int64_t largest_free = 0;                     // filled by stats()
+  int64_t largest_free = 0;  // filled by stats()
 };
 
 class BfcAllocator {
@@ -44,7 +44,7 @@ class BfcAllocator {
   BfcStats stats() const;
 
  private:
-  static constexpr size_t kBins = 21;  // 256 bytes << 0 .. 20; the last holds everything from 256 MiB
+  static constexpr size_t kBins = 21;                          // 256 bytes << 0 .. 20; the last holds everything from 256 MiB
   using Bin = std::set<std::tuple<int64_t, int64_t, Chunk*>>;  // size, address
 
   static size_t bin_of(int64_t size);

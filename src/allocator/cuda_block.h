@@ -33,9 +33,9 @@ struct CudaBlock {
   CudaSegment* segment = nullptr;
   BlockPool* pool = nullptr;
   bool allocated = false;
-  bool mapped = true;      // false: address space without memory (expandable only)
-  int32_t events = 0;      // outstanding events of other streams
-  int64_t freed_at = 0;    // the pool's search count when it became free: its age for garbage collection
+  bool mapped = true;    // false: address space without memory (expandable only)
+  int32_t events = 0;    // outstanding events of other streams
+  int64_t freed_at = 0;  // the pool's search count when it became free: its age for garbage collection
   std::vector<int32_t> stream_uses;
 
   bool is_split() const { return prev || next; }

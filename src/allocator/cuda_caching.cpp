@@ -12,14 +12,14 @@ namespace plimsoll {
 namespace {
 
 // c10/core/AllocatorConfig.h and CUDACachingAllocator.cpp, unchanged from 1.x to 2.11.
-constexpr int64_t kMinBlock = 512;             // every size is a multiple of it
-constexpr int64_t kSmallSize = 1 << 20;        // largest size served by the small pool
-constexpr int64_t kSmallSegment = 2 << 20;     // what the small pool takes from the device
-constexpr int64_t kMinLargeAlloc = 10 << 20;   // from here on a request gets its own segment,
-constexpr int64_t kRoundLarge = 2 << 20;       // rounded up to this
+constexpr int64_t kMinBlock = 512;            // every size is a multiple of it
+constexpr int64_t kSmallSize = 1 << 20;       // largest size served by the small pool
+constexpr int64_t kSmallSegment = 2 << 20;    // what the small pool takes from the device
+constexpr int64_t kMinLargeAlloc = 10 << 20;  // from here on a request gets its own segment,
+constexpr int64_t kRoundLarge = 2 << 20;      // rounded up to this
 constexpr int64_t kOneExabyte = int64_t{1} << 60;
 
-constexpr int64_t kLargestDevice = int64_t{1} << 50;   // 1 PiB: beyond any device, and far from overflow
+constexpr int64_t kLargestDevice = int64_t{1} << 50;  // 1 PiB: beyond any device, and far from overflow
 constexpr int64_t kAddressSpace = int64_t{1} << 62;
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -45,12 +45,16 @@ int64_t segment_size_for(int64_t size, const AllocConf& conf) {
 
 void check_device(const CudaDevice& d, const AllocConf& conf) {
   if (d.capacity <= 0 || d.capacity > kLargestDevice)
-    throw Error(fmt::format("[device] a capacity of {} bytes is not possible", d.capacity), "give the device's memory in bytes, between 1 and 2^50");
+    throw Error(fmt::format("[device] a capacity of {} bytes is not possible", d.capacity),
+                "give the device's memory in bytes, between 1 and 2^50");
   if (d.other < 0 || d.other > d.capacity)
-    throw Error(fmt::format("[device] {} bytes in use by others do not fit in a capacity of {} bytes", d.other, d.capacity), "between 0 and the capacity");
+    throw Error(fmt::format("[device] {} bytes in use by others do not fit in a capacity of {} bytes", d.other, d.capacity),
+                "between 0 and the capacity");
   if (d.fraction && !(*d.fraction >= 0 && *d.fraction <= 1))
-    throw Error(fmt::format("[device] Invalid fraction value: {}. Allowed range: 0~1", *d.fraction), "PyTorch refuses this memory fraction too");
-  if (conf.async_backend) throw Error("[alloc_conf] backend:cudaMallocAsync is the driver's allocator, which is not simulated", "use backend:native");
+    throw Error(fmt::format("[device] Invalid fraction value: {}. Allowed range: 0~1", *d.fraction),
+                "PyTorch refuses this memory fraction too");
+  if (conf.async_backend)
+    throw Error("[alloc_conf] backend:cudaMallocAsync is the driver's allocator, which is not simulated", "use backend:native");
 }
 
 }  // namespace
@@ -126,7 +130,8 @@ CudaBlock* CudaCachingAllocator::take_segment(const Request& r, bool retry) {
 CudaSegment& CudaCachingAllocator::new_segment(int64_t size, int64_t page) {
   const int64_t base = page == 0 && next_address_ ? *next_address_ : top_address_;
   if (page == 0) next_address_.reset();
-  if (base > kAddressSpace - size) throw Error(fmt::format("[device] the addresses are used up after {} segments", created_segments_), "a smaller capacity");
+  if (base > kAddressSpace - size)
+    throw Error(fmt::format("[device] the addresses are used up after {} segments", created_segments_), "a smaller capacity");
   top_address_ = std::max(top_address_, base + size);
   CudaSegment& segment = segments_[++created_segments_];
   segment = {created_segments_, 0, base, size, page, nullptr};

@@ -16,16 +16,16 @@
 namespace plimsoll {
 
 struct CudaDevice {
-  int64_t capacity = 0;              // what cudaMemGetInfo calls total
-  int64_t other = 0;                 // in use by the context and by other processes
-  std::optional<double> fraction;    // set_per_process_memory_fraction; wins over the setting of that name
+  int64_t capacity = 0;            // what cudaMemGetInfo calls total
+  int64_t other = 0;               // in use by the context and by other processes
+  std::optional<double> fraction;  // set_per_process_memory_fraction; wins over the setting of that name
 };
 
 struct CudaStats {
   int64_t allocated = 0, reserved = 0, active = 0, requested = 0, inactive_split = 0;  // bytes now
-  int64_t segments = 0;               // as a memory snapshot counts them: with expandable segments, contiguous mapped ranges
+  int64_t segments = 0;  // as a memory snapshot counts them: with expandable segments, contiguous mapped ranges
   int64_t peak_allocated = 0, peak_reserved = 0;
-  int64_t retries = 0, ooms = 0;      // num_alloc_retries, num_ooms
+  int64_t retries = 0, ooms = 0;  // num_alloc_retries, num_ooms
 };
 
 class CudaCachingAllocator {

@@ -24,7 +24,8 @@ bool has_room(const CudaBlock* b, int64_t size) {
 
 // Prefers a larger hole to a block that ends at unmapped space, because that one can still grow.
 BlockSet::iterator CudaCachingAllocator::skip_growing_end(BlockPool& pool, BlockSet::iterator it) const {
-  for (auto next = std::next(it); next != pool.free.end() && next->stream == it->stream && expandable_size(next->block) < expandable_size(it->block); ++next)
+  for (auto next = std::next(it);
+       next != pool.free.end() && next->stream == it->stream && expandable_size(next->block) < expandable_size(it->block); ++next)
     it = next;
   return it;
 }

@@ -14,14 +14,15 @@ std::string pytorch_size(int64_t bytes) {
 }
 
 std::string printed_sizes(const OomNumbers& oom) {
-  return fmt::format("{}|{}|{}|{}|{}|{}", pytorch_size(oom.tried), pytorch_size(oom.capacity), pytorch_size(oom.device_free), pytorch_size(oom.allocated),
-                     pytorch_size(oom.unallocated), oom.allowed ? pytorch_size(*oom.allowed) : "-");
+  return fmt::format("{}|{}|{}|{}|{}|{}", pytorch_size(oom.tried), pytorch_size(oom.capacity), pytorch_size(oom.device_free),
+                     pytorch_size(oom.allocated), pytorch_size(oom.unallocated), oom.allowed ? pytorch_size(*oom.allowed) : "-");
 }
 
 std::string oom_message(const OomNumbers& oom, int device) {
   if (oom.over_an_exabyte) return "CUDA out of memory. Tried to allocate more than 1EB memory.";
   return fmt::format(
-      "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. {}Of the allocated memory {} is allocated by "
+      "CUDA out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. {}Of the allocated memory {} is "
+      "allocated by "
       "PyTorch, and {} is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
       "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.",
       pytorch_size(oom.tried), device, pytorch_size(oom.capacity), pytorch_size(oom.device_free),

@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 struct OomNumbers {
-  int64_t tried = 0;        // the segment it asked the device for, not the request
+  int64_t tried = 0;  // the segment it asked the device for, not the request
   int64_t capacity = 0;
   int64_t device_free = 0;
   int64_t allocated = 0;

@@ -15,8 +15,8 @@ struct CudaMoment {
   int64_t at_event = -1;  // index into Trace::events; -1: before the first
   int64_t allocated = 0, reserved = 0, requested = 0, inactive_split = 0, segments = 0;
 
-  int64_t rounding() const { return allocated - requested; }       // blocks larger than asked for
-  int64_t fragmentation() const { return reserved - allocated; }   // held from the device, in no tensor
+  int64_t rounding() const { return allocated - requested; }      // blocks larger than asked for
+  int64_t fragmentation() const { return reserved - allocated; }  // held from the device, in no tensor
 };
 
 struct CudaStepPeak {

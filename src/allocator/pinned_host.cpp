@@ -19,7 +19,8 @@ size_t list_of(int64_t size) { return static_cast<size_t>(std::bit_width(static_
 }  // namespace
 
 PinnedHostAllocator::PinnedHostAllocator(const AllocConf& conf) : conf_(conf), reserve_left_(conf.pinned_reserve_segment) {
-  if (reserve_left_ > kLargest) throw Error(fmt::format("[pinned] a reserve of {} bytes is not possible", reserve_left_), "a smaller pinned_reserve_segment_size_mb");
+  if (reserve_left_ > kLargest)
+    throw Error(fmt::format("[pinned] a reserve of {} bytes is not possible", reserve_left_), "a smaller pinned_reserve_segment_size_mb");
   hold(reserve_left_);
 }
 

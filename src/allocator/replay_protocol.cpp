@@ -81,10 +81,12 @@ struct ProtocolSession::State {
   int64_t other = 0;
   std::optional<double> fraction;
   AllocConf conf;
-  std::optional<CudaCachingAllocator> allocator;  // made at the first operation
+  std::optional<CudaCachingAllocator> allocator;                                  // made at the first operation
   std::unordered_map<std::string, CudaBlock*, TextHash, std::equal_to<>> blocks;  // nullptr: an allocation of 0 bytes
 
-  [[noreturn]] void refuse(const std::string& what, const char* hint = kHint) const { throw Error(fmt::format("[replay] line {}: {}", line, what), hint); }
+  [[noreturn]] void refuse(const std::string& what, const char* hint = kHint) const {
+    throw Error(fmt::format("[replay] line {}: {}", line, what), hint);
+  }
 
   int64_t number(std::string_view text, const char* what, int64_t least, int64_t most) const {
     int64_t value = 0;

@@ -109,22 +109,26 @@ void print_text(const Flags& flags, const Trace& trace, const CudaTimeline& t) {
     std::cout << fmt::format("  {:<22} {:>11}   {}\n", name, to_string(Bytes{bytes}), note);
   };
   const CudaMoment& at = t.at_reserved_peak;
-  std::cout << style.bold("PyTorch's caching allocator") << fmt::format("  {} events, {}, {}\n", trace.events.size(),
-                                                                          flags.alloc_conf.empty() ? "default settings" : flags.alloc_conf,
-                                                                          flags.device_memory.empty() ? "no limit" : "device of " + to_string(Bytes{device_of(flags).capacity}));
+  std::cout << style.bold("PyTorch's caching allocator")
+            << fmt::format("  {} events, {}, {}\n", trace.events.size(), flags.alloc_conf.empty() ? "default settings" : flags.alloc_conf,
+                           flags.device_memory.empty() ? "no limit" : "device of " + to_string(Bytes{device_of(flags).capacity}));
   row("allocated peak", t.allocated_peak, "torch.cuda.max_memory_allocated()");
   row("reserved peak", t.reserved_peak, "torch.cuda.max_memory_reserved()");
-  row("fragmentation", at.fragmentation(), fmt::format("reserved but in no tensor at the reserved peak, {}", percent_of(Bytes{at.fragmentation()}, Bytes{at.reserved})));
+  row("fragmentation", at.fragmentation(),
+      fmt::format("reserved but in no tensor at the reserved peak, {}", percent_of(Bytes{at.fragmentation()}, Bytes{at.reserved})));
   row("  not releasable", at.inactive_split, "of it, free pieces of segments in use");
   row("rounding", at.rounding(), "of the allocated bytes, blocks larger than their tensors");
-  std::cout << fmt::format("  {:<22} {:>11}   at the reserved peak\n  {:<22} {:>11}   times the cache was emptied to make room\n", "segments", at.segments, "retries", t.retries);
+  std::cout << fmt::format("  {:<22} {:>11}   at the reserved peak\n  {:<22} {:>11}   times the cache was emptied to make room\n",
+                           "segments", at.segments, "retries", t.retries);
   for (size_t i = 0; i < t.steps.size(); ++i)
-    std::cout << fmt::format("  {:<22} {:>11}   reserved {}\n", fmt::format("step {}", i + 1), to_string(Bytes{t.steps[i].allocated}), to_string(Bytes{t.steps[i].reserved}));
+    std::cout << fmt::format("  {:<22} {:>11}   reserved {}\n", fmt::format("step {}", i + 1), to_string(Bytes{t.steps[i].allocated}),
+                             to_string(Bytes{t.steps[i].reserved}));
   if (!t.oom) return;
   const StorageRecord& s = trace.storages[t.oom->storage];
-  std::cout << style.red("does not fit") << fmt::format(": event {} ({}{}{}) asked for {}\n  {}\n", t.oom->at_event, phase_name(s.phase),
-                                                        s.scope ? ", " + trace.scope_path(s.scope) : "", s.op ? ", " + trace.names[s.op] : "",
-                                                        to_string(Bytes{s.bytes}), oom_message(t.oom->numbers));
+  std::cout << style.red("does not fit")
+            << fmt::format(": event {} ({}{}{}) asked for {}\n  {}\n", t.oom->at_event, phase_name(s.phase),
+                           s.scope ? ", " + trace.scope_path(s.scope) : "", s.op ? ", " + trace.names[s.op] : "", to_string(Bytes{s.bytes}),
+                           oom_message(t.oom->numbers));
 }
 
 }  // namespace
@@ -147,7 +151,8 @@ std::function<ExitCode()> set_up_replay(CLI::App& app) {
   return [flags] {
     if (flags->file.empty()) {
       if (!flags->alloc_conf.empty() || !flags->device_memory.empty() || !flags->in_use.empty() || flags->output.json)
-        throw Error("[replay] flags need a trace file", "on stdin, the header names the device and the settings (docs/replay.md)", ExitCode::usage);
+        throw Error("[replay] flags need a trace file", "on stdin, the header names the device and the settings (docs/replay.md)",
+                    ExitCode::usage);
       return speak_protocol();
     }
     const AllocConf conf = parse_alloc_conf(flags->alloc_conf);

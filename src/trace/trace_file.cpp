@@ -52,9 +52,10 @@ class Reader {
   int64_t integer(const Json& j, const char* key, int64_t most) const {
     const auto it = j.find(key);
     if (it == j.end()) refuse(fmt::format("no '{}'", key));
-    if (!it->is_number_integer() || (it->is_number_unsigned() && it->get<uint64_t>() > static_cast<uint64_t>(most)) || it->get<int64_t>() < 0 ||
-        it->get<int64_t>() > most)
-      refuse(fmt::format("'{}' is {}, expected a whole number from 0 to {}", key, it->dump(-1, ' ', false, Json::error_handler_t::replace), most));
+    if (!it->is_number_integer() || (it->is_number_unsigned() && it->get<uint64_t>() > static_cast<uint64_t>(most)) ||
+        it->get<int64_t>() < 0 || it->get<int64_t>() > most)
+      refuse(fmt::format("'{}' is {}, expected a whole number from 0 to {}", key, it->dump(-1, ' ', false, Json::error_handler_t::replace),
+                         most));
     return it->get<int64_t>();
   }
 
@@ -80,7 +81,8 @@ class Reader {
 
   void start(const Json& j) {
     if (!j.contains("plimsoll_trace")) refuse("the first line is not {\"plimsoll_trace\": 1}");
-    if (integer(j, "plimsoll_trace", INT64_MAX) != kVersion) refuse(fmt::format("version {} of the format is not known", j["plimsoll_trace"].dump()));
+    if (integer(j, "plimsoll_trace", INT64_MAX) != kVersion)
+      refuse(fmt::format("version {} of the format is not known", j["plimsoll_trace"].dump()));
     started_ = true;
   }
 
@@ -131,7 +133,8 @@ class Reader {
 void write_trace(const Trace& trace, std::ostream& out) {
   out << fmt::format("{{\"plimsoll_trace\":{}}}\n", kVersion);
   for (size_t i = 1; i < trace.scopes.size(); ++i)
-    out << fmt::format("{{\"scope\":{},\"parent\":{},\"name\":{}}}\n", i, trace.scopes[i].parent, json_text(trace.names[trace.scopes[i].name]));
+    out << fmt::format("{{\"scope\":{},\"parent\":{},\"name\":{}}}\n", i, trace.scopes[i].parent,
+                       json_text(trace.names[trace.scopes[i].name]));
   std::vector<uint32_t> id(trace.storages.size(), kNone);
   uint32_t count = 0;
   for (const Event& e : trace.events) {
@@ -139,8 +142,8 @@ void write_trace(const Trace& trace, std::ostream& out) {
       case Event::Kind::alloc: {
         const StorageRecord& s = trace.storages[e.storage];
         id[e.storage] = count++;
-        out << fmt::format("{{\"alloc\":{},\"bytes\":{},\"category\":\"{}\",\"phase\":\"{}\",\"op\":{},\"scope\":{}}}\n", id[e.storage], s.bytes,
-                           category_name(s.born_as), phase_name(s.phase), json_text(trace.names[s.op]), s.scope);
+        out << fmt::format("{{\"alloc\":{},\"bytes\":{},\"category\":\"{}\",\"phase\":\"{}\",\"op\":{},\"scope\":{}}}\n", id[e.storage],
+                           s.bytes, category_name(s.born_as), phase_name(s.phase), json_text(trace.names[s.op]), s.scope);
         break;
       }
       case Event::Kind::free: out << fmt::format("{{\"free\":{}}}\n", id[e.storage]); break;

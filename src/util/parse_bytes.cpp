@@ -28,7 +28,9 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
   const char* start = copy.c_str();
   char* end = nullptr;
   const double value = copy.find_first_not_of("0123456789.-+") == 0 ? 0 : std::strtod(start, &end);
-  const auto refuse = [&] { throw Error(fmt::format("[{}] '{}' is not a size above zero", what, text), "e.g. 24GiB, 24564MiB or a number of bytes"); };
+  const auto refuse = [&] {
+    throw Error(fmt::format("[{}] '{}' is not a size above zero", what, text), "e.g. 24GiB, 24564MiB or a number of bytes");
+  };
   if (!end || end == start) refuse();
   std::string unit(end);
   unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
