@@ -142,12 +142,32 @@ TEST_F(Cli, MalformedFilesNameTheLine) {
 }
 
 TEST_F(Cli, HelpTeaches) {
-  for (const char* args : {"--help", "estimate --help", "score --help", "list --help"}) {
+  for (const char* args : {"--help", "estimate --help", "score --help", "replay --help", "list --help"}) {
     const Result r = run(args);
     EXPECT_EQ(r.code, 0);
     EXPECT_GT(r.out.size(), 200u) << args;
   }
   EXPECT_NE(run("estimate --help").out.find("Examples:"), std::string::npos);
+}
+
+TEST_F(Cli, ReplaysATraceUnderOtherSettings) {
+  const std::string trace = file("a.trace",
+                                 "{\"plimsoll_trace\":1}\n{\"step\":true}\n{\"alloc\":0,\"bytes\":3145728}\n{\"alloc\":1,\"bytes\":52428800}\n");
+  const auto plain = nlohmann::json::parse(run("replay --json " + trace).out);
+  EXPECT_EQ(plain["reserved_peak_bytes"], 73400320);
+  EXPECT_EQ(plain["allocated_peak_bytes"], 55574528);
+  EXPECT_EQ(plain["out_of_memory"], nullptr);
+  const auto expandable = nlohmann::json::parse(run("replay --json --alloc-conf expandable_segments:True " + trace).out);
+  EXPECT_EQ(expandable["reserved_peak_bytes"], 62914560);
+  const Result small = run("replay --device-memory 60MiB " + trace);
+  EXPECT_EQ(small.code, 3);
+  EXPECT_NE(small.out.find("CUDA out of memory. Tried to allocate 50.00 MiB."), std::string::npos) << small.out;
+  expect_error("replay --device-memory 0 " + trace, 5, {"--device-memory", "'0'"});
+  expect_error("replay --device-memory -1GiB " + trace, 5, {"-1GiB"});
+  expect_error("replay --alloc-conf max_split_size_mb:1 " + trace, 5, {"CachingAllocator option max_split_size_mb too small, must be >= 20"});
+  expect_error("replay --in-use 3GiB --device-memory 2GiB " + trace, 5, {"in use by others"});
+  expect_error("replay --alloc-conf expandable_segments:True", 2, {"need a trace file"});
+  expect_error("replay " + file("b.trace", "{}\n"), 5, {"b.trace:1"});
 }
 
 TEST_F(Cli, ListsSpeakTextAndJson) {
