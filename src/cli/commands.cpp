@@ -6,7 +6,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands{
       {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
-      {"list", "what is known: models, presets, optimizers, settings", set_up_list},
+      {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},
+      {"doctor", "what this machine has, what its drivers say, and what blocks an answer", set_up_doctor},
   };
   return kCommands;
 }
