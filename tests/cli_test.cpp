@@ -21,8 +21,8 @@ struct Result {
 class Cli : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("plimsoll_cli_" + std::to_string(getpid()) + "_" +
-                                           ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    folder_ = fs::temp_directory_path() /
+              ("plimsoll_cli_" + std::to_string(getpid()) + "_" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
     fs::create_directories(folder_);
   }
   void TearDown() override { fs::remove_all(folder_); }
@@ -76,18 +76,22 @@ TEST_F(Cli, EstimateSpeaksJson) {
 }
 
 TEST_F(Cli, JobFileAndFlagsGiveTheSameAnswerAndFlagsWin) {
-  const std::string job = file("job.yaml", "model: gpt2\nbatch: 4\nseq: 128\nprecision: bf16\noptimizer: {name: AdamW, args: {fused: true}}\ncheckpointing: yes\n");
+  const std::string job = file(
+      "job.yaml", "model: gpt2\nbatch: 4\nseq: 128\nprecision: bf16\noptimizer: {name: AdamW, args: {fused: true}}\ncheckpointing: yes\n");
   const auto by_file = nlohmann::json::parse(run("estimate --json --job " + job).out);
-  const auto by_flags = nlohmann::json::parse(run("estimate gpt2 --batch 4 --seq 128 --precision bf16 --optimizer-args fused=true --checkpointing --json").out);
+  const auto by_flags = nlohmann::json::parse(
+      run("estimate gpt2 --batch 4 --seq 128 --precision bf16 --optimizer-args fused=true --checkpointing --json").out);
   EXPECT_EQ(by_file["peak_bytes"], by_flags["peak_bytes"]);
   const auto larger = nlohmann::json::parse(run("estimate --json --batch 8 --job " + job).out);
   EXPECT_GT(larger["peak_bytes"], by_file["peak_bytes"]);
 }
 
 TEST_F(Cli, ReadsAHuggingFaceConfigAndItsDirectory) {
-  const std::string config = file("config.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
+  const std::string config =
+      file("config.json", R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256,
     "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000})");
-  const Result by_file = run("estimate " + config + " --seq 64 --json"), by_folder = run("estimate " + folder_.string() + " --seq 64 --json");
+  const Result by_file = run("estimate " + config + " --seq 64 --json"),
+               by_folder = run("estimate " + folder_.string() + " --seq 64 --json");
   ASSERT_EQ(by_file.code, 0) << by_file.err;
   ASSERT_EQ(by_folder.code, 0) << by_folder.err;
   EXPECT_EQ(nlohmann::json::parse(by_file.out)["peak_bytes"], nlohmann::json::parse(by_folder.out)["peak_bytes"]);

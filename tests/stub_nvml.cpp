@@ -1,6 +1,7 @@
 // A driver library for tests: answers from a text file named by PLIMSOLL_STUB_NVML, one "key value" a line. A key is "init", "count",
 // "driver" or "<device>.<what>"; a device is its index ("0") or index and slice ("0/1"). A value "!N" is error N.
-//   0.name, 0.uuid, 0.total, 0.reserved, 0.used, 0.pci (bus number), 0.cc (major.minor), 0.mig (0 or 1), 0.slices, 0.processes (pid:bytes,...)
+//   0.name, 0.uuid, 0.total, 0.reserved, 0.used, 0.pci (bus number), 0.cc (major.minor), 0.mig (0 or 1), 0.slices, 0.processes
+//   (pid:bytes,...)
 // A missing name or size is "not supported". v1 1 hides the second version of the memory query; "\xNN" in a name is that byte.
 #include <cstdint>
 #include <cstdio>
@@ -104,7 +105,11 @@ int nvmlShutdown() {
 }
 
 const char* nvmlErrorString(int code) {
-  return code == 3 ? "Not Supported" : code == 6 ? "Not Found" : code == 9 ? "Driver Not Loaded" : code == 15 ? "GPU is lost" : "Unknown Error";
+  return code == 3    ? "Not Supported"
+         : code == 6  ? "Not Found"
+         : code == 9  ? "Driver Not Loaded"
+         : code == 15 ? "GPU is lost"
+                      : "Unknown Error";
 }
 
 int nvmlSystemGetDriverVersion(char* buffer, unsigned size) { return text("driver", buffer, size); }
@@ -128,7 +133,7 @@ int nvmlDeviceGetUUID(void* d, char* buffer, unsigned size) { return text(key(d,
 
 int nvmlDeviceGetMemoryInfo_v2(void* d, MemoryV2* m) {
   std::string value;
-  if (number("v1")) return 13;                                        // function not found
+  if (number("v1")) return 13;                                   // function not found
   if (m->version != (sizeof(MemoryV2) | (2u << 24))) return 25;  // argument version mismatch
   if (const int code = find(key(d, "total"), value)) return code;
   m->total = number(key(d, "total"));

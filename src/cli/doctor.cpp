@@ -21,7 +21,8 @@ struct Flags {
 Surroundings surroundings_of(const Flags& flags) {
   Surroundings s = Surroundings::here();
   if (!flags.root.empty() && !std::filesystem::is_directory(flags.root))
-    throw Error("[doctor] --root '" + flags.root + "' is not a folder", "give the folder that holds proc and sys, e.g. --root /host", ExitCode::usage);
+    throw Error("[doctor] --root '" + flags.root + "' is not a folder", "give the folder that holds proc and sys, e.g. --root /host",
+                ExitCode::usage);
   s.root = flags.root;
   if (!flags.nvml.empty()) s.nvml = {flags.nvml};
   if (!flags.rocm_smi.empty()) s.rocm_smi = {flags.rocm_smi};

@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <iostream>
 #include <memory>
@@ -22,13 +22,17 @@ using Json = nlohmann::ordered_json;
 Json list_models() {
   Json out = Json::array();
   for (const ModelEntry& e : model_registry())
-    out.push_back({{"name", e.name}, {"reference", e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ")}, {"inputs", to_string(e.inputs)}, {"default_seq", e.default_seq}});
+    out.push_back({{"name", e.name},
+                   {"reference", e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ")},
+                   {"inputs", to_string(e.inputs)},
+                   {"default_seq", e.default_seq}});
   return out;
 }
 
 Json list_presets() {
   Json out = Json::array();
-  for (const Preset& p : presets()) out.push_back({{"name", p.name}, {"family", p.family}, {"config", nlohmann::json::parse(p.config)}, {"seq", p.seq}});
+  for (const Preset& p : presets())
+    out.push_back({{"name", p.name}, {"family", p.family}, {"config", nlohmann::json::parse(p.config)}, {"seq", p.seq}});
   return out;
 }
 
@@ -52,8 +56,11 @@ struct Listing {
   Json (*make)();
   std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
-constexpr Listing kListings[] = {
-    {"models", list_models}, {"presets", list_presets}, {"optimizers", list_optimizers}, {"settings", list_settings}, {"gpus", list_gpus, gpus_text}};
+constexpr Listing kListings[] = {{"models", list_models},
+                                 {"presets", list_presets},
+                                 {"optimizers", list_optimizers},
+                                 {"settings", list_settings},
+                                 {"gpus", list_gpus, gpus_text}};
 
 // Columns as wide as their widest value.
 void print_table(const Json& rows) {

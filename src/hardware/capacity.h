@@ -10,8 +10,8 @@
 namespace plimsoll {
 
 struct Capacity {
-  Bytes bytes;       // what torch.cuda.mem_get_info() calls total
-  Bytes low, high;   // equal to bytes when it was seen on such a device
+  Bytes bytes;        // what torch.cuda.mem_get_info() calls total
+  Bytes low, high;    // equal to bytes when it was seen on such a device
   std::string basis;  // where it comes from, for people
 };
 

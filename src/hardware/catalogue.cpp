@@ -15,9 +15,27 @@ namespace plimsoll {
 
 namespace {
 
-constexpr const char* kColumns[] = {"id", "name", "driver_name", "vendor", "segment", "arch", "memory_gb_nominal", "memory_total_mib_driver",
-                                    "memory_gib_usable", "memory_type", "bandwidth_gbs", "bf16_tflops_dense", "fp16_tflops_dense", "tf32_tflops_dense", "fp32_tflops",
-                                    "unified", "interconnect", "interconnect_gbs", "compute_capability", "source", "notes"};
+constexpr const char* kColumns[] = {"id",
+                                    "name",
+                                    "driver_name",
+                                    "vendor",
+                                    "segment",
+                                    "arch",
+                                    "memory_gb_nominal",
+                                    "memory_total_mib_driver",
+                                    "memory_gib_usable",
+                                    "memory_type",
+                                    "bandwidth_gbs",
+                                    "bf16_tflops_dense",
+                                    "fp16_tflops_dense",
+                                    "tf32_tflops_dense",
+                                    "fp32_tflops",
+                                    "unified",
+                                    "interconnect",
+                                    "interconnect_gbs",
+                                    "compute_capability",
+                                    "source",
+                                    "notes"};
 constexpr size_t kColumnCount = std::size(kColumns);
 
 // One row with the file and line that its errors name.
@@ -73,7 +91,8 @@ std::map<std::string, std::string> source_keys(std::string_view csv) {
   std::map<std::string, std::string> out;
   for (const CsvRow& row : read_csv(csv, "gpus_sources.csv")) {
     if (row.fields.size() != 2 || row.fields[0].empty() || row.fields[1].empty())
-      throw Error(fmt::format("[catalogue] gpus_sources.csv:{}: a row is KEY,SOURCE", row.line), "a source that holds a comma needs quotes");
+      throw Error(fmt::format("[catalogue] gpus_sources.csv:{}: a row is KEY,SOURCE", row.line),
+                  "a source that holds a comma needs quotes");
     out.emplace(row.fields[0], row.fields[1]);
   }
   return out;
@@ -122,7 +141,8 @@ DeviceSpec device_of(const Fields& f, const std::map<std::string, std::string>& 
   d.sources = sources_of(f, keys);
   d.notes = f.text("notes");
   if (d.usable_gib && d.driver_total_mib && *d.usable_gib * 1024 > *d.driver_total_mib)
-    f.fail(fmt::format("memory_gib_usable {} is more than memory_total_mib_driver {}", *d.usable_gib, *d.driver_total_mib), "usable is what the driver leaves of its total");
+    f.fail(fmt::format("memory_gib_usable {} is more than memory_total_mib_driver {}", *d.usable_gib, *d.driver_total_mib),
+           "usable is what the driver leaves of its total");
   return d;
 }
 

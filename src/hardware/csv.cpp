@@ -61,7 +61,8 @@ class Reader {
   }
 
   [[noreturn]] void fail(int line, const std::string& what) const {
-    throw Error("[csv] " + source_ + ":" + std::to_string(line) + ": " + what, "a field with commas is written \"a, b\"; a quote inside it is doubled");
+    throw Error("[csv] " + source_ + ":" + std::to_string(line) + ": " + what,
+                "a field with commas is written \"a, b\"; a quote inside it is doubled");
   }
 
   std::string_view text_;

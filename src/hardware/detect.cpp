@@ -15,12 +15,10 @@ namespace plimsoll {
 namespace {
 
 // In order: a later source fills in what an earlier one left open.
-constexpr void (*kSources[])(const Surroundings&, Machine&) = {probe_system,  probe_host_memory, probe_nvml,  probe_nvidia_proc,
+constexpr void (*kSources[])(const Surroundings&, Machine&) = {probe_system,   probe_host_memory, probe_nvml,  probe_nvidia_proc,
                                                                probe_rocm_smi, probe_drm,         probe_apple, probe_fdinfo};
 
-std::string label(const DetectedDevice& d) {
-  return d.name.empty() ? fmt::format("{} device {}", d.vendor, d.index) : d.name;
-}
+std::string label(const DetectedDevice& d) { return d.name.empty() ? fmt::format("{} device {}", d.vendor, d.index) : d.name; }
 
 // Total memory as a name's variants are told apart by. A slice's size says nothing about its parent's model.
 void identify(DetectedDevice& d) {
@@ -47,7 +45,8 @@ void use_pool(Machine& m, DetectedDevice& d) {
 // of the memory that the firmware's carve-out leaves to the host, which is the kernel's default for GTT.
 void use_gtt(DetectedDevice& d) {
   d.usable = d.shared_total ? d.shared_total : d.total;
-  d.basis = d.shared_total ? "GTT, the host memory that the driver lends; the carve-out is apart" : "the firmware's carve-out; GTT is not known";
+  d.basis =
+      d.shared_total ? "GTT, the host memory that the driver lends; the carve-out is apart" : "the firmware's carve-out; GTT is not known";
   if (!d.usable) d.basis = "neither the carve-out nor GTT is known";
 }
 
@@ -108,9 +107,11 @@ void conclude(Machine& m) {
   }
   if (!m.host.total) m.blockers.push_back("the host's memory is unknown: /proc/meminfo cannot be read or understood");
   if (m.host.limit && m.host.total && *m.host.limit < *m.host.total)
-    m.conclusions.push_back(fmt::format("the control group allows {} of the machine's {}", to_string(*m.host.limit), to_string(*m.host.total)));
+    m.conclusions.push_back(
+        fmt::format("the control group allows {} of the machine's {}", to_string(*m.host.limit), to_string(*m.host.total)));
   for (const DetectedDevice& d : m.devices)
-    if (d.catalogue_id.empty() && d.parent_uuid.empty()) m.conclusions.push_back(label(d) + " is not in the catalogue: bandwidth and speed are unknown");
+    if (d.catalogue_id.empty() && d.parent_uuid.empty())
+      m.conclusions.push_back(label(d) + " is not in the catalogue: bandwidth and speed are unknown");
 }
 
 }  // namespace

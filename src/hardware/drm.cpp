@@ -14,7 +14,9 @@ namespace {
 // PCI vendors.
 constexpr const char *kAmd = "0x1002", *kIntel = "0x8086", *kNvidia = "0x10de";
 
-bool is_card(const std::string& name) { return name.size() > 4 && name.starts_with("card") && std::all_of(name.begin() + 4, name.end(), ::isdigit); }
+bool is_card(const std::string& name) {
+  return name.size() > 4 && name.starts_with("card") && std::all_of(name.begin() + 4, name.end(), ::isdigit);
+}
 
 std::string place_of(const Surroundings& s, const std::string& device) {
   const auto values = key_values(s.read(device + "/uevent").value_or(""), '=');

@@ -58,7 +58,8 @@ void read_process(const Surroundings& s, Machine& m, const std::string& pid) {
 
 void probe_fdinfo(const Surroundings& s, Machine& m) {
   // NVIDIA's driver tells through NVML instead.
-  const bool any = std::any_of(m.devices.begin(), m.devices.end(), [](const DetectedDevice& d) { return d.vendor == "AMD" || d.vendor == "Intel"; });
+  const bool any =
+      std::any_of(m.devices.begin(), m.devices.end(), [](const DetectedDevice& d) { return d.vendor == "AMD" || d.vendor == "Intel"; });
   if (!any) return;
   for (const std::string& pid : s.list("/proc"))
     if (is_number(pid)) read_process(s, m, pid);

@@ -78,7 +78,8 @@ void read_control_groups(const Surroundings& s, Machine& m) {
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",", path = line.substr(second + 1);
     if (line.starts_with("0::")) {
       // Beside v1, systemd mounts v2 at .../unified.
-      read_groups_above(s, m, {s.exists("/sys/fs/cgroup/unified") ? "/sys/fs/cgroup/unified" : "/sys/fs/cgroup", "memory.max", "memory.current"}, path);
+      read_groups_above(
+          s, m, {s.exists("/sys/fs/cgroup/unified") ? "/sys/fs/cgroup/unified" : "/sys/fs/cgroup", "memory.max", "memory.current"}, path);
     } else if (controllers.find(",memory,") != std::string::npos) {
       m.saw("/proc/self/cgroup", "", printable(line));
       read_groups_above(s, m, {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"}, path);

@@ -16,7 +16,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 // Makers and product lines: they tell no two devices of the catalogue apart.
-const std::set<std::string> kNoise{"nvidia", "geforce", "tesla", "amd", "radeon", "instinct", "intel", "apple", "google", "jetson", "gpu", "generation", "edition", "corporation"};
+const std::set<std::string> kNoise{"nvidia", "geforce", "tesla", "amd",      "radeon",     "instinct", "intel",      "apple",
+                                   "google", "jetson",  "gpu",   "graphics", "generation", "edition",  "corporation"};
 // Prefixes that people leave out: "4090", "7900 xtx".
 const std::set<std::string> kPrefixes{"rtx", "gtx", "rx", "arc"};
 // How a device is mounted or counted: the same chip, so leaving such a word out is no other product.
@@ -115,16 +116,29 @@ bool related(const Words& asked, const Words& name) {
   return contains_all(name, asked, extra);
 }
 
-std::vector<DeviceSpec> matching(const Words& asked, bool without_memory, Match match, const std::vector<DeviceSpec>& devices) {
-  std::vector<DeviceSpec> out;
-  for (const DeviceSpec& d : devices) {
-    bool any = false;
-    for (Words name : names_of(d)) {
-      if (without_memory) take_gigabytes(name);
-      any = any || (!name.empty() && match(asked, name));
-    }
-    if (any) out.push_back(d);
+struct Named {
+  const DeviceSpec* device;
+  std::vector<Words> names;
+};
+
+std::vector<Named> named(const std::vector<DeviceSpec>& devices) {
+  std::vector<Named> out;
+  for (const DeviceSpec& d : devices) out.push_back({&d, names_of(d)});
+  return out;
+}
+
+void drop_memory(std::vector<Named>& devices) {
+  for (Named& d : devices) {
+    for (Words& name : d.names) take_gigabytes(name);
+    std::erase_if(d.names, [](const Words& name) { return name.empty(); });
   }
+}
+
+std::vector<DeviceSpec> matching(const Words& asked, Match match, const std::vector<Named>& devices) {
+  std::vector<DeviceSpec> out;
+  if (asked.empty()) return out;
+  for (const Named& d : devices)
+    if (std::any_of(d.names.begin(), d.names.end(), [&](const Words& name) { return match(asked, name); })) out.push_back(*d.device);
   return out;
 }
 
@@ -186,30 +200,34 @@ DeviceSpec one_of(std::string_view asked, const std::vector<DeviceSpec>& rows) {
 }  // namespace
 
 DeviceSpec find_device(std::string_view asked, const std::vector<DeviceSpec>& devices) {
-  const std::string shown(asked.substr(0, 80));
+  // No device's name is longer; what is longer is not read to the end.
+  const std::string shown(asked.substr(0, 100)), id = lower(shown);
   for (const DeviceSpec& d : devices)
-    if (lower(asked) == lower(d.id)) return d;
-  Words words = without(words_of(asked.substr(0, 200)), kNoise);
+    if (asked.size() == d.id.size() && id == lower(d.id)) return d;
+  Words words = without(words_of(shown), kNoise);
   if (words.empty()) throw Error(fmt::format("[gpu] '{}' names no device", shown), "plimsoll list gpus shows what is known");
-  if (const auto rows = matching(words, false, equal, devices); !rows.empty()) return one_of(shown, rows);
+  std::vector<Named> names = named(devices);
+  if (const auto rows = matching(words, equal, names); !rows.empty()) return one_of(shown, rows);
   const std::optional<double> memory = take_gigabytes(words);
+  drop_memory(names);
+  std::vector<DeviceSpec> other_sizes;
   for (const Match match : {&equal_but_prefix, &same_in_another_form}) {
-    std::vector<DeviceSpec> rows = words.empty() ? std::vector<DeviceSpec>{} : matching(words, true, match, devices);
-    if (rows.empty()) continue;
-    std::vector<DeviceSpec> sized = rows;
-    if (memory) std::erase_if(sized, [&](const DeviceSpec& d) { return d.nominal_gb != memory; });
-    if (!sized.empty()) return one_of(shown, sized);
-    if (match == &same_in_another_form) throw Error(fmt::format("[gpu] '{}': no such device has {:g} GB", shown, *memory), "known: " + listed(rows));
+    std::vector<DeviceSpec> rows = matching(words, match, names);
+    if (!rows.empty()) other_sizes = rows;
+    if (memory) std::erase_if(rows, [&](const DeviceSpec& d) { return d.nominal_gb != memory; });
+    if (!rows.empty()) return one_of(shown, rows);
   }
-  if (const auto rows = words.empty() ? std::vector<DeviceSpec>{} : matching(words, true, related, devices); !rows.empty())
+  if (!other_sizes.empty())
+    throw Error(fmt::format("[gpu] '{}': no such device has {:g} GB", shown, *memory), "known: " + listed(other_sizes));
+  if (const auto rows = matching(words, related, names); !rows.empty())
     throw Error(fmt::format("[gpu] '{}' is not in the catalogue", shown), "others with these words: " + listed(rows));
-  throw Error(fmt::format("[gpu] '{}' is not in the catalogue", shown), did_you_mean(asked, ids_of(devices)) + " (plimsoll list gpus)");
+  throw Error(fmt::format("[gpu] '{}' is not in the catalogue", shown), did_you_mean(shown, ids_of(devices)) + " (plimsoll list gpus)");
 }
 
-std::vector<DeviceSpec> devices_of_driver(std::string_view driver_name, std::optional<Bytes> total, std::string_view target, const std::vector<DeviceSpec>& devices) {
+std::vector<DeviceSpec> devices_of_driver(std::string_view driver_name, std::optional<Bytes> total, std::string_view target,
+                                          const std::vector<DeviceSpec>& devices) {
   const Words words = words_of(driver_name);
-  Words telling = without(words, kNoise);
-  std::erase(telling, "graphics");
+  const Words telling = without(words, kNoise);
   std::vector<DeviceSpec> rows;
   for (const DeviceSpec& d : devices) {
     if (d.driver_name.empty() || words_of(d.driver_name) != words) continue;

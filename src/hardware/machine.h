@@ -28,13 +28,13 @@ struct DeviceProcess {
 };
 
 struct DetectedDevice {
-  std::string vendor, name, uuid, pci;  // pci as "0000:01:00.0", lower case
-  std::string source;                   // who told about it first
-  std::string target;                   // CUDA capability "8.9" or "gfx1151"
-  std::string parent_uuid;              // a MIG slice: the whole device
-  int index = -1;                       // in its driver's order
-  bool split = false;                   // MIG is on: frameworks see its slices instead
-  Visible visible = Visible::yes;       // to a process started from here
+  std::string vendor, name, uuid, pci;         // pci as "0000:01:00.0", lower case
+  std::string source;                          // who told about it first
+  std::string target;                          // CUDA capability "8.9" or "gfx1151"
+  std::string parent_uuid;                     // a MIG slice: the whole device
+  int index = -1;                              // in its driver's order
+  bool split = false;                          // MIG is on: frameworks see its slices instead
+  Visible visible = Visible::yes;              // to a process started from here
   std::optional<Bytes> total, reserved, used;  // as the driver says; nothing when it does not say or says nonsense
   std::optional<Bytes> shared_total;           // AMD APU: the part of the host's memory that the driver lends out (GTT)
   MemoryKind memory = MemoryKind::discrete;
@@ -63,7 +63,9 @@ struct Machine {
   std::vector<Observation> raw;
   std::vector<std::string> conclusions, blockers;
 
-  void saw(std::string source, std::string what, std::string value) { raw.push_back({std::move(source), std::move(what), std::move(value)}); }
+  void saw(std::string source, std::string what, std::string value) {
+    raw.push_back({std::move(source), std::move(what), std::move(value)});
+  }
 };
 
 }  // namespace plimsoll

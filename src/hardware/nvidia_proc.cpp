@@ -27,7 +27,8 @@ void read_proc_driver(const Surroundings& s, Machine& m) {
   }
 }
 
-// A Jetson's device tree lists "nvidia,tegra234" (Orin), "nvidia,tegra194" (Xavier), "nvidia,tegra264" (Thor); strings are separated by NULs.
+// A Jetson's device tree lists "nvidia,tegra234" (Orin), "nvidia,tegra194" (Xavier), "nvidia,tegra264" (Thor); strings are separated by
+// NULs.
 void read_device_tree(const Surroundings& s, Machine& m) {
   const std::string compatible = s.read("/proc/device-tree/compatible").value_or("");
   if (compatible.find("nvidia,tegra") == std::string::npos) return;

@@ -147,7 +147,8 @@ void read_place(Nvml& api, Machine& m, const std::string& who, Device device, De
     m.saw("nvml", who + "pci", fmt::format("{} device {:08x} subsystem {:08x}", d.pci, pci.device_id, pci.subsystem_id));
   }
   int major = 0, minor = 0;
-  if (api.call(who, "nvmlDeviceGetCudaComputeCapability", kCapability, device, &major, &minor) == kSuccess && major > 0 && major < 100 && minor >= 0 && minor < 100) {
+  if (api.call(who, "nvmlDeviceGetCudaComputeCapability", kCapability, device, &major, &minor) == kSuccess && major > 0 && major < 100 &&
+      minor >= 0 && minor < 100) {
     d.target = fmt::format("{}.{}", major, minor);
     m.saw("nvml", who + "compute capability", d.target);
   }

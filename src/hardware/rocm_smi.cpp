@@ -11,8 +11,8 @@ namespace plimsoll {
 
 namespace {
 
-constexpr uint32_t kMostDevices = 128;  // MI250 and MI300 in partitions show up as several
-constexpr int kSuccess = 0;             // RSMI_STATUS_SUCCESS
+constexpr uint32_t kMostDevices = 128;          // MI250 and MI300 in partitions show up as several
+constexpr int kSuccess = 0;                     // RSMI_STATUS_SUCCESS
 enum MemoryType : int { kVram = 0, kGtt = 2 };  // rsmi_memory_type_t
 
 class RocmSmi {
@@ -81,7 +81,8 @@ DetectedDevice read_device(RocmSmi& api, Machine& m, uint32_t i) {
   if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_pci_id_get", i, &place))
     d.pci = fmt::format("{:04x}:{:02x}:{:02x}.{:x}", place >> 32, place >> 8 & 0xff, place >> 3 & 0x1f, place & 7);
   // Shown only: its encoding differs between releases. The target itself comes from /sys/class/kfd.
-  if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_target_graphics_version_get", i, &version)) m.saw("rocm-smi", who + "target graphics version", std::to_string(version));
+  if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_target_graphics_version_get", i, &version))
+    m.saw("rocm-smi", who + "target graphics version", std::to_string(version));
   d.total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kVram);
   d.shared_total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kGtt);
   d.used = memory(api, m, who, "rsmi_dev_memory_usage_get", i, kVram);
@@ -98,7 +99,8 @@ void probe_rocm_smi(const Surroundings& s, Machine& m) {
   uint32_t count = 0;
   if (!api.call<uint32_t*>("", "rsmi_num_monitor_devices", &count)) return;
   m.saw("rocm-smi", "devices", std::to_string(count));
-  if (count > kMostDevices) m.blockers.push_back(fmt::format("rocm-smi: the driver claims {} devices; only the first {} are asked", count, kMostDevices));
+  if (count > kMostDevices)
+    m.blockers.push_back(fmt::format("rocm-smi: the driver claims {} devices; only the first {} are asked", count, kMostDevices));
   for (uint32_t i = 0; i < std::min(count, kMostDevices); ++i) m.devices.push_back(read_device(api, m, i));
 }
 

@@ -19,9 +19,20 @@ namespace fs = std::filesystem;
 namespace {
 
 // What decides which devices a process sees, and how much of them.
-constexpr const char* kVariables[] = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                                      "ZE_AFFINITY_MASK", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF",
-                                      "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_JOB_GPUS", "WSL_DISTRO_NAME"};
+constexpr const char* kVariables[] = {"CUDA_VISIBLE_DEVICES",
+                                      "CUDA_DEVICE_ORDER",
+                                      "NVIDIA_VISIBLE_DEVICES",
+                                      "HIP_VISIBLE_DEVICES",
+                                      "ROCR_VISIBLE_DEVICES",
+                                      "ZE_AFFINITY_MASK",
+                                      "PYTORCH_CUDA_ALLOC_CONF",
+                                      "PYTORCH_ALLOC_CONF",
+                                      "PYTORCH_HIP_ALLOC_CONF",
+                                      "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
+                                      "SLURM_JOB_ID",
+                                      "SLURM_MEM_PER_NODE",
+                                      "SLURM_JOB_GPUS",
+                                      "WSL_DISTRO_NAME"};
 
 #ifdef __APPLE__
 std::optional<std::string> sysctl_here(const std::string& name) {
@@ -73,7 +84,8 @@ std::optional<int64_t> Surroundings::read_number(const std::string& path) const 
 std::vector<std::string> Surroundings::list(const std::string& path) const {
   std::vector<std::string> out;
   std::error_code error;
-  for (fs::directory_iterator it(root + path, error), end; !error && it != end; it.increment(error)) out.push_back(it->path().filename().string());
+  for (fs::directory_iterator it(root + path, error), end; !error && it != end; it.increment(error))
+    out.push_back(it->path().filename().string());
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -27,7 +27,7 @@ void probe_system(const Surroundings& s, Machine& m) {
   m.container = in_container(s);
   for (const auto& [name, value] : s.environment) m.saw("environment", name, "'" + printable(value) + "'");
   if (m.wsl) m.conclusions.push_back("this is WSL: Windows shares the device, and its own programs take memory that Linux cannot see");
-  if (m.container) m.conclusions.push_back("this is a container: the control group's limit counts, not the machine's memory");
+  if (m.container) m.conclusions.push_back("this is a container: limits set for it count, not only the machine's memory");
 }
 
 }  // namespace plimsoll

@@ -69,12 +69,14 @@ Selection select(const std::string& text, const Devices& numbered, const Devices
 
 void report(Machine& m, const std::string& name, const std::string& value, const Selection& selection) {
   const std::string said = name + "='" + printable(value) + "'";
-  m.conclusions.push_back(fmt::format("{} leaves {} device{} visible", said, selection.chosen.size(), selection.chosen.size() == 1 ? "" : "s"));
+  m.conclusions.push_back(
+      fmt::format("{} leaves {} device{} visible", said, selection.chosen.size(), selection.chosen.size() == 1 ? "" : "s"));
   // Empty and -1 are the usual ways to say "none".
   if (selection.repeated) {
     m.blockers.push_back(fmt::format("{} names '{}' twice, which hides every device", said, printable(selection.stopped_at)));
   } else if (!selection.stopped_at.empty() && selection.stopped_at != "-1") {
-    m.blockers.push_back(fmt::format("{}: '{}' is no device here, so it and everything after it is hidden", said, printable(selection.stopped_at)));
+    m.blockers.push_back(
+        fmt::format("{}: '{}' is no device here, so it and everything after it is hidden", said, printable(selection.stopped_at)));
   }
 }
 
@@ -83,7 +85,8 @@ void keep_only(const Devices& devices, const Devices& chosen) {
 }
 
 bool alike(const Devices& devices) {
-  return std::all_of(devices.begin(), devices.end(), [&](const DetectedDevice* d) { return d->name == devices[0]->name && d->total == devices[0]->total; });
+  return std::all_of(devices.begin(), devices.end(),
+                     [&](const DetectedDevice* d) { return d->name == devices[0]->name && d->total == devices[0]->total; });
 }
 
 // CUDA numbers devices from the fastest on unless CUDA_DEVICE_ORDER=PCI_BUS_ID; NVML numbers them by PCI address. Where the devices
@@ -119,7 +122,8 @@ void apply_cuda(const Surroundings& s, Machine& m) {
     report(m, "CUDA_VISIBLE_DEVICES", *value, selection);
     if (order_matters(s, whole, *value, selection)) {
       for (DetectedDevice* d : numbered) d->visible = Visible::unknown;
-      m.blockers.push_back("CUDA_VISIBLE_DEVICES numbers unlike devices, and CUDA counts from the fastest: set CUDA_DEVICE_ORDER=PCI_BUS_ID or name UUIDs");
+      m.blockers.push_back(
+          "CUDA_VISIBLE_DEVICES numbers unlike devices, and CUDA counts from the fastest: set CUDA_DEVICE_ORDER=PCI_BUS_ID or name UUIDs");
     }
   }
   for (DetectedDevice* d : whole)
@@ -155,7 +159,8 @@ void apply_ze(const Surroundings& s, Machine& m) {
   if (all.empty() || mask.empty()) return;
   Devices chosen;
   for (const std::string& entry : entries(mask))
-    if (const int64_t i = leading_number(entry); i >= 0 && i < static_cast<int64_t>(all.size())) chosen.push_back(all[static_cast<size_t>(i)]);
+    if (const int64_t i = leading_number(entry); i >= 0 && i < static_cast<int64_t>(all.size()))
+      chosen.push_back(all[static_cast<size_t>(i)]);
   keep_only(all, chosen);
   m.conclusions.push_back("ZE_AFFINITY_MASK='" + printable(mask) + "' chooses Intel devices");
 }

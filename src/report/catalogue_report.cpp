@@ -26,7 +26,9 @@ std::string usable_cell(const DeviceSpec& d) {
 Json device_json(const DeviceSpec& d) {
   constexpr double kMiB = 1 << 20, kGiB = 1 << 30;
   const auto capacity = usable_memory(d);
-  Json j{{"id", d.id}, {"name", d.name}, {"driver_name", value(d.driver_name)}, {"vendor", d.vendor}, {"segment", value(d.segment)}, {"arch", value(d.arch)}};
+  Json j{
+      {"id", d.id},           {"name", d.name}, {"driver_name", value(d.driver_name)}, {"vendor", d.vendor}, {"segment", value(d.segment)},
+      {"arch", value(d.arch)}};
   // Sold as GB, built in powers of two.
   j["nominal_bytes"] = bytes(d.nominal_gb, kGiB);
   j["driver_total_bytes"] = bytes(d.driver_total_mib, kMiB);
@@ -56,7 +58,8 @@ std::string catalogue_text(const std::vector<DeviceSpec>& devices) {
   constexpr const char* kLine = "{:<24} {:>10} {:>11} {:<9} {:>9} {:>12} {:>12}  {}\n";
   std::string out = fmt::format(kLine, "id", "nominal GB", "usable", "memory", "GB/s", "bf16 TFLOPs", "fp32 TFLOPs", "name");
   for (const DeviceSpec& d : devices)
-    out += fmt::format(kLine, d.id, cell(d.nominal_gb), usable_cell(d), to_string(d.memory), cell(d.bandwidth_gbs), cell(d.bf16_tflops), cell(d.fp32_tflops), d.name);
+    out += fmt::format(kLine, d.id, cell(d.nominal_gb), usable_cell(d), to_string(d.memory), cell(d.bandwidth_gbs), cell(d.bf16_tflops),
+                       cell(d.fp32_tflops), d.name);
   return out;
 }
 

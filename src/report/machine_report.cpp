@@ -52,8 +52,17 @@ std::string list_text(const std::vector<std::string>& lines) {
 }
 
 Json device_json(const DetectedDevice& d) {
-  Json j{{"vendor", d.vendor}, {"name", value(d.name)}, {"index", d.index < 0 ? Json(nullptr) : Json(d.index)}, {"uuid", value(d.uuid)}, {"parent_uuid", value(d.parent_uuid)},
-         {"pci", value(d.pci)}, {"target", value(d.target)}, {"source", d.source}, {"visible", to_string(d.visible)}, {"split", d.split}, {"memory", to_string(d.memory)}};
+  Json j{{"vendor", d.vendor},
+         {"name", value(d.name)},
+         {"index", d.index < 0 ? Json(nullptr) : Json(d.index)},
+         {"uuid", value(d.uuid)},
+         {"parent_uuid", value(d.parent_uuid)},
+         {"pci", value(d.pci)},
+         {"target", value(d.target)},
+         {"source", d.source},
+         {"visible", to_string(d.visible)},
+         {"split", d.split},
+         {"memory", to_string(d.memory)}};
   j["total_bytes"] = bytes(d.total);
   j["reserved_bytes"] = bytes(d.reserved);
   j["used_bytes"] = bytes(d.used);
@@ -82,11 +91,13 @@ std::string machine_text(const Machine& m, const Style& style) {
 }
 
 Json machine_json(const Machine& m) {
-  Json j{{"schema", 1}, {"command", "doctor"}, {"system", value(m.system)}, {"wsl", m.wsl}, {"container", m.container}, {"nvidia_driver", value(m.nvidia_driver)}};
+  Json j{{"schema", 1},  {"command", "doctor"},      {"system", value(m.system)},
+         {"wsl", m.wsl}, {"container", m.container}, {"nvidia_driver", value(m.nvidia_driver)}};
   const HostMemory& h = m.host;
-  j["host"] = {{"total_bytes", bytes(h.total)}, {"available_bytes", bytes(h.available)}, {"swap_bytes", bytes(h.swap)}, {"limit_bytes", bytes(h.limit)},
-               {"limit_used_bytes", bytes(h.limit_used)}, {"limit_source", value(h.limit_source)}, {"shm_bytes", bytes(h.shm)},
-               {"usable_total_bytes", bytes(h.usable_total())}, {"usable_now_bytes", bytes(h.usable_now())}};
+  j["host"] = {
+      {"total_bytes", bytes(h.total)}, {"available_bytes", bytes(h.available)},         {"swap_bytes", bytes(h.swap)},
+      {"limit_bytes", bytes(h.limit)}, {"limit_used_bytes", bytes(h.limit_used)},       {"limit_source", value(h.limit_source)},
+      {"shm_bytes", bytes(h.shm)},     {"usable_total_bytes", bytes(h.usable_total())}, {"usable_now_bytes", bytes(h.usable_now())}};
   j["devices"] = Json::array();
   for (const DetectedDevice& d : m.devices) j["devices"].push_back(device_json(d));
   j["conclusions"] = m.conclusions;
