@@ -142,7 +142,7 @@ TEST_F(Cli, MalformedFilesNameTheLine) {
 }
 
 TEST_F(Cli, HelpTeaches) {
-  for (const char* args : {"--help", "estimate --help", "score --help", "replay --help", "list --help"}) {
+  for (const char* args : {"--help", "estimate --help", "score --help", "replay --help", "list --help", "doctor --help"}) {
     const Result r = run(args);
     EXPECT_EQ(r.code, 0);
     EXPECT_GT(r.out.size(), 200u) << args;
@@ -171,7 +171,7 @@ TEST_F(Cli, ReplaysATraceUnderOtherSettings) {
 }
 
 TEST_F(Cli, ListsSpeakTextAndJson) {
-  for (const char* what : {"models", "presets", "optimizers", "settings"}) {
+  for (const char* what : {"models", "presets", "optimizers", "settings", "gpus"}) {
     EXPECT_GT(run(std::string("list ") + what).out.size(), 50u);
     const auto j = nlohmann::json::parse(run(std::string("list --json ") + what).out);
     EXPECT_GT(j[what].size(), 1u);

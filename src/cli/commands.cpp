@@ -7,7 +7,8 @@ const std::vector<Command>& commands() {
       {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
-      {"list", "what is known: models, presets, optimizers, settings", set_up_list},
+      {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},
+      {"doctor", "what this machine has, what its drivers say, and what blocks an answer", set_up_doctor},
   };
   return kCommands;
 }

@@ -5,10 +5,12 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "hardware/catalogue.h"
 #include "job/settings.h"
 #include "model/registry.h"
 #include "model/resolve.h"
 #include "optim/optimizer.h"
+#include "report/hardware_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -46,12 +48,19 @@ Json list_settings() {
   return out;
 }
 
+Json list_gpus() { return catalogue_json(catalogue()); }
+std::string gpus_text() { return catalogue_text(catalogue()); }
+
 struct Listing {
   const char* name;
   Json (*make)();
+  std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
-constexpr Listing kListings[] = {
-    {"models", list_models}, {"presets", list_presets}, {"optimizers", list_optimizers}, {"settings", list_settings}};
+constexpr Listing kListings[] = {{"models", list_models},
+                                 {"presets", list_presets},
+                                 {"optimizers", list_optimizers},
+                                 {"settings", list_settings},
+                                 {"gpus", list_gpus, gpus_text}};
 
 // Columns as wide as their widest value.
 void print_table(const Json& rows) {
@@ -78,7 +87,7 @@ void print_table(const Json& rows) {
 std::function<ExitCode()> set_up_list(CLI::App& app) {
   auto what = std::make_shared<std::string>();
   auto output = std::make_shared<OutputFlags>();
-  app.add_option("what", *what, "models, presets, optimizers or settings")->required()->type_name("WHAT");
+  app.add_option("what", *what, "models, presets, optimizers, settings or gpus")->required()->type_name("WHAT");
   output->add_to(app);
   return [what, output] {
     std::vector<std::string> names;
@@ -88,6 +97,8 @@ std::function<ExitCode()> set_up_list(CLI::App& app) {
       const Json rows = l.make();
       if (output->json) {
         std::cout << dump(Json{{"schema", 1}, {"command", "list"}, {l.name, rows}}, 2) << "\n";
+      } else if (l.text) {
+        std::cout << l.text();
       } else {
         print_table(rows);
       }

@@ -1,0 +1,107 @@
+// AMD devices from ROCm's management library, with prototypes of our own (rocm_smi.h of ROCm 6).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "hardware/shared_library.h"
+#include "hardware/sources.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr uint32_t kMostDevices = 128;          // MI250 and MI300 in partitions show up as several
+constexpr int kSuccess = 0;                     // RSMI_STATUS_SUCCESS
+enum MemoryType : int { kVram = 0, kGtt = 2 };  // rsmi_memory_type_t
+
+class RocmSmi {
+ public:
+  RocmSmi(const std::vector<std::string>& names, Machine& m) : lib_(names), m_(m) {}
+  ~RocmSmi() {
+    if (auto stop = lib_.get<int()>("rsmi_shut_down"); started_ && stop) stop();
+  }
+
+  bool start() {
+    m_.saw("rocm-smi", "library", lib_ ? lib_.name() : printable(lib_.error()));
+    auto init = lib_.get<int(uint64_t)>("rsmi_init");
+    if (!init) return false;
+    const int code = init(0);
+    m_.saw("rocm-smi", "rsmi_init", code == kSuccess ? "success" : "error " + std::to_string(code));
+    return started_ = code == kSuccess;
+  }
+
+  template <class... Parameters>
+  bool call(const std::string& who, const char* name, Parameters... arguments) {
+    auto f = lib_.get<int(Parameters...)>(name);
+    if (!f) return false;
+    const int code = f(arguments...);
+    if (code != kSuccess) m_.saw("rocm-smi", who + name, "error " + std::to_string(code));
+    return code == kSuccess;
+  }
+
+ private:
+  SharedLibrary lib_;
+  Machine& m_;
+  bool started_ = false;
+};
+
+std::string name_of(RocmSmi& api, const std::string& who, uint32_t i) {
+  for (const char* function : {"rsmi_dev_market_name_get", "rsmi_dev_name_get"}) {
+    std::array<char, 257> buffer{};
+    if (function == std::string("rsmi_dev_market_name_get")) {
+      if (!api.call<uint32_t, char*, uint32_t>(who, function, i, buffer.data(), 256)) continue;
+    } else if (!api.call<uint32_t, char*, size_t>(who, function, i, buffer.data(), 256)) {
+      continue;
+    }
+    if (buffer[0]) return printable(buffer.data());
+  }
+  return "";
+}
+
+std::optional<Bytes> memory(RocmSmi& api, Machine& m, const std::string& who, const char* function, uint32_t i, MemoryType type) {
+  uint64_t bytes = 0;
+  if (!api.call<uint32_t, int, uint64_t*>(who, function, i, type, &bytes)) return std::nullopt;
+  m.saw("rocm-smi", fmt::format("{}{} {}", who, function, type == kVram ? "VRAM" : "GTT"), std::to_string(bytes));
+  return plausible(bytes);
+}
+
+DetectedDevice read_device(RocmSmi& api, Machine& m, uint32_t i) {
+  const std::string who = fmt::format("gpu {}: ", i);
+  DetectedDevice d;
+  d.vendor = "AMD";
+  d.source = "rocm-smi";
+  d.index = static_cast<int>(i);
+  d.name = name_of(api, who, i);
+  m.saw("rocm-smi", who + "name", d.name);
+  uint64_t id = 0, place = 0, version = 0;
+  // ROCR_VISIBLE_DEVICES takes "GPU-" and this number.
+  if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_unique_id_get", i, &id)) d.uuid = fmt::format("GPU-{:016x}", id);
+  // Domain in the high half, then bus, device and function.
+  if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_pci_id_get", i, &place))
+    d.pci = fmt::format("{:04x}:{:02x}:{:02x}.{:x}", place >> 32, place >> 8 & 0xff, place >> 3 & 0x1f, place & 7);
+  // Shown only: its encoding differs between releases. The target itself comes from /sys/class/kfd.
+  if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_target_graphics_version_get", i, &version))
+    m.saw("rocm-smi", who + "target graphics version", std::to_string(version));
+  d.total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kVram);
+  d.shared_total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kGtt);
+  d.used = memory(api, m, who, "rsmi_dev_memory_usage_get", i, kVram);
+  if (d.total && d.used && *d.used > *d.total) d.used = std::nullopt;
+  if (!d.total) m.blockers.push_back(who + "ROCm gives no usable figure for its memory");
+  return d;
+}
+
+}  // namespace
+
+void probe_rocm_smi(const Surroundings& s, Machine& m) {
+  RocmSmi api(s.rocm_smi, m);
+  if (!api.start()) return;
+  uint32_t count = 0;
+  if (!api.call<uint32_t*>("", "rsmi_num_monitor_devices", &count)) return;
+  m.saw("rocm-smi", "devices", std::to_string(count));
+  if (count > kMostDevices)
+    m.blockers.push_back(fmt::format("rocm-smi: the driver claims {} devices; only the first {} are asked", count, kMostDevices));
+  for (uint32_t i = 0; i < std::min(count, kMostDevices); ++i) m.devices.push_back(read_device(api, m, i));
+}
+
+}  // namespace plimsoll
