@@ -112,6 +112,8 @@ TEST_F(Detect, EightGpusAndWhichAreVisible) {
                                                                           {"GPU-", "00000000"},
                                                                           {"GPU-a1,GPU-zzz,GPU-b", "10000000"},
                                                                           {"GPU-a,GPU-a1", "00000000"},
+                                                                          {"GPU-b,2", "01000000"},
+                                                                          {"2,GPU-b", "00100000"},
                                                                           {"NoDevFiles", "00000000"},
                                                                           {"99999999999999999999", "00000000"}}) {
     visible_devices(value);

@@ -111,7 +111,7 @@ void conclude(Machine& m) {
         fmt::format("the control group allows {} of the machine's {}", to_string(*m.host.limit), to_string(*m.host.total)));
   for (const DetectedDevice& d : m.devices)
     if (d.catalogue_id.empty() && d.parent_uuid.empty())
-      m.conclusions.push_back(label(d) + " is not in the catalogue: bandwidth and speed are unknown");
+      m.conclusions.push_back(label(d) + " matches no single row of the catalogue: its bandwidth and speed are unknown");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // looks at the machine goes through here, so a test gives a folder and a stub library instead.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>

@@ -46,13 +46,19 @@ struct Selection {
   bool repeated = false;
 };
 
+// "GPU-", "MIG-" or nothing for a number: a list holds one sort, and the first entry of another sort ends it.
+std::string sort_of(const std::string& entry) { return entry.starts_with("GPU-") || entry.starts_with("MIG-") ? entry.substr(0, 4) : ""; }
+
 // The rules of CUDA, as PyTorch's torch.cuda._parse_visible_devices restates them: the list ends at the first entry that is no
 // device, and an entry given twice leaves no device at all. `numbered` are the devices that numbers count, `all` those that UUIDs name.
 Selection select(const std::string& text, const Devices& numbered, const Devices& all) {
   Selection out;
-  for (const std::string& entry : entries(text)) {
+  const std::vector<std::string> list = entries(text);
+  for (const std::string& entry : list) {
     DetectedDevice* d = nullptr;
-    if (entry.starts_with("GPU-") || entry.starts_with("MIG-")) {
+    if (sort_of(entry) != sort_of(list[0])) {
+      d = nullptr;
+    } else if (!sort_of(entry).empty()) {
       d = by_uuid(all, entry);
     } else if (const int64_t i = leading_number(entry); i >= 0 && i < static_cast<int64_t>(numbered.size())) {
       d = numbered[static_cast<size_t>(i)];
