@@ -11,6 +11,8 @@
 #include "job/settings.h"
 #include "model/resolve.h"
 #include "report/estimate_report.h"
+#include "step/train.h"
+#include "trace/trace_file.h"
 
 namespace plimsoll {
 
@@ -19,6 +21,7 @@ namespace {
 struct Flags {
   std::string model;
   std::string job_file;
+  std::string save_trace;
   std::map<std::string, std::string> values;  // setting -> text of its flag
   std::map<std::string, bool> switches;
   std::vector<std::string> config, optimizer_args;  // KEY=VALUE
@@ -74,6 +77,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
       "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
   app.add_option("model", flags->model, "preset, family, config.json or its directory")->type_name("MODEL");
+  app.add_option("--save-trace", flags->save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")->type_name("FILE");
   app.add_option("--job", flags->job_file, "job file, YAML or JSON")->type_name("FILE");
   for (const Setting& s : job_settings()) {
     const std::string key = s.key;
@@ -92,7 +96,9 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   app.add_option("--top", flags->top, "how many of the largest tensors to list (default 10)")->check(CLI::Range(0, 1000))->type_name("N");
   flags->output.add_to(app);
   return [flags] {
-    print(estimate(job_of(*flags), flags->top), *flags);
+    const Job job = job_of(*flags);
+    if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
+    print(estimate(job, flags->top), *flags);
     return ExitCode::ok;
   };
 }

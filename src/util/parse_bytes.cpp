@@ -27,7 +27,9 @@ Bytes parse_bytes(std::string_view text, std::string_view what) {
   const std::string copy = lower(text);
   const char* start = copy.c_str();
   char* end = nullptr;
-  const double value = copy.find_first_not_of("0123456789.-+") == 0 ? 0 : std::strtod(start, &end);
+  // strtod also reads "0x10", "nan" and "inf"; a size starts with decimal digits.
+  const bool decimal = copy.find_first_not_of("0123456789.-+") != 0 && copy.find('x') == std::string::npos;
+  const double value = decimal ? std::strtod(start, &end) : 0;
   const auto refuse = [&] {
     throw Error(fmt::format("[{}] '{}' is not a size above zero", what, text), "e.g. 24GiB, 24564MiB or a number of bytes");
   };
