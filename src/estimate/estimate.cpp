@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "allocator/cuda_timeline.h"
 #include "step/train.h"
 
 namespace plimsoll {
@@ -149,9 +150,10 @@ Estimate estimate(const Job& job, size_t top_tensors) {
   e.peak = {peak.bytes};
   e.worst = timeline.worst;
   e.peak_phase = peak.phase;
-  for (const StepPeak& s : timeline.steps) {
-    e.steps.push_back({{s.bytes}, s.phase, s.by_phase});
-    e.rounded = std::max(e.rounded, Bytes{s.rounded});
+  for (const StepPeak& s : timeline.steps) e.steps.push_back({{s.bytes}, s.phase, s.by_phase});
+  if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom) {
+    e.allocated = Bytes{cuda.allocated_peak};
+    e.reserved = Bytes{cuda.reserved_peak};
   }
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);

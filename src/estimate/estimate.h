@@ -2,6 +2,7 @@
 // children sum to their parent.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,8 +41,10 @@ struct CurvePoint {
 struct Estimate {
   Job job;
   int64_t parameters = 0, trainable = 0;
-  Bytes peak;     // torch's view of tensors: the sum of what is alive
-  Bytes rounded;  // the same in the CUDA allocator's 512-byte blocks: torch.cuda.max_memory_allocated()
+  Bytes peak;  // the sum of the tensors alive
+  // Under PyTorch's caching allocator with its default settings and these tensors alone; none beyond 1 PiB.
+  std::optional<Bytes> allocated;  // torch.cuda.max_memory_allocated(): their blocks
+  std::optional<Bytes> reserved;   // torch.cuda.max_memory_reserved(): the segments that hold the blocks
   std::vector<StepEstimate> steps;
   size_t worst = 0;
   std::string peak_module, peak_op;

@@ -51,10 +51,10 @@ class Writer {
                        category_name(t.category), t.module, t.op));
     line("");
     line(style_.dim(
-        "How sure: the step was executed op by op under PyTorch 2.14's memory rules; `plimsoll score` checks them against recorded runs"));
+        "How sure: the step was executed op by op under PyTorch 2.14's memory rules, which `plimsoll score` checks against recorded"));
     line(style_.dim(
-        "to the byte. The peak is torch.cuda.max_memory_allocated(); the CUDA context, cuBLAS and cuDNN workspaces and fragmentation"));
-    line(style_.dim("come on top and are not in it."));
+        "runs to the byte, and placed by its caching allocator. The CUDA context (a few hundred MiB) and the workspaces of cuBLAS and"));
+    line(style_.dim("cuDNN come on top and are not in these numbers."));
     return out_;
   }
 
@@ -64,8 +64,12 @@ class Writer {
   void peaks() {
     const std::string where = fmt::format("{}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
                                           e_.peak_op.empty() ? "" : ", " + e_.peak_op);
-    line(fmt::format("  allocated peak  {}   {} bytes, in 512-byte blocks {}", style_.bold(fmt::format("{:>11}", to_string(e_.peak))),
-                     with_commas(e_.peak.count), with_commas(e_.rounded.count)));
+    line(fmt::format("  tensors         {}   {} bytes alive at the peak", style_.bold(fmt::format("{:>11}", to_string(e_.peak))),
+                     with_commas(e_.peak.count)));
+    if (e_.allocated)
+      line(fmt::format("  allocated       {:>11}   torch.cuda.max_memory_allocated(): their blocks", to_string(*e_.allocated)));
+    if (e_.reserved)
+      line(fmt::format("  reserved        {:>11}   torch.cuda.max_memory_reserved(): the allocator's segments", to_string(*e_.reserved)));
     line(fmt::format("  reached in      step {} of {}: {}", e_.worst + 1, e_.steps.size(), where));
     for (size_t i = 0; i < e_.steps.size(); ++i) {
       std::string phases;
@@ -167,7 +171,8 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                            {"parameters", e.parameters},
                            {"trainable_parameters", e.trainable},
                            {"peak_bytes", e.peak.count},
-                           {"allocated_peak_bytes", e.rounded.count}};
+                           {"allocated_peak_bytes", e.allocated ? nlohmann::ordered_json(e.allocated->count) : nullptr},
+                           {"reserved_peak_bytes", e.reserved ? nlohmann::ordered_json(e.reserved->count) : nullptr}};
   j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};
   j["steps"] = nlohmann::ordered_json::array();
   for (const StepEstimate& s : e.steps) {
