@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -177,6 +178,27 @@ TEST_F(Cli, ListsSpeakTextAndJson) {
     const auto j = nlohmann::json::parse(run(std::string("list --json ") + what).out);
     EXPECT_GT(j[what].size(), 1u);
   }
+}
+
+TEST_F(Cli, DoctorSaysWhatItSawAndWhatBlocks) {
+  fs::create_directories(folder_ / "proc");
+  file("proc/meminfo", "MemTotal: 1024 kB\n");
+  const std::string flags = "doctor --root " + folder_.string() + " --rocm-smi /nonexistent.so --nvml ";
+  const Result none = run(flags + "/nonexistent.so");
+  EXPECT_EQ(none.code, 6) << none.err;
+  for (const char* part : {"seen", "concluded", "in the way", "no GPU was found", "/nonexistent.so"})
+    EXPECT_NE(none.out.find(part), std::string::npos) << part;
+  const std::string answers = file("nvml", "count 1\n0.name NVIDIA GeForce RTX 4090\n0.total 25757220864\n0.reserved 373293056\n");
+  setenv("PLIMSOLL_STUB_NVML", answers.c_str(), 1);
+  const Result one = run(flags + PLIMSOLL_STUB_NVML_LIBRARY " --json");
+  unsetenv("PLIMSOLL_STUB_NVML");
+  ASSERT_EQ(one.code, 0) << one.err;
+  const auto j = nlohmann::json::parse(one.out);
+  EXPECT_EQ(j["schema"], 1);
+  EXPECT_EQ(j["host"]["total_bytes"], 1048576);
+  EXPECT_EQ(j["devices"][0]["usable_bytes"], 25757220864 - 373293056);
+  EXPECT_EQ(j["devices"][0]["catalogue_id"], "rtx-4090");
+  expect_error("doctor --root /nonexistent", 2, {"/nonexistent"});
 }
 
 TEST_F(Cli, EveryPresetCanBeEstimated) {

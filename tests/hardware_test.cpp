@@ -199,7 +199,7 @@ TEST(Capacity, SeenElseDerivedWithAnInterval) {
   }
 }
 
-// Where both are known, the interval for an unknown reserve covers what was seen.
+// The intervals are the ranges of these very rows: this guards the constants against the data, it is no measure of accuracy.
 TEST(Capacity, TheRuleCoversWhatWasSeen) {
   int known = 0, covered = 0;
   for (const DeviceSpec& d : catalogue()) {

@@ -13,8 +13,9 @@ struct Reserve {
   double typical, least, most;
 };
 
-// NVIDIA: nvidia-smi's total less PyTorch's "total capacity", over the 29 rows of the catalogue that have both: 0.24 (RTX 2080 Ti) to
-// 0.85 GiB (A100 80 GB), median 0.47; of devices above 90 GiB, 0.48 (H100 NVL) to 1.08 (GH200), median 0.62.
+// NVIDIA: nvidia-smi's total less PyTorch's "total capacity", in the 29 rows of the catalogue that have both: median 0.47 GiB. The 22 up to
+// 90 GiB keep 0.24 (RTX 2080 Ti) to 0.85 (A100 80 GB); the 7 above, 0.48 (H100 NVL) to 1.08 (GH200), median 0.62. The intervals are
+// these ranges: how well they hold for other devices is not established.
 // AMD: MI300X 191.98 and 191.69 of 192 GiB, RX 7900 XT 19.98 of 20 GiB. Intel: Arc B580 11.93 of 12 GiB.
 std::optional<Reserve> reserve_of(const DeviceSpec& d, double total) {
   if (d.vendor == "NVIDIA") return total > 90 ? Reserve{0.62, 0.48, 1.08} : Reserve{0.47, 0.24, 0.85};
