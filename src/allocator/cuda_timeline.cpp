@@ -35,8 +35,8 @@ CudaTimeline cuda_timeline(const Trace& trace, const AllocConf& conf, const Cuda
   out.allocated_peak = now.peak_allocated;
   out.reserved_peak = now.peak_reserved;
   out.retries = now.retries;
-  out.end = moment(now, trace.events.size());
-  if (out.end.at_event > 0) --out.end.at_event;
+  out.end = moment(now, 0);
+  out.end.at_event = out.oom ? out.oom->at_event : static_cast<int64_t>(trace.events.size()) - 1;
   return out;
 }
 

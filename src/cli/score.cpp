@@ -70,6 +70,7 @@ std::string verdict(const Score& s) {
   if (!s.breakdown_equal) what += " breakdown";
   if (!s.step_peaks_equal) what += " steps";
   if (!s.parameters_equal) what += " parameters";
+  if (!s.rounded_equal) what += " rounded peak";
   return s.error() == 0 ? "peak equal, not:" + what : "differs";
 }
 

@@ -55,6 +55,7 @@ Score score_row(const RecordedRow& row) {
     s.simulated_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const StepPeak& peak = timeline.peak();
     s.predicted = peak.bytes;
+    s.rounded_equal = row.rounded_peak == 0 || row.rounded_peak == peak.rounded;
     s.breakdown_equal = breakdown_of(peak) == row.breakdown;
     s.phase_peaks_equal = phases_of(peak) == row.phase_peaks;
     std::vector<int64_t> steps;

@@ -56,6 +56,7 @@ RecordedRow row_of(const Json& j) {
   const Json& spec = j.at("spec");
   row.unsupported = j.contains("error") ? "recording failed: " + j["error"].get<std::string>() : unsupported_field(spec);
   if (!j.contains("error")) row.peak = j.at("peak").get<int64_t>();
+  row.rounded_peak = j.value("peak512", int64_t{0});
   row.parameters = j.value("params", int64_t{0});
   row.seconds = j.value("secs", 0.0);
   row.step_peaks = j.value("step_peaks", std::vector<int64_t>{});

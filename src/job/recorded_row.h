@@ -14,6 +14,7 @@ struct RecordedRow {
   Job job;
   std::string unsupported;  // why this row cannot be simulated; empty when it can
   int64_t peak = 0;
+  int64_t rounded_peak = 0;  // every storage rounded up to 512 bytes; 0: not recorded
   std::vector<int64_t> step_peaks;
   std::map<std::string, int64_t> breakdown;    // by the recorder's category names
   std::map<std::string, int64_t> phase_peaks;  // by the recorder's phase names

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -25,17 +26,16 @@ int power_of(std::string unit) {
 
 Bytes parse_bytes(std::string_view text, std::string_view what) {
   const std::string copy = lower(text);
-  const char* start = copy.c_str();
+  const size_t digits = std::min(copy.find_first_not_of("0123456789."), copy.size());
+  const std::string number = copy.substr(0, digits);
+  std::string unit = copy.substr(digits);
+  unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
   char* end = nullptr;
-  // strtod also reads "0x10", "nan" and "inf"; a size starts with decimal digits.
-  const bool decimal = copy.find_first_not_of("0123456789.-+") != 0 && copy.find('x') == std::string::npos;
-  const double value = decimal ? std::strtod(start, &end) : 0;
+  const double value = std::strtod(number.c_str(), &end);
   const auto refuse = [&] {
     throw Error(fmt::format("[{}] '{}' is not a size above zero", what, text), "e.g. 24GiB, 24564MiB or a number of bytes");
   };
-  if (!end || end == start) refuse();
-  std::string unit(end);
-  unit.erase(0, std::min(unit.find_first_not_of(' '), unit.size()));
+  if (number.empty() || *end != '\0') refuse();
   const int power = power_of(unit);
   if (power < 0) refuse();
   const double bytes = std::floor(value * std::pow(1024.0, power));
