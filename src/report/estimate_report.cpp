@@ -90,8 +90,10 @@ class Writer {
       if (i == 0 || e_.curve[i].phase != e_.curve[i - 1].phase) {
         size_t end = i;
         while (end < e_.curve.size() && e_.curve[end].phase == e_.curve[i].phase) ++end;
-        const std::string name(phase_name(e_.curve[i].phase));
-        names += name.substr(0, end - i - (end - i > 1)) + std::string(end - i - std::min(name.size(), end - i - (end - i > 1)), ' ');
+        std::string name(phase_name(e_.curve[i].phase));
+        const size_t width = end - i;
+        if (name.size() >= width) name = name.substr(0, std::min<size_t>(3, width));  // "opt"
+        names += name + std::string(width - name.size(), ' ');
       }
     }
     line(fmt::format("  over the step   {}", levels));
