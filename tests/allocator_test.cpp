@@ -154,7 +154,8 @@ TEST(CudaCaching, ImpossibleDevicesAreErrors) {
   EXPECT_NE(error_of([] { replay_protocol("alloc a 1\n"); }).find("line 1"), std::string::npos);
 }
 
-// The wordings of PyTorch 2.11 to 2.14, as torch._C._accelerator_setAllocatorSettings raises them.
+// The common keys as PyTorch 2.14's _accelerator_setAllocatorSettings words them (of an internal assert: its last sentence);
+// the CUDA keys (fraction, register threads, reserve, backend, unknown) as CUDAAllocatorConfig.cpp has them, not run.
 TEST(AllocConf, RefusesInPyTorchsWords) {
   const std::pair<const char*, const char*> kCases[] = {
       {"max_split_size_mb:10", "CachingAllocator option max_split_size_mb too small, must be >= 20"},

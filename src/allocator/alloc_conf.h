@@ -32,7 +32,7 @@ struct AllocConf {
   int64_t pinned_max_cached_size = kUnlimited;      // larger blocks are neither rounded nor cached
   int64_t pinned_num_register_threads = 1;
 
-  // Read and checked; they change time or captured graphs, not bytes.
+  // Read and checked, not simulated: time, captured graphs, and failing before cudaMalloc is asked.
   bool release_lock_on_cudamalloc = false;
   bool pinned_use_cuda_host_register = false;
   bool pinned_use_background_threads = false;
