@@ -18,11 +18,12 @@ Category category_of(Phase p) {
 }  // namespace
 
 void Storage::destroy(Storage* s) {
-  s->tape->on_free(*s);
-  delete s;
+  Tape& tape = *s->tape;
+  tape.on_free(*s);
+  tape.storage_pool.destroy(s);
 }
 
-void TensorBody::destroy(TensorBody* b) { delete b; }
+void TensorBody::destroy(TensorBody* b) { b->storage->tape->body_pool.destroy(b); }
 
 Tape::Tape(Dialect d) : dialect(d) {}
 
@@ -44,7 +45,7 @@ NameId Tape::op_name() {
 }
 
 Ref<Storage> Tape::allocate(int64_t bytes) {
-  auto* s = new Storage;
+  Storage* s = storage_pool.make();
   Ref<Storage> ref(s);
   s->tape = this;
   s->bytes = bytes;
@@ -109,7 +110,7 @@ AutocastGuard::~AutocastGuard() {
 }
 
 Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides, DType dtype) {
-  Ref<TensorBody> body(new TensorBody);
+  Ref<TensorBody> body(storage->tape->body_pool.make());
   body->storage = std::move(storage);
   body->sizes = sizes;
   body->strides = strides;

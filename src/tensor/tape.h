@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "job/attention_kernel.h"
+#include "tensor/pool.h"
 #include "tensor/tensor.h"
 
 namespace plimsoll {
@@ -71,6 +72,9 @@ class Tape {
   void clear_casts();
   // Deletes graph nodes without recursion.
   void bury(Node* n);
+
+  Pool<Storage> storage_pool;
+  Pool<TensorBody> body_pool;
 
  private:
   NameId op_name();
