@@ -112,6 +112,8 @@ TEST_F(Cli, AbsurdSizesAreErrorsNotCrashes) {
   expect_error("estimate llama --config hidden_size=4611686018427387904 --config num_attention_heads=1", 5, {"63 bits"});
   expect_error("estimate gpt2 --config n_embd=12.5", 5, {"n_embd", "12.5", "whole number"});
   expect_error("estimate gpt2 --config vocab_size=many", 5, {"vocab_size", "many"});
+  expect_error("estimate gpt2 --config n_layer=1000000000", 5, {"million modules"});
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --accumulation 1000000000").code, 0);
 }
 
 TEST_F(Cli, UnknownNamesOfSettingsAreNamed) {
@@ -119,6 +121,8 @@ TEST_F(Cli, UnknownNamesOfSettingsAreNamed) {
   expect_error("estimate gpt2 --optimizer AdamX", 5, {"AdamX", "did you mean"});
   expect_error("estimate gpt2 --attention flsh", 5, {"flsh", "did you mean 'flash'"});
   expect_error("estimate gpt2 --clip 0", 5, {"clip"});
+  expect_error("estimate gpt2 --inputs image", 5, {"gpt2 takes inputs of kind lm", "image"});
+  expect_error("estimate resnet50 --inputs lm", 5, {"resnet50 takes inputs of kind image"});
   expect_error("estimate gpt2 --config n_embd", 2, {"KEY=VALUE"});
   expect_error("estimate gpt2 --btach 3", 2, {"--btach"});
   expect_error("frobnicate", 2, {"frobnicate"});

@@ -72,6 +72,16 @@ TEST(Trace, EveryAllocationIsFreedOnceOrLivesToTheEnd) {
   }
 }
 
+TEST(Trace, MicroStepsAfterTheSecondAddNothing) {
+  Job job = small_job("gpt2");
+  job.accumulation = 2;
+  const Bytes two = estimate(job).peak;
+  for (int64_t n : {3, 4, 100}) {
+    job.accumulation = n;
+    EXPECT_EQ(estimate(job).peak, two) << n;
+  }
+}
+
 TEST(Trace, NothingOfOneStepOutlivesTheNext) {
   Job job = small_job("gpt2");
   job.steps = 4;

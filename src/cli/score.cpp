@@ -106,7 +106,9 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
                   {"phase_peaks_equal", s.phase_peaks_equal},
                   {"breakdown_equal", s.breakdown_equal},
                   {"step_peaks_equal", s.step_peaks_equal},
-                  {"unsupported", nullptr}});
+                  {"unsupported", nullptr},
+                  {"simulated_seconds", s.simulated_seconds},
+                  {"recorded_seconds", s.recorded_seconds}});
     } else {
       row.update({{"predicted_bytes", nullptr},
                   {"error_bytes", nullptr},

@@ -4,7 +4,13 @@
 
 namespace plimsoll {
 
+namespace {
+constexpr size_t kMostModules = 1'000'000;  // the largest published models have a few thousand
+}  // namespace
+
 Module::Module(Module& parent, std::string_view name) : build_(parent.build_), scope_(parent.tape().trace.add_scope(parent.scope_, name)) {
+  if (tape().trace.scopes.size() > kMostModules)
+    throw Error("[model] more than a million modules", "the number of layers in the configuration is far too large");
   parent.children_.push_back(this);
 }
 

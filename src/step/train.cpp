@@ -24,6 +24,9 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
     for (const ModelEntry& e : model_registry()) names.push_back(e.name);
     throw Error("[model] '" + job.family + "' is not known", did_you_mean(job.family, names));
   }
+  if (job.inputs != entry->inputs)
+    throw Error("[model] " + entry->name + " takes inputs of kind " + to_string(entry->inputs) + ", not " + to_string(job.inputs),
+                std::string("leave inputs out or set it to ") + to_string(entry->inputs));
   return entry->make(build, job.config);
 }
 
@@ -79,7 +82,7 @@ class Trainer {
 
   void step() {
     tape_.begin_step();
-    for (int64_t i = 0; i < job_.accumulation; ++i) micro_step();
+    for (int64_t i = 0; i < micro_steps(); ++i) micro_step();
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) {
       if (scaler_) scaler_->unscale(parameters_);
@@ -88,6 +91,9 @@ class Trainer {
     update();
     if (job_.ema) update_ema();
   }
+
+  // From the second on, every micro-step does the same as the one before it.
+  int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
 
   void micro_step() {
     tape_.begin_phase(Phase::forward);
