@@ -108,8 +108,9 @@ TEST_F(Cli, HeadsThatDoNotDivideAreNamed) {
 TEST_F(Cli, AbsurdSizesAreErrorsNotCrashes) {
   expect_error("estimate gpt2 --batch -1", 5, {"batch", "-1"});
   expect_error("estimate gpt2 --batch 0", 5, {"batch", "0"});
-  expect_error("estimate gpt2 --batch 9223372036854775807", 5, {"63 bits"});
-  expect_error("estimate llama --config hidden_size=4611686018427387904 --config num_attention_heads=1", 5, {"63 bits"});
+  expect_error("estimate gpt2 --batch 9223372036854775807", 5, {"batch", "9223372036854775807", "2147483648"});
+  expect_error("estimate llama --batch 2147483647 --seq 2147483647", 5, {"63 bits"});
+  expect_error("estimate llama --config hidden_size=4611686018427387904 --config num_attention_heads=1", 5, {"hidden_size", "at most"});
   expect_error("estimate gpt2 --config n_embd=12.5", 5, {"n_embd", "12.5", "whole number"});
   expect_error("estimate gpt2 --config vocab_size=many", 5, {"vocab_size", "many"});
   expect_error("estimate gpt2 --config n_layer=1000000000", 5, {"million modules"});

@@ -12,7 +12,9 @@
 #include "job/recorded_row.h"
 #include "job/settings.h"
 #include "job/yaml_reader.h"
+#include "model/registry.h"
 #include "model/resolve.h"
+#include "step/train.h"
 
 namespace plimsoll {
 namespace {
@@ -81,6 +83,89 @@ TEST(Fuzz, AnAliasInsideItselfIsAnError) {
                       "d: &d [*c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e]\n",
                       "bomb"),
       Error);
+}
+
+// Any value of any setting gives a simulated step or an Error.
+TEST(Fuzz, ModelConfigurations) {
+  const nlohmann::json small{{"hidden_size", 32},
+                             {"intermediate_size", 48},
+                             {"num_hidden_layers", 1},
+                             {"num_attention_heads", 4},
+                             {"num_key_value_heads", 2},
+                             {"head_dim", 8},
+                             {"vocab_size", 50},
+                             {"n_embd", 32},
+                             {"n_layer", 1},
+                             {"n_head", 4},
+                             {"ffn_dim", 48},
+                             {"word_embed_proj_dim", 32},
+                             {"d_model", 32},
+                             {"d_kv", 8},
+                             {"d_ff", 48},
+                             {"num_layers", 1},
+                             {"num_heads", 4},
+                             {"image_size", 32},
+                             {"patch_size", 8},
+                             {"sliding_window", 8},
+                             {"layer_types", nullptr},
+                             {"rotary_pct", 0.5},
+                             {"partial_rotary_factor", 1.0},
+                             {"hidden_act", "silu"},
+                             {"tie_word_embeddings", true},
+                             {"attention_dropout", 0.1},
+                             {"max_position_embeddings", 64},
+                             {"num_labels", 3},
+                             {"pad_token_id", 0},
+                             {"num_decoder_layers", 1},
+                             {"rope_parameters", nullptr}};
+  const nlohmann::json odd{0,
+                           -1,
+                           1,
+                           3,
+                           7,
+                           40,
+                           1000,
+                           2.5,
+                           -0.5,
+                           1.0,
+                           true,
+                           "x",
+                           "",
+                           nullptr,
+                           nlohmann::json::array(),
+                           nlohmann::json::object(),
+                           nlohmann::json::array({1, 2, 3}),
+                           int64_t{1} << 62};
+  std::mt19937 random(8);
+  std::vector<std::string> keys;
+  for (const auto& item : small.items()) keys.push_back(item.key());
+  int simulated = 0, refused = 0;
+  for (const ModelEntry& entry : model_registry()) {
+    if (entry.classes.empty()) continue;
+    for (int i = 0; i < 100; ++i) {
+      nlohmann::json config = small;
+      for (int k = 0; k < 2; ++k) config[keys[random() % keys.size()]] = odd[random() % odd.size()];
+      if (config["num_hidden_layers"].is_number() && config["num_hidden_layers"] > 1000) continue;  // a million modules take a second
+      if (config["n_layer"].is_number() && config["n_layer"] > 1000) continue;
+      if (config["num_layers"].is_number() && config["num_layers"] > 1000) continue;
+      if (config["num_decoder_layers"].is_number() && config["num_decoder_layers"] > 1000) continue;
+      Job job;
+      job.model = job.family = entry.name;
+      job.seq = entry.inputs == InputKind::image ? 32 : 16;
+      job.inputs = entry.inputs;
+      job.steps = 1;
+      job.attention = i % 2 ? AttentionKernel::eager : AttentionKernel::automatic;
+      try {
+        job.config = Config("fuzz", config);
+        simulate(job);
+        ++simulated;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(simulated, 100);
+  EXPECT_GT(refused, 100);
 }
 
 TEST(Fuzz, RecordedRows) {

@@ -59,9 +59,14 @@ int64_t Config::integer(std::initializer_list<const char*> keys, int64_t fallbac
   wrong(key, "a whole number");
 }
 
+namespace {
+constexpr int64_t kLargestSize = int64_t{1} << 31;  // so that a product of two sizes always fits; larger products are checked
+}  // namespace
+
 int64_t Config::size(std::initializer_list<const char*> keys, int64_t fallback) const {
   const int64_t n = integer(keys, fallback);
   if (n <= 0) wrong(present(*values_, keys), "a whole number above 0");
+  if (n > kLargestSize) wrong(present(*values_, keys), "at most 2147483648");
   return n;
 }
 

@@ -20,7 +20,7 @@ class Config {
   Config();
   Config(std::string source, nlohmann::json values);
 
-  // The first of `keys` that is present (a key and its aliases), else the default. Sizes must be positive.
+  // The first of `keys` that is present (a key and its aliases), else the default. Sizes are 1 to 2^31.
   int64_t size(std::initializer_list<const char*> keys, int64_t fallback) const;
   int64_t integer(std::initializer_list<const char*> keys, int64_t fallback) const;
   double number(std::initializer_list<const char*> keys, double fallback) const;

@@ -16,7 +16,7 @@ std::string unsupported_field(const Json& spec) {
   if (spec.contains("parallel") && spec["parallel"].value("kind", "none") != "none")
     return "parallel: " + spec["parallel"].value("kind", "?");
   if (spec.contains("lora") && !spec["lora"].is_null()) return "lora";
-  if (spec["model"].contains("py")) return "model: " + spec["model"]["py"].get<std::string>();
+  if (spec.at("model").contains("py")) return "model: " + spec.at("model").at("py").get<std::string>();
   if (spec.contains("autocast")) return "autocast: set apart from precision";
   return "";
 }

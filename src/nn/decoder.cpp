@@ -37,7 +37,7 @@ std::vector<bool> sliding_layers(const Config& c, std::vector<bool> fallback) {
   for (size_t i = 0; i < fallback.size(); ++i) {
     const nlohmann::json& type = (*types)[i];
     if (type != "full_attention" && type != "sliding_attention")
-      throw Error("[" + c.source() + "] layer_types " + type.dump() + " is not known", "known: full_attention, sliding_attention");
+      throw Error("[" + c.source() + "] layer_types " + dump(type) + " is not known", "known: full_attention, sliding_attention");
     fallback[i] = type == "sliding_attention";
   }
   return fallback;

@@ -17,7 +17,7 @@ std::pair<int64_t, int64_t> read_pair(const Config& c, const char* key, int64_t 
     return {n, n};
   }
   if (value->size() != 2 || !(*value)[0].is_number_integer() || !(*value)[1].is_number_integer() || (*value)[0] <= 0 || (*value)[1] <= 0)
-    throw Error("[" + c.source() + "] " + key + " is " + value->dump().substr(0, 80) + ", expected a number or [height, width]",
+    throw Error("[" + c.source() + "] " + key + " is " + dump(*value).substr(0, 80) + ", expected a number or [height, width]",
                 std::string("set ") + key + " to whole numbers above 0");
   return {(*value)[0].get<int64_t>(), (*value)[1].get<int64_t>()};
 }
