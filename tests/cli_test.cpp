@@ -145,6 +145,13 @@ TEST_F(Cli, MalformedFilesNameTheLine) {
   expect_error("estimate --job " + (folder_ / "absent.yaml").string(), 5, {"absent.yaml", "cannot open"});
   expect_error("estimate --job " + folder_.string(), 5, {"is a directory"});
   expect_error("score " + file("rows.jsonl", "{\"id\": 1}\n"), 5, {"rows.jsonl:1"});
+  expect_error("estimate gpt2 --seq 16 --save-trace " + (folder_ / "no" / "x").string(), 5, {"cannot write"});
+  file("a.json", "[[\"a\"");
+  const Result walk =
+      run("score --walk " + folder_.string() + " " +
+          file("a.jsonl", R"({"id":"a","spec":{"model":{"class":"GPT2LMHeadModel","args":{"n_layer":1}},"seq":8},"peak":1})"));
+  EXPECT_EQ(walk.code, 5) << walk.err;
+  EXPECT_NE(walk.err.find("a.json does not hold recorded events"), std::string::npos) << walk.err;
 }
 
 TEST_F(Cli, HelpTeaches) {

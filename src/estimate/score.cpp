@@ -71,7 +71,6 @@ Score score_row(const RecordedRow& row) {
 std::string first_difference(const RecordedRow& row, const std::string& events_path) {
   std::ifstream in(events_path);
   if (!in) throw Error("[score] cannot open " + events_path, "events are written by the recorder: {\"events\": path} in the spec");
-  const nlohmann::json recorded = nlohmann::json::parse(in);
   const Simulation simulation = simulate(row.job);
   const Trace& trace = simulation.trace;
 
@@ -84,15 +83,20 @@ std::string first_difference(const RecordedRow& row, const std::string& events_p
   std::vector<Item> real(1), mine(1);
   std::unordered_map<int64_t, int64_t> size;
   bool started = false;
-  for (const auto& e : recorded) {
-    const std::string kind = e[0];
-    if (kind == "a") {
-      size[e[1].get<int64_t>()] = e[2].get<int64_t>();
-      started |= e[3] == "input";
-      if (started) real.push_back({fmt::format("{} {}", e[2].get<int64_t>(), e[3] == "input" ? "input" : short_op(e[4])), {}, e[3]});
-    } else if (kind == "f" && started) {
-      real.back().freed.push_back(size[e[1].get<int64_t>()]);
+  try {
+    for (const auto& e : nlohmann::json::parse(in)) {
+      const std::string kind = e.at(0);
+      if (kind == "a") {
+        size[e.at(1).get<int64_t>()] = e.at(2).get<int64_t>();
+        started |= e.at(3) == "input";
+        if (started)
+          real.push_back({fmt::format("{} {}", e.at(2).get<int64_t>(), e.at(3) == "input" ? "input" : short_op(e.at(4))), {}, e.at(3)});
+      } else if (kind == "f" && started) {
+        real.back().freed.push_back(size[e.at(1).get<int64_t>()]);
+      }
     }
+  } catch (const nlohmann::json::exception& e) {
+    throw Error("[score] " + events_path + " does not hold recorded events: " + e.what(), "record it again: tools/recorder/README.md");
   }
   started = false;
   for (const Event& e : trace.events) {

@@ -21,7 +21,7 @@ struct Score {
 
 Score score_row(const RecordedRow& row);
 
-// Walks the recorder's events (JSON, or gzip when zlib's file is given unpacked) beside the simulated ones and tells the
+// Walks the recorder's events (a JSON file) beside the simulated ones and tells the
 // first difference in words; empty when there is none.
 std::string first_difference(const RecordedRow& row, const std::string& events_path);
 

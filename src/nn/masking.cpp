@@ -91,6 +91,4 @@ Tensor create_causal_mask(Build& build, const MaskArgs& args) {
   return where(keep, zero, lowest);
 }
 
-Tensor create_bidirectional_mask() { return {}; }
-
 }  // namespace plimsoll

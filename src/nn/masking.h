@@ -16,7 +16,5 @@ struct MaskArgs {
 
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.
 Tensor create_causal_mask(Build& build, const MaskArgs& args);
-// No padding mask: eager and SDPA both skip it.
-Tensor create_bidirectional_mask();
 
 }  // namespace plimsoll
