@@ -1,6 +1,8 @@
 // What transformers models share around attention and the language-model loss.
 #pragma once
 
+#include <functional>
+
 #include "job/config.h"
 #include "nn/module.h"
 
@@ -27,10 +29,16 @@ Tensor repeat_kv(const Tensor& x, int64_t groups);
 // Throws when the configuration asks for every layer's states in the output: they would be kept.
 void reject_captured_outputs(const Config& config);
 
+// Throws when a sequence needs more rows of a table of positions than it has; `key` is the table's setting.
+void require_positions(const char* model, int64_t needed, const char* key, int64_t available);
+
 // position_ids of a fresh sequence: (1, T)
 Tensor position_ids(Tape& tape, int64_t tokens);
 
 Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT2FN; throws for an unknown name
+
+// transformers.pytorch_utils: `forward` on pieces of so many tokens, joined again; 0: all tokens at once. x: (B, T, C)
+Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x);
 
 // ForCausalLMLoss: fp32 logits, labels shifted by padding.
 Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
