@@ -15,17 +15,19 @@ Tensor repeat_kv(const Tensor& x, int64_t groups) {
   return reshape(wide, {b, kv * groups, t, d});
 }
 
+Tensor soft_cap(Tensor x) {
+  x = div_scalar(x);
+  x = tanh(x);
+  return mul_scalar(x);
+}
+
 namespace {
 
 Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call, Tensor* kept) {
   const Tensor k = repeat_kv(key, call.kv_groups), v = repeat_kv(value, call.kv_groups);
   Tensor weights = matmul(q, transpose(k, 2, 3));  // (B, H, T, T)
   weights = mul_scalar(weights);
-  if (call.softcap > 0) {
-    weights = div_scalar(weights);
-    weights = tanh(weights);
-    weights = mul_scalar(weights);
-  }
+  if (call.softcap) weights = soft_cap(std::move(weights));
   if (call.mask) weights = add(weights, call.mask);
   if (call.softmax_fp32) {
     const Tensor probs = softmax(weights, DType::float32);

@@ -14,7 +14,7 @@ struct AttentionCall {
   bool causal = true;
   int64_t kv_groups = 1;         // query heads per key/value head
   bool has_kv_groups = true;     // the module knows num_key_value_groups
-  double softcap = 0.0;          // gemma2's eager attention: scores through tanh
+  bool softcap = false;          // gemma2's eager attention: scores through tanh
   bool softmax_fp32 = true;      // eager: softmax(..., dtype=float32)
   bool cast_weights = true;      // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;  // eager: the result is made contiguous
@@ -24,6 +24,7 @@ struct AttentionCall {
 // q: (B, H, T, D), k, v: (B, KV, T, D); returns (B, T, H, D). Eager attention also gives its weights, which callers in
 // Python keep until they return; they stay undefined under SDPA.
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights = nullptr);
+Tensor soft_cap(Tensor x);  // scores or logits through tanh: x / cap, tanh, * cap
 Tensor repeat_kv(const Tensor& x, int64_t groups);
 
 // Throws when the configuration asks for every layer's states in the output: they would be kept.
