@@ -42,6 +42,13 @@ TEST(Models, RefuseConfigurationsThatAreNotSimulated) {
       {"distilbert", R"({"output_attentions":true})", "output_attentions"},
       {"albert", R"({"num_hidden_layers":2,"num_hidden_groups":3})", "num_hidden_groups 3"},
       {"albert", R"({"hidden_size":100,"num_attention_heads":3})", "num_attention_heads 3 does not divide hidden_size 100"},
+      {"biogpt", R"({"num_hidden_layers":1,"max_position_embeddings":8})", "16 positions are more than max_position_embeddings 8"},
+      {"gpt_neo", R"({"num_layers":2})", "attention_types describes 24 layers, num_layers is 2"},
+      {"gpt_neo", R"({"num_layers":1,"attention_types":[[["sparse"],1]]})", "attention_types has \"sparse\""},
+      {"gpt_neo", R"({"num_layers":1,"attention_types":[7]})", "attention_types has 7"},
+      {"gpt_neo", R"({"num_layers":1,"attention_types":["global"]})", "attention_types has \"global\""},
+      {"gpt_neo", R"({"num_layers":1,"attention_types":{"global":1}})", "attention_types has {"},
+      {"gpt_bigcode", R"({"n_layer":1,"add_cross_attention":true})", "add_cross_attention true is not supported"},
   };
   for (const Refused& c : cases)
     EXPECT_NE(message_of(tiny_job(c.family, c.config)).find(c.message), std::string::npos)

@@ -1,6 +1,7 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
 #include "model/families.h"
 #include "nn/decoder_stack.h"
+#include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
@@ -29,25 +30,6 @@ struct GPTNeoXConfig : DecoderConfig {
   }
   double hidden_dropout;
   bool use_parallel_residual;
-};
-
-struct GPTNeoXMLP : Module {
-  GPTNeoXMLP(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        dense_h_to_4h(*this, "dense_h_to_4h", c.hidden_size, c.intermediate_size),
-        dense_4h_to_h(*this, "dense_4h_to_h", c.intermediate_size, c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Forward here(*this);
-    Tensor hidden = dense_h_to_4h(x);  // (B, T, F)
-    hidden = activation(config.hidden_act, hidden);
-    hidden = dense_4h_to_h(hidden);  // (B, T, C)
-    return hidden;
-  }
-
-  const GPTNeoXConfig& config;
-  Linear dense_h_to_4h, dense_4h_to_h;
 };
 
 // The first rotary_dim numbers of each head turn, the others pass; both results are joined last.
@@ -104,7 +86,7 @@ struct GPTNeoXLayer : Module {
         post_attention_dropout(*this, "post_attention_dropout", c.hidden_dropout),
         post_mlp_dropout(*this, "post_mlp_dropout", c.hidden_dropout),
         attention(*this, "attention", c),
-        mlp(*this, "mlp", c) {}
+        mlp(*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", c.hidden_size, c.intermediate_size, c.hidden_act}) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -126,7 +108,7 @@ struct GPTNeoXLayer : Module {
   LayerNorm input_layernorm, post_attention_layernorm;
   Dropout post_attention_dropout, post_mlp_dropout;
   GPTNeoXAttention attention;
-  GPTNeoXMLP mlp;
+  FeedForward mlp;
 };
 
 struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {

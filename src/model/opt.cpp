@@ -145,7 +145,7 @@ struct OPTDecoder : Module {
     if (project_in) embeds = (*project_in)(embeds);             // (B, T, C)
     Tensor hidden = add(embeds, position_embeds);
     for (OPTDecoderLayer& layer : *layers) {
-      if (drops_layer()) continue;
+      if (drops_layer(tape())) continue;
       auto run = [&layer, mask, positions](const Tensor& x) { return layer(x, mask); };
       hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
     }
@@ -164,10 +164,6 @@ struct OPTDecoder : Module {
     }
     return positions;
   }
-
-  // `if torch.rand([]) < layerdrop`: recorded rows read a constant there, a true one drops every layer. A real run is
-  // simulated with every layer, which is what it needs at most.
-  bool drops_layer() const { return tape().dialect.item.value_or(0) != 0; }
 
   const OPTConfig& config;
   Embedding embed_tokens;

@@ -13,6 +13,7 @@ struct HeadSettings {
   int64_t width = 0;  // of what the body returns
   int64_t vocab_size = 0;
   bool tied = false;
+  bool bias = false;
 };
 
 // Body is the model below the head: a module made of (parent, name, settings), called with the ids, with the weight of its
@@ -23,8 +24,8 @@ struct CausalLM : Model {
       : Model(build),
         settings(s),
         body(*this, h.body, settings),
-        head(h.tied ? std::make_unique<Linear>(*this, h.head, body.embedding(), false)
-                    : std::make_unique<Linear>(*this, h.head, h.width, h.vocab_size, false)) {}
+        head(h.tied ? std::make_unique<Linear>(*this, h.head, body.embedding(), h.bias)
+                    : std::make_unique<Linear>(*this, h.head, h.width, h.vocab_size, h.bias)) {}
 
   Output forward(const Batch& batch) override {
     const Tensor hidden = body(batch.input_ids);           // (B, T, C)

@@ -33,6 +33,10 @@ void reject_captured_outputs(const Config& config);
 // Throws when a sequence needs more rows of a table of positions than it has; `key` is the table's setting.
 void require_positions(const char* model, int64_t needed, const char* key, int64_t available);
 
+// `if torch.rand([]) < layerdrop`: recorded rows read a constant there, a true one drops every layer. A real run is simulated
+// with every layer, which is what it needs at most.
+inline bool drops_layer(const Tape& tape) { return tape.dialect.item.value_or(0) != 0; }
+
 // position_ids of a fresh sequence: (1, T)
 Tensor position_ids(Tape& tape, int64_t tokens);
 

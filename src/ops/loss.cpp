@@ -54,6 +54,19 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   return nll_loss(log_probs, target);
 }
 
+// saves logits and target; backward: (sigmoid(logits) - target) * grad / n. On autocast's fp32 list.
+Tensor binary_cross_entropy_with_logits(const Tensor& raw, const Tensor& raw_target) {
+  const Tensor target = autocast_fp32(raw_target), logits = autocast_fp32(raw);
+  Tape& tape = logits.tape();
+  Op op(tape, "binary_cross_entropy_with_logits", {&logits});
+  Saved self = op.save(logits), labels = op.save(target);
+  return op.finish(empty(tape, {}, logits.dtype()), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
+    const Tensor x = self.unpack(), target = labels.unpack();
+    Op op(x.tape(), "binary_cross_entropy_with_logits_backward", {});
+    return Tensors{empty_like(x)};
+  });
+}
+
 // saves input and target; backward allocates a gradient like the input. On autocast's fp32 list.
 Tensor mse_loss(const Tensor& raw, const Tensor& raw_target) {
   const Tensor target = autocast_fp32(raw_target), input = autocast_fp32(raw);

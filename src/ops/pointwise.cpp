@@ -209,7 +209,7 @@ Tensor div_scalar(const Tensor& a) {
   return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("div", g[0])}; });
 }
 
-// saves the condition; backward: where(condition, grad, 0)
+// saves the condition; backward: where(condition, grad, 0), whose number becomes a tensor
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Tensor& value = a ? a : b;
   Op op(condition.tape(), "where", {&a, &b});
@@ -223,6 +223,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     Tensors out(2);
     for (size_t i : {0, 1}) {
       if (!needs[i]) continue;
+      const Tensor zero = filled(m.tape(), "scalar_tensor", {}, g[0].dtype());
       Op op(m.tape(), "where", {});
       out[i] = empty_like(g[0]);
     }
