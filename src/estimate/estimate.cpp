@@ -24,6 +24,7 @@ std::vector<std::string> folded_path(const Trace& trace, const StorageRecord& s,
   std::reverse(path.begin(), path.end());
   if (!path.empty()) return path;
   if (category == Category::input) return {"[inputs]"};
+  if (category == Category::workspace) return {"[workspaces]"};
   if (s.phase == Phase::optimizer || s.phase == Phase::ema) return {"[optimizer]"};
   return {"[loss]"};
 }

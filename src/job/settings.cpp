@@ -33,6 +33,12 @@ void apply_config(Job& job, const Config& c) {
   job.config = Config(job.config.source(), merged);
 }
 
+// Unquoted in YAML, 2.4 is a number.
+Version version_at(const Config& c, const char* key) {
+  const nlohmann::json& v = c.values().at(key);
+  return parse_version(key, v.is_string() ? v.get<std::string>() : v.dump());
+}
+
 void apply_optimizer_args(Job& job, const Config& c) { job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args")); }
 
 }  // namespace
@@ -46,13 +52,15 @@ const std::vector<Setting>& job_settings() {
       {"seq", "N", "tokens per sample, or the side of an image", [](Job& j, const Config& c) { j.seq = c.size({"seq"}, 1); }},
       {"inputs", "lm|cls|image", "what a sample is; the model's own kind by default",
        [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
-      {"precision", "fp32|amp|amp-fp16|bf16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16",
+      {"precision", "fp32|amp|amp-fp16|bf16|fp16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16 or fp16",
        [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},
       {"attention", "auto|flash|efficient|math|eager", "the attention kernel; auto is what CUDA takes",
        [](Job& j, const Config& c) { j.attention = parse_attention(c.text({"attention"}, "auto")); }},
       {"checkpointing", "", "recompute each block in backward (transformers' gradient_checkpointing)",
        [](Job& j, const Config& c) { j.checkpointing = c.flag({"checkpointing"}, false); }},
-      {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...", apply_optimizer},
+      {"loss", "model|logits-sum", "the model's own loss, or the sum of its logits as benchmarks take it",
+       [](Job& j, const Config& c) { j.loss = parse_loss(c.text({"loss"}, "model")); }},
+      {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...; none: forward and backward alone", apply_optimizer},
       {"optimizer_args", "{KEY: VALUE}", "the optimizer's arguments, e.g. {fused: true} or {momentum: 0.9}", apply_optimizer_args},
       {"accumulation", "N", "micro-steps per optimizer step",
        [](Job& j, const Config& c) { j.accumulation = c.size({"accumulation"}, 1); }},
@@ -69,6 +77,22 @@ const std::vector<Setting>& job_settings() {
        [](Job& j, const Config& c) { j.drop_output = c.flag({"drop_output"}, false); }},
       {"drop_after", "", "the loop drops output and loss after backward",
        [](Job& j, const Config& c) { j.drop_after = c.flag({"drop_after"}, false); }},
+      {"zero_grad", "after-step|before-forward|before-backward", "when the loop drops the last step's gradients",
+       [](Job& j, const Config& c) { j.zero_grad = parse_zero_grad(c.text({"zero_grad"}, "after-step")); }},
+      {"longest", "N", "tokens of the longest sample of the data, when --seq is the usual length",
+       [](Job& j, const Config& c) { j.longest = c.size({"longest"}, 1); }},
+      {"eval_batch", "N", "samples per device in evaluation (default: as in training)",
+       [](Job& j, const Config& c) { j.eval_batch = c.size({"eval_batch"}, 1); }},
+      {"sample_tokens", "N", "new tokens per prompt that generation makes between steps",
+       [](Job& j, const Config& c) { j.sampling.tokens = c.size({"sample_tokens"}, 1); }},
+      {"sample_batch", "N", "prompts that are generated from at once (default 1)",
+       [](Job& j, const Config& c) { j.sampling.batch = c.size({"sample_batch"}, 1); }},
+      {"sample_prompt", "N", "tokens of such a prompt (default 32)",
+       [](Job& j, const Config& c) { j.sampling.prompt = c.size({"sample_prompt"}, 1); }},
+      {"torch", "VERSION", "PyTorch's version, which decides about some workspaces (default 2.14)",
+       [](Job& j, const Config& c) { j.platform.torch = version_at(c, "torch"); }},
+      {"transformers", "VERSION", "transformers' version: before 4.48 attention and its cache were other code (default 5.12)",
+       [](Job& j, const Config& c) { j.platform.transformers = version_at(c, "transformers"); }},
       {"steps", "N", "steps to simulate (default 2: the first differs from the steady state)",
        [](Job& j, const Config& c) {
          j.steps = c.size({"steps"}, 2);

@@ -16,6 +16,9 @@ struct Build {
   bool checkpointing = false;        // transformers' gradient_checkpointing_enable
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
+  // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
+  Tensors* cache = nullptr;
+  bool legacy = false;  // transformers before 4.48: each model has attention code of its own, the cache holds what it is given
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }

@@ -27,9 +27,10 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
     weights = mul_scalar(weights);
   }
   if (call.mask) weights = add(weights, call.mask);
+  if (call.clamps_scores) weights = clamp_min(weights);
   if (call.softmax_fp32) {
     const Tensor probs = softmax(weights, DType::float32);
-    weights = to(probs, q.dtype());
+    weights = to(probs, v.dtype());
   } else {
     weights = softmax(weights);
     if (call.cast_weights) weights = to(weights, q.dtype());
@@ -63,7 +64,15 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 }  // namespace
 
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
-  return build.eager() ? eager_attention(q, k, v, call, weights) : sdpa_attention(q, k, v, call);
+  const bool cached = build.cache && call.causal;
+  // DynamicCache.update: what is new is concatenated to what is there.
+  const bool copied = cached && !build.legacy;
+  const Tensor keys = copied ? cat({k}, 2) : k, values = copied ? cat({v}, 2) : v;
+  if (cached && call.caches) {
+    build.cache->push_back(keys);
+    build.cache->push_back(values);
+  }
+  return build.eager() ? eager_attention(q, keys, values, call, weights) : sdpa_attention(q, keys, values, call);
 }
 
 void reject_captured_outputs(const Config& config) {
@@ -109,6 +118,7 @@ Tensor activation(std::string_view name, const Tensor& x) {
 }
 
 Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
+  if (!labels) return {};
   Tensor logits = to(raw_logits, DType::float32);
   const Tensor padded = constant_pad_nd(labels, {0, 1});
   Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
@@ -118,6 +128,7 @@ Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
 }
 
 Tensor flat_cross_entropy(const Tensor& raw_logits, const Tensor& labels, bool upcast) {
+  if (!labels) return {};
   const Tensor logits = upcast ? to(raw_logits, DType::float32) : raw_logits;
   return cross_entropy(view(logits, {-1, logits.size(-1)}), view(labels, {-1}));
 }

@@ -16,6 +16,8 @@ struct AttentionCall {
   bool softmax_fp32 = true;      // eager: softmax(..., dtype=float32)
   bool cast_weights = true;      // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;  // eager: the result is made contiguous
+  bool clamps_scores = false;    // eager: torch.max(scores, the lowest number) after the mask
+  bool caches = true;            // false: the caller has put keys and values into the cache
 };
 
 // transformers.integrations.sdpa_attention / the models' eager_attention_forward, by the dialect.
@@ -32,6 +34,7 @@ Tensor position_ids(Tape& tape, int64_t tokens);
 
 Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT2FN; throws for an unknown name
 
+// Losses; undefined without labels.
 // ForCausalLMLoss: fp32 logits, labels shifted by padding.
 Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
 // ForMaskedLMLoss and sequence classification: fp32 logits against labels of the same leading shape.

@@ -13,6 +13,7 @@ std::unique_ptr<Optimizer> make_adamax(const Config& args);
 std::unique_ptr<Optimizer> make_adamw(const Config& args);
 std::unique_ptr<Optimizer> make_asgd(const Config& args);
 std::unique_ptr<Optimizer> make_nadam(const Config& args);
+std::unique_ptr<Optimizer> make_no_update(const Config& args);
 std::unique_ptr<Optimizer> make_radam(const Config& args);
 std::unique_ptr<Optimizer> make_rmsprop(const Config& args);
 std::unique_ptr<Optimizer> make_rprop(const Config& args);

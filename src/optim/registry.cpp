@@ -17,6 +17,7 @@ const std::vector<OptimizerEntry>& optimizer_registry() {
       {"RAdam", "2 states a parameter", make_radam},
       {"Rprop", "2 states a parameter", make_rprop},
       {"ASGD", "1 state a parameter", make_asgd},
+      {"none", "nothing: forward and backward alone", make_no_update},
   };
   return kOptimizers;
 }

@@ -1,0 +1,32 @@
+// What a process holds on its device outside the framework's allocator, row by row, each with a range and its source. Workspaces
+// inside the allocator (cuBLAS, attention's backward) are not here: they are part of the trace (tensor/kernel_memory.h).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "estimate/range.h"
+#include "hardware/catalogue.h"
+#include "job/platform.h"
+
+namespace plimsoll {
+
+struct Overhead {
+  std::string name;
+  Range range;
+  std::string source;
+};
+
+struct DeviceFacts {
+  std::optional<DeviceSpec> device;  // none: some NVIDIA card
+  Version torch;
+  Bytes others;               // other processes on the device
+  bool convolutions = false;  // the model uses cuDNN
+  int64_t ranks = 1;          // processes that train together
+};
+
+// The rows of data/overheads.csv that apply.
+std::vector<Overhead> overheads(const DeviceFacts& facts);
+
+}  // namespace plimsoll
