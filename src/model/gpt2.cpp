@@ -133,9 +133,7 @@ struct GPT2Model : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    if (input_ids.size(1) > config.n_positions)
-      throw Error("[gpt2] " + std::to_string(input_ids.size(1)) + " tokens are more than n_positions " + std::to_string(config.n_positions),
-                  "shorten the sequence or raise n_positions");
+    require_positions("gpt2", input_ids.size(1), "n_positions", config.n_positions);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
     const Tensor positions = position_ids(tape(), embeds.size(1));
     const Tensor position_embeds = wpe(positions);  // (1, T, C)

@@ -1,41 +1,34 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
 #include "model/families.h"
-#include "nn/causal_lm.h"
+#include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
-#include "nn/layers.h"
-#include "nn/masking.h"
-#include "nn/rotary.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
 namespace {
 
-struct GPTNeoXConfig {
+struct GPTNeoXConfig : DecoderConfig {
   explicit GPTNeoXConfig(const Config& c)
-      : vocab_size(c.size({"vocab_size"}, 50432)),
-        hidden_size(c.size({"hidden_size"}, 6144)),
-        num_hidden_layers(c.size({"num_hidden_layers"}, 44)),
-        num_attention_heads(c.size({"num_attention_heads"}, 64)),
-        intermediate_size(c.size({"intermediate_size"}, 24576)),
-        hidden_act(c.text({"hidden_act"}, "gelu")),
-        attention_dropout(c.number({"attention_dropout"}, 0.0)),
-        hidden_dropout(c.number({"hidden_dropout"}, 0.0)),
-        attention_bias(c.flag({"attention_bias"}, true)),
-        use_parallel_residual(c.flag({"use_parallel_residual"}, true)),
-        tie_word_embeddings(c.flag({"tie_word_embeddings"}, false)) {
+      : hidden_dropout(c.number({"hidden_dropout"}, 0.0)), use_parallel_residual(c.flag({"use_parallel_residual"}, true)) {
+    names = {.embed = "embed_in", .norm = "final_layer_norm"};
+    vocab_size = c.size({"vocab_size"}, 50432);
+    hidden_size = c.size({"hidden_size"}, 6144);
+    num_hidden_layers = c.size({"num_hidden_layers"}, 44);
+    num_attention_heads = c.size({"num_attention_heads"}, 64);
+    intermediate_size = c.size({"intermediate_size"}, 24576);
+    hidden_act = c.text({"hidden_act"}, "gelu");
+    attention_dropout = c.number({"attention_dropout"}, 0.0);
+    qkv_bias = o_bias = c.flag({"attention_bias"}, true);
+    tie_word_embeddings = c.flag({"tie_word_embeddings"}, false);
     c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
-    head_size = hidden_size / num_attention_heads;
-    rope = rope_settings(c, {head_size, 2048, 0.25, "rotary_pct"});
+    head_dim = hidden_size / num_attention_heads;
+    rope = rope_settings(c, {head_dim, 2048, 0.25, "rotary_pct"});
   }
-  int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, head_size;
-  std::string hidden_act;
-  double attention_dropout, hidden_dropout;
-  bool attention_bias, use_parallel_residual, tie_word_embeddings;
-  RopeSettings rope;
+  double hidden_dropout;
+  bool use_parallel_residual;
 };
 
 struct GPTNeoXMLP : Module {
@@ -74,16 +67,16 @@ struct GPTNeoXAttention : Module {
   GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c)
       : Module(parent, name),
         config(c),
-        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.attention_bias),
-        dense(*this, "dense", c.hidden_size, c.hidden_size, c.attention_bias) {
+        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.qkv_bias),
+        dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {
     const int64_t positions = c.rope.max_position_embeddings;
     if (build().legacy) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
   }
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
-    const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_size}), 1, 2);  // (B, H, T, 3 D)
-    Tensor q, k, v;                                                                                                  // (B, H, T, D)
+    const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_dim}), 1, 2);  // (B, H, T, 3 D)
+    Tensor q, k, v;                                                                                                 // (B, H, T, D)
     {
       const Tensors parts = chunk(qkv, 3, -1);
       q = parts[0];
@@ -149,55 +142,20 @@ struct GPTNeoXLayer : Module {
   GPTNeoXMLP mlp;
 };
 
-struct GPTNeoXModel : Module {
+struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {
   GPTNeoXModel(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_in(*this, "embed_in", c.vocab_size, c.hidden_size),
-        emb_dropout(*this, "emb_dropout", c.hidden_dropout),
-        layers(*this, "layers"),
-        final_layer_norm(add_layers(), "final_layer_norm", c.hidden_size),
-        rotary_emb(*this, "rotary_emb", c.rope) {}
-
-  Module& add_layers() {
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
-    return *this;
-  }
-
-  Tensor operator()(const Tensor& input_ids) {
-    Forward here(*this);
-    const Tensor embeds = embed_in(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
-    const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});
-    Tensor hidden = emb_dropout(embeds);
-    const CosSin tables = rotary_emb(hidden, positions);
-    for (GPTNeoXLayer& layer : layers) {
-      auto run = [&layer, tables, mask, positions](const Tensor& x) { return layer(x, tables, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
-    }
-    hidden = final_layer_norm(hidden);
-    return hidden;
-  }
-
-  const Tensor& embedding() const { return embed_in.weight; }
-
-  const GPTNeoXConfig& config;
-  Embedding embed_in;
+      : DecoderStack(parent, name, c), emb_dropout(*this, "emb_dropout", c.hidden_dropout) {}
+  Tensor enter(Tensor& embeds) const override { return emb_dropout(embeds); }
   Dropout emb_dropout;
-  ModuleList<GPTNeoXLayer> layers;
-  LayerNorm final_layer_norm;
-  RotaryEmbedding rotary_emb;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);
-  const HeadSettings head{.body = "gpt_neox",
-                          .head = "embed_out",
-                          .width = config.hidden_size,
-                          .vocab_size = config.vocab_size,
-                          .tied = config.tie_word_embeddings};
+  HeadSettings head = lm_head(config);
+  head.body = "gpt_neox";
+  head.head = "embed_out";
   return std::make_unique<CausalLM<GPTNeoXConfig, GPTNeoXModel>>(build, config, head);
 }
 

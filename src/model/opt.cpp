@@ -141,10 +141,7 @@ struct OPTDecoder : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    if (input_ids.size(1) > config.max_position_embeddings)
-      throw Error("[opt] " + std::to_string(input_ids.size(1)) + " tokens are more than max_position_embeddings " +
-                      std::to_string(config.max_position_embeddings),
-                  "shorten the sequence or raise max_position_embeddings");
+    require_positions("opt", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     Tensor embeds = embed_tokens(input_ids);  // (B, T, W)
     const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor positions = count(attention_mask);  // (B, T)

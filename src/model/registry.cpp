@@ -20,9 +20,13 @@ ModelEntry torchvision(const char* name, TorchvisionFamily make, int64_t side = 
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> kModels{
       // transformers, by model_type
+      {"albert", {"AlbertForMaskedLM"}, InputKind::lm, 512, make_albert},
+      {"albert-classifier", {"AlbertForSequenceClassification"}, InputKind::cls, 512, make_albert_classifier},
       {"bert", {"BertForMaskedLM"}, InputKind::lm, 512, make_bert},
       {"bert-classifier", {"BertForSequenceClassification"}, InputKind::cls, 512, make_bert_classifier},
       {"dinov2", {"Dinov2ForImageClassification"}, InputKind::image, 224, make_dinov2},
+      {"distilbert", {"DistilBertForMaskedLM"}, InputKind::lm, 512, make_distilbert},
+      {"distilbert-classifier", {"DistilBertForSequenceClassification"}, InputKind::cls, 512, make_distilbert_classifier},
       {"gemma2", {"Gemma2ForCausalLM"}, InputKind::lm, 2048, make_gemma2},
       {"gemma2-classifier", {"Gemma2ForSequenceClassification"}, InputKind::cls, 2048, make_gemma2_classifier},
       {"gpt2", {"GPT2LMHeadModel"}, InputKind::lm, 1024, make_gpt2},

@@ -15,17 +15,19 @@ Tensor repeat_kv(const Tensor& x, int64_t groups) {
   return reshape(wide, {b, kv * groups, t, d});
 }
 
+Tensor soft_cap(Tensor x) {
+  x = div_scalar(x);
+  x = tanh(x);
+  return mul_scalar(x);
+}
+
 namespace {
 
 Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call, Tensor* kept) {
   const Tensor k = repeat_kv(key, call.kv_groups), v = repeat_kv(value, call.kv_groups);
   Tensor weights = matmul(q, transpose(k, 2, 3));  // (B, H, T, T)
   weights = mul_scalar(weights);
-  if (call.softcap > 0) {
-    weights = div_scalar(weights);
-    weights = tanh(weights);
-    weights = mul_scalar(weights);
-  }
+  if (call.softcap) weights = soft_cap(std::move(weights));
   if (call.mask) weights = add(weights, call.mask);
   if (call.clamps_scores) weights = clamp_min(weights);
   if (call.softmax_fp32) {
@@ -81,6 +83,13 @@ void reject_captured_outputs(const Config& config) {
       throw Error("[" + config.source() + "] " + key + " true is not supported", std::string("leave ") + key + " false");
 }
 
+void require_positions(const char* model, int64_t needed, const char* key, int64_t available) {
+  if (needed <= available) return;
+  throw Error(
+      std::string("[") + model + "] " + std::to_string(needed) + " positions are more than " + key + " " + std::to_string(available),
+      std::string("shorten the sequence or raise ") + key);
+}
+
 Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }
 
 namespace {
@@ -115,6 +124,18 @@ Tensor activation(std::string_view name, const Tensor& x) {
   if (name == "quick_gelu") return quick_gelu(x);
   throw Error("[activation] '" + std::string(name) + "' is not known",
               "known: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
+}
+
+Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x) {
+  if (chunk_size <= 0) return forward(x);
+  if (x.size(1) % chunk_size != 0)
+    throw Error(
+        "[model] chunk_size_feed_forward " + std::to_string(chunk_size) + " does not divide the " + std::to_string(x.size(1)) + " tokens",
+        "choose a sequence length that it divides");
+  const Tensors chunks = chunk(x, x.size(1) / chunk_size, 1);
+  Tensors outputs;
+  for (const Tensor& piece : chunks) outputs.push_back(forward(piece));  // (B, chunk, C)
+  return cat(outputs, 1);                                                // (B, T, C)
 }
 
 Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
