@@ -11,13 +11,13 @@ namespace plimsoll {
 
 namespace {
 
-std::optional<DType> autocast_type(Precision p) {
-  if (p == Precision::amp) return DType::bfloat16;
-  if (p == Precision::amp_fp16) return DType::float16;
+std::optional<DType> autocast_type(const Job& job) {
+  if (job.precision == Precision::amp_fp16) return DType::float16;
+  if (job.precision == Precision::amp || job.autocast) return DType::bfloat16;
   return std::nullopt;
 }
 
-std::unique_ptr<Model> build_model(Build& build, const Job& job) {
+const ModelEntry& entry_of(const Job& job) {
   const ModelEntry* entry = find_model(job.family);
   if (!entry) {
     std::vector<std::string> names;
@@ -27,7 +27,18 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   if (job.inputs != entry->inputs)
     throw Error("[model] " + entry->name + " takes inputs of kind " + to_string(entry->inputs) + ", not " + to_string(job.inputs),
                 std::string("leave inputs out or set it to ") + to_string(entry->inputs));
-  return entry->make(build, job.config);
+  return *entry;
+}
+
+std::unique_ptr<Model> build_model(Build& build, const Job& job) {
+  const ModelEntry& entry = entry_of(job);
+  build.dtype = job.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
+  build.checkpointing = job.checkpointing;
+  build.tuning = Tuning(job.tuning, entry.name);
+  build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
+  std::unique_ptr<Model> model = entry.make(build, job.config);
+  build.tuning.require_all_names_found();
+  return model;
 }
 
 Batch make_batch(Tape& tape, const Job& job) {
@@ -52,10 +63,10 @@ class Trainer {
       : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {}
 
   Simulation run() {
-    build_.dtype = job_.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
-    build_.checkpointing = job_.checkpointing;
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
+    for (Parameter* p : parameters_)
+      if (p->value.requires_grad()) trained_.push_back(p);
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema) make_ema();
@@ -63,10 +74,8 @@ class Trainer {
     if (job_.warm_optimizer) warm_optimizer();
     for (int64_t i = 0; i < job_.steps; ++i) step();
     Simulation result;
-    for (const Parameter* p : parameters_) {
-      result.parameters += p->value.numel();
-      if (p->value.requires_grad()) result.trainable += p->value.numel();
-    }
+    for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
+    for (const Parameter* p : trained_) result.trainable += p->value.numel();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
     return result;
   }
@@ -85,8 +94,8 @@ class Trainer {
     for (int64_t i = 0; i < micro_steps(); ++i) micro_step();
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) {
-      if (scaler_) scaler_->unscale(parameters_);
-      clip_grad_norm(parameters_);
+      if (scaler_) scaler_->unscale(trained_);
+      clip_grad_norm(trained_);
     }
     update();
     if (job_.ema) update_ema();
@@ -98,7 +107,7 @@ class Trainer {
   void micro_step() {
     tape_.begin_phase(Phase::forward);
     {
-      AutocastGuard autocast(tape_, autocast_type(job_.precision));
+      AutocastGuard autocast(tape_, autocast_type(job_));
       Output out = model_->forward(batch_);  // the old outputs are still alive here
       kept_ = std::move(out.kept);
       loss_ = std::move(out.loss);
@@ -119,7 +128,7 @@ class Trainer {
 
   // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
   void attach_optimizer() {
-    optimizer_->attach(parameters_);
+    optimizer_->attach(trained_);
     if (!tape_.dialect.recorder) label_states();
   }
 
@@ -129,27 +138,26 @@ class Trainer {
 
   void update() {
     if (scaler_) {
-      scaler_->step(*optimizer_, parameters_);
+      scaler_->step(*optimizer_, trained_);
       scaler_->update();
     } else {
-      optimizer_->step(parameters_);
+      optimizer_->step(trained_);
     }
     label_states();
     zero_grad();
   }
 
   void zero_grad() {
-    for (Parameter* p : parameters_) p->grad.reset();
+    for (Parameter* p : trained_) p->grad.reset();
   }
 
   void warm_optimizer() {
     tape_.begin_phase(Phase::optimizer);
-    for (Parameter* p : parameters_) {
-      if (!p->value.requires_grad()) continue;
+    for (Parameter* p : trained_) {
       p->grad = zeros_like(p->value);
       tape_.relabel(p->grad, Category::gradient);
     }
-    optimizer_->step(parameters_);
+    optimizer_->step(trained_);
     label_states();
     zero_grad();
   }
@@ -174,6 +182,7 @@ class Trainer {
   Build build_;
   std::unique_ptr<Model> model_;
   std::vector<Parameter*> parameters_;
+  std::vector<Parameter*> trained_;  // those that require a gradient: what the optimizer gets
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradScaler> scaler_;
   Tensors ema_;
