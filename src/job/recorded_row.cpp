@@ -73,6 +73,7 @@ RecordedRow row_of(const Json& j) {
   row.seconds = j.value("secs", 0.0);
   row.step_peaks = j.value("step_peaks", std::vector<int64_t>{});
   row.breakdown = j.value("breakdown", std::map<std::string, int64_t>{});
+  if (row.breakdown.contains("ema_step")) row.breakdown["optim"] += row.breakdown.extract("ema_step").mapped();
   row.phase_peaks = j.value("phase_peak", std::map<std::string, int64_t>{});
   if (row.unsupported.empty()) row.job = job_of(row.id, spec);
   return row;

@@ -143,11 +143,7 @@ struct Gemma2TextScaledWordEmbedding : Embedding {
     embed_scale = buffer("embed_scale", {});
   }
 
-  Tensor operator()(const Tensor& ids) const {
-    Forward here(*this);
-    const Tensor embeds = Embedding::operator()(ids);  // (B, T, C)
-    return mul(embeds, to(embed_scale, weight.dtype()));
-  }
+  Tensor scaled(const Tensor& embeds, DType dtype) const override { return mul(embeds, to(embed_scale, dtype)); }
 
   Tensor embed_scale;
 };

@@ -15,11 +15,11 @@ std::unique_ptr<Adapter> make_adapter(DenseLayer& layer, const AdapterSettings& 
   return std::make_unique<Lora>(layer, s);
 }
 
-std::unique_ptr<LoraEmbedding> make_lora_embedding(Module& layer, const AdapterSettings& s, const Tensor& table) {
+std::unique_ptr<LoraEmbedding> make_lora_embedding(Embedding& layer, const AdapterSettings& s) {
   if (s.kind != AdapterKind::lora || s.use_dora)
     throw Error(std::string("[") + to_string(s.kind) + "] " + layer.path() + " is an embedding, which only plain LoRA supports",
                 "take it out of target_modules");
-  return std::make_unique<LoraEmbedding>(layer, s, table);
+  return std::make_unique<LoraEmbedding>(layer, s);
 }
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@ class Adapter {
 
 std::unique_ptr<Adapter> make_adapter(DenseLayer& layer, const AdapterSettings& settings);
 // Throws for a kind that has none for embeddings.
-std::unique_ptr<LoraEmbedding> make_lora_embedding(Module& layer, const AdapterSettings& settings, const Tensor& table);
+std::unique_ptr<LoraEmbedding> make_lora_embedding(Embedding& layer, const AdapterSettings& settings);
 
 // PEFT 0.20 tuners_utils.py: adapters take the type of a floating base weight (_move_adapter_to_device_of_base_layer), and
 // half types become fp32 unless autocast_adapter_dtype is off (cast_adapter_dtype).

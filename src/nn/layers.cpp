@@ -77,7 +77,7 @@ Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_w
   const AdapterSettings* adapter = build().tuning.changes_anything() ? build().tuning.adapter_of(path(), false) : nullptr;
   if (adapter) keep_parameters_in("base_layer");
   weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", {rows, width});
-  if (adapter) lora_ = make_lora_embedding(*this, *adapter, weight);
+  if (adapter) lora_ = make_lora_embedding(*this, *adapter);
 }
 
 Embedding::~Embedding() = default;
@@ -85,7 +85,8 @@ Embedding::~Embedding() = default;
 Tensor Embedding::operator()(const Tensor& ids) const {
   Forward here(*this);
   Tensor result = embedding(weight, ids);
-  if (lora_) result = (*lora_)(result, ids);
+  result = scaled(result, weight.dtype());
+  if (lora_) result = (*lora_)(*this, result, ids);
   if (is_input_) require_input_grad(build(), result);
   return result;
 }

@@ -48,6 +48,8 @@ struct Embedding : Module {
   Embedding(Module& parent, std::string_view name, const Tensor& tied_weight);
   ~Embedding() override;
   Tensor operator()(const Tensor& ids) const;
+  // What a model makes of the rows it looked up, with numbers of that type; nothing by default.
+  virtual Tensor scaled(const Tensor& embeds, DType) const { return embeds; }
   Tensor weight;
 
  private:

@@ -47,8 +47,8 @@ class Dora : public Lora {
 // An embedding's: a look-up in a table of r columns, times B.
 class LoraEmbedding {
  public:
-  LoraEmbedding(Module& layer, const AdapterSettings& settings, const Tensor& table);
-  Tensor operator()(const Tensor& base_result, const Tensor& ids) const;
+  LoraEmbedding(Embedding& layer, const AdapterSettings& settings);
+  Tensor operator()(const Embedding& layer, const Tensor& base_result, const Tensor& ids) const;
 
  private:
   AdapterParameter lora_embedding_A_, lora_embedding_B_;
