@@ -61,7 +61,7 @@ Score score_row(const RecordedRow& row) {
     std::vector<int64_t> steps;
     for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
     s.step_peaks_equal = steps == row.step_peaks;
-    s.parameters_equal = simulation.parameters == row.parameters;
+    s.parameters_equal = simulation.parameters == row.parameters && simulation.trainable == row.trainable;
   } catch (const Error& e) {
     s.unsupported = e.what();
   }

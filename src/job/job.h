@@ -9,6 +9,7 @@
 #include "job/attention_kernel.h"
 #include "job/config.h"
 #include "job/platform.h"
+#include "job/tuning.h"
 
 namespace plimsoll {
 
@@ -55,6 +56,8 @@ struct Job {
   int64_t seq = 0;    // tokens, or the image side
   InputKind inputs = InputKind::lm;
   Precision precision = Precision::amp;
+  bool autocast = false;  // bf16 autocast over bf16 weights, too
+  TuningSettings tuning;  // adapters, quantised base, frozen modules
   AttentionKernel attention = AttentionKernel::automatic;
   bool checkpointing = false;
   Loss loss = Loss::model;

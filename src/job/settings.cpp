@@ -39,6 +39,25 @@ Version version_at(const Config& c, const char* key) {
   return parse_version(key, v.is_string() ? v.get<std::string>() : v.dump());
 }
 
+template <AdapterKind kind>
+void apply_adapter(Job& job, const Config& c) {
+  const nlohmann::json& value = c.values().at(to_string(kind));
+  std::optional<AdapterSettings>& adapter = job.tuning.adapter;
+  if (value == false || value.is_null()) {
+    if (adapter && adapter->kind == kind) adapter.reset();
+    return;
+  }
+  if (adapter && adapter->kind != kind)
+    throw Error(fmt::format("[{}] the job has {} already", to_string(kind), to_string(adapter->kind)), "choose one kind of adapter");
+  adapter = parse_adapter(kind, value);
+}
+
+void apply_quantization(Job& job, const Config& c) {
+  const nlohmann::json& value = c.values().at("quantization");
+  job.tuning.quantization.reset();
+  if (value != false && value != "none" && !value.is_null()) job.tuning.quantization = parse_quantization(value);
+}
+
 void apply_optimizer_args(Job& job, const Config& c) { job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args")); }
 
 }  // namespace
@@ -54,6 +73,20 @@ const std::vector<Setting>& job_settings() {
        [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
       {"precision", "fp32|amp|amp-fp16|bf16|fp16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16 or fp16",
        [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},
+      {"autocast", "", "bf16 autocast over bf16 weights, too (the HF Trainer's bf16 with a model loaded in bf16)",
+       [](Job& j, const Config& c) { j.autocast = c.flag({"autocast"}, false); }},
+      {"lora", "{KEY: VALUE}",
+       "LoRA as PEFT does it, e.g. {r: 16, target_modules: [q_proj, v_proj]}; the flag: r=16,target_modules=q_proj+v_proj",
+       apply_adapter<AdapterKind::lora>},
+      {"lokr", "{KEY: VALUE}", "LoKr as PEFT does it, e.g. {r: 8, target_modules: all-linear}", apply_adapter<AdapterKind::lokr>},
+      {"ia3", "{KEY: VALUE}", "IA3 as PEFT does it; {} takes its targets for the family", apply_adapter<AdapterKind::ia3>},
+      {"ln_tuning", "{KEY: VALUE}", "train copies of the norms, as PEFT does it", apply_adapter<AdapterKind::ln_tuning>},
+      {"quantization", "nf4|fp4|int8|{KEY: VALUE}",
+       "the base in bitsandbytes' types, e.g. {type: nf4, double_quant: true, compute_dtype: bf16}", apply_quantization},
+      {"frozen", "[NAME]", "modules that are not trained, by the end of their name; the flag: a+b",
+       [](Job& j, const Config& c) { j.tuning.frozen = parse_name_list(c.values().at("frozen"), "frozen"); }},
+      {"trainable", "[NAME]", "the only modules that are trained, by the end of their name",
+       [](Job& j, const Config& c) { j.tuning.trainable = parse_name_list(c.values().at("trainable"), "trainable"); }},
       {"attention", "auto|flash|efficient|math|eager", "the attention kernel; auto is what CUDA takes",
        [](Job& j, const Config& c) { j.attention = parse_attention(c.text({"attention"}, "auto")); }},
       {"checkpointing", "", "recompute each block in backward (transformers' gradient_checkpointing)",

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 
+#include "nn/tuning.h"
 #include "tensor/node.h"
 
 namespace plimsoll {
@@ -18,7 +19,9 @@ struct Build {
   Tensors buffers;
   // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
   Tensors* cache = nullptr;
-  bool legacy = false;  // transformers before 4.48: each model has attention code of its own, the cache holds what it is given
+  bool legacy = false;               // transformers before 4.48: each model has attention code of its own, the cache holds what it is given
+  Tuning tuning;                     // what is trained, and how
+  bool input_require_grads = false;  // enable_input_require_grads: the embeddings' result collects a gradient
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
@@ -35,21 +38,30 @@ class Module {
   Build& build() const { return build_; }
   Tape& tape() const { return build_.tape; }
   ScopeId scope() const { return scope_; }
+  std::string path() const { return tape().trace.scope_path(scope_); }
   // In the order of Python's Module.parameters(): own first, then each child; a tied parameter once.
   std::vector<Parameter*> parameters() const;
 
  protected:
+  // A parameter of the model: of the build's type, trained unless the build's tuning says otherwise.
   Tensor parameter(std::string_view name, const Dims& sizes);
+  // One that the tuning adds.
+  Tensor parameter(std::string_view name, const Dims& sizes, DType dtype, bool trained);
+  // Labels this module's own parameters, from now on, as those of a part of it: PEFT's "base_layer".
+  void keep_parameters_in(std::string_view part) { parameter_scope_ = tape().trace.add_scope(scope_, part); }
+  ScopeId parameter_scope() const { return parameter_scope_; }
+  // Another module's parameter under this module's name too; what forward must use.
+  Tensor tied(std::string_view name, const Tensor& value);
   Tensor buffer(std::string_view name, const Dims& sizes, DType dtype = DType::float32);
   // register_buffer under a name that is taken: the old tensor goes.
   void rebind_buffer(Tensor& slot, const Tensor& value);
-  void tie(Parameter& p) { own_.push_back(&p); }
 
  private:
   void collect(std::vector<Parameter*>& out) const;
+  Tensor trained_copy(std::string_view name, Parameter& original);
 
   Build& build_;
-  ScopeId scope_ = 0;
+  ScopeId scope_ = 0, parameter_scope_ = 0;
   std::vector<Parameter*> own_;
   std::vector<const Module*> children_;
 };
@@ -71,6 +83,9 @@ class ModuleList : public Module {
  private:
   std::deque<T> items_;
 };
+
+// The hook of transformers' enable_input_require_grads on the input embeddings.
+void require_input_grad(Build& build, Tensor& embeddings);
 
 // Marks the body of a forward: what it allocates is labelled with this module.
 class Forward {

@@ -14,9 +14,9 @@ namespace plimsoll {
 
 namespace {
 
-std::optional<DType> autocast_type(Precision p) {
-  if (p == Precision::amp) return DType::bfloat16;
-  if (p == Precision::amp_fp16) return DType::float16;
+std::optional<DType> autocast_type(const Job& job) {
+  if (job.precision == Precision::amp_fp16) return DType::float16;
+  if (job.precision == Precision::amp || job.autocast) return DType::bfloat16;
   return std::nullopt;
 }
 
@@ -25,7 +25,7 @@ DType weight_type(Precision p) {
   return p == Precision::fp16 ? DType::float16 : DType::float32;
 }
 
-std::unique_ptr<Model> build_model(Build& build, const Job& job) {
+const ModelEntry& entry_of(const Job& job) {
   const ModelEntry* entry = find_model(job.family);
   if (!entry) {
     std::vector<std::string> names;
@@ -37,7 +37,19 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
                 std::string("leave inputs out or set it to ") + to_string(entry->inputs));
   if (job.loss == Loss::logits_sum && entry->inputs != InputKind::lm)
     throw Error("[job] loss logits-sum: " + entry->name + " returns its loss alone", "leave loss out");
-  return entry->make(build, job.config);
+  return *entry;
+}
+
+std::unique_ptr<Model> build_model(Build& build, const Job& job) {
+  const ModelEntry& entry = entry_of(job);
+  build.dtype = weight_type(job.precision);
+  build.checkpointing = job.checkpointing;
+  build.legacy = job.platform.transformers < Version{4, 48};
+  build.tuning = Tuning(job.tuning, entry.name);
+  build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
+  std::unique_ptr<Model> model = entry.make(build, job.config);
+  build.tuning.require_all_names_found();
+  return model;
 }
 
 Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
@@ -74,11 +86,10 @@ class Trainer {
       : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {}
 
   Simulation run() {
-    build_.dtype = weight_type(job_.precision);
-    build_.checkpointing = job_.checkpointing;
-    build_.legacy = job_.platform.transformers < Version{4, 48};
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
+    for (Parameter* p : parameters_)
+      if (p->value.requires_grad()) trained_.push_back(p);
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema) make_ema();
@@ -92,10 +103,8 @@ class Trainer {
     if (job_.eval_batch > 0) evaluate();
     if (job_.sampling.tokens > 0) sample();
     Simulation result;
-    for (const Parameter* p : parameters_) {
-      result.parameters += p->value.numel();
-      if (p->value.requires_grad()) result.trainable += p->value.numel();
-    }
+    for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
+    for (const Parameter* p : trained_) result.trainable += p->value.numel();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
     return result;
   }
@@ -117,8 +126,8 @@ class Trainer {
     for (int64_t i = 0; i < micro_steps(); ++i) micro_step(i == 0);
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) {
-      if (scaler_) scaler_->unscale(parameters_);
-      clip_grad_norm(parameters_);
+      if (scaler_) scaler_->unscale(trained_);
+      clip_grad_norm(trained_);
     }
     update();
     if (job_.ema) update_ema();
@@ -134,7 +143,7 @@ class Trainer {
     tape_.begin_phase(Phase::forward);
     if (first && job_.zero_grad == ZeroGrad::before_forward) zero_grad();
     {
-      AutocastGuard autocast(tape_, autocast_type(job_.precision));
+      AutocastGuard autocast(tape_, autocast_type(job_));
       Tensors cache;
       if (uses_cache()) build_.cache = &cache;
       Output out = model_->forward(batch_);  // the old outputs are still alive here
@@ -160,7 +169,7 @@ class Trainer {
 
   // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
   void attach_optimizer() {
-    optimizer_->attach(parameters_);
+    optimizer_->attach(trained_);
     if (!tape_.dialect.recorder) label_states();
   }
 
@@ -170,10 +179,10 @@ class Trainer {
 
   void update() {
     if (scaler_) {
-      scaler_->step(*optimizer_, parameters_);
+      scaler_->step(*optimizer_, trained_);
       scaler_->update();
     } else {
-      optimizer_->step(parameters_);
+      optimizer_->step(trained_);
     }
     label_states();
     if (job_.zero_grad == ZeroGrad::after_step) zero_grad();
@@ -185,7 +194,7 @@ class Trainer {
     batch_ = make_batch(tape_, job_, job_.eval_batch, std::max(job_.seq, job_.longest));
     tape_.begin_phase(Phase::evaluation);
     const Inference mode(tape_);
-    AutocastGuard autocast(tape_, autocast_type(job_.precision));
+    AutocastGuard autocast(tape_, autocast_type(job_));
     const Output out = model_->forward(batch_);
   }
 
@@ -201,7 +210,7 @@ class Trainer {
     Tensors cache;
     {
       build_.cache = &cache;
-      AutocastGuard autocast(tape_, autocast_type(job_.precision));
+      AutocastGuard autocast(tape_, autocast_type(job_));
       const Output out = model_->forward(batch_);
       build_.cache = nullptr;
     }
@@ -216,17 +225,16 @@ class Trainer {
   // Before 2.0 set_to_none was off: gradients were filled with zeros and lived on.
   void zero_grad() {
     if (tape_.dialect.torch < Version{2, 0}) return;
-    for (Parameter* p : parameters_) p->grad.reset();
+    for (Parameter* p : trained_) p->grad.reset();
   }
 
   void warm_optimizer() {
     tape_.begin_phase(Phase::optimizer);
-    for (Parameter* p : parameters_) {
-      if (!p->value.requires_grad()) continue;
+    for (Parameter* p : trained_) {
       p->grad = zeros_like(p->value);
       tape_.relabel(p->grad, Category::gradient);
     }
-    optimizer_->step(parameters_);
+    optimizer_->step(trained_);
     label_states();
     zero_grad();
   }
@@ -251,6 +259,7 @@ class Trainer {
   Build build_;
   std::unique_ptr<Model> model_;
   std::vector<Parameter*> parameters_;
+  std::vector<Parameter*> trained_;  // those that require a gradient: what the optimizer gets
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<GradScaler> scaler_;
   Tensors ema_;

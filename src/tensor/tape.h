@@ -36,8 +36,10 @@ struct Parameter {
   std::string name;
   Tensor value;
   Tensor grad;
-  Ref<Node> accumulate;  // made when first needed
-  Tensor low_precision;  // autocast's cached cast
+  Ref<Node> accumulate;              // made when first needed
+  Tensor low_precision;              // autocast's cached cast
+  Parameter* copied_from = nullptr;  // the frozen one this one is trained in place of
+  int64_t elements = 0;              // that it stands for, when it is packed; 0: as many as it has
 };
 
 class Tape {
