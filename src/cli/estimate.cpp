@@ -6,11 +6,13 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/device_flags.h"
 #include "estimate/estimate.h"
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "model/resolve.h"
 #include "report/estimate_report.h"
+#include "report/fit_report.h"
 #include "step/train.h"
 #include "trace/trace_file.h"
 
@@ -28,6 +30,7 @@ struct Flags {
   TextOptions text;
   size_t top = 10;
   OutputFlags output;
+  DeviceFlags devices;
 };
 
 nlohmann::json key_values(const std::vector<std::string>& pairs, const char* flag) {
@@ -56,12 +59,25 @@ Job job_of(const Flags& flags) {
   return job;
 }
 
-void print(const Estimate& e, const Flags& flags) {
+void print(const Estimate& e, const std::vector<Fit>& fits, const Flags& flags) {
   if (flags.output.json) {
-    std::cout << dump(estimate_json(e), 2) << "\n";
-  } else {
-    std::cout << estimate_text(e, Style::detect(flags.output.colour, flags.output.ascii), flags.text);
+    nlohmann::ordered_json j = estimate_json(e);
+    j["fits"] = fits_json(fits);
+    std::cout << dump(j, 2) << "\n";
+    return;
   }
+  const Style style = Style::detect(flags.output.colour, flags.output.ascii);
+  std::cout << estimate_text(e, style, flags.text);
+  if (!fits.empty()) std::cout << "\n" << fits_text(fits, style);
+}
+
+// An evaluation in the batch of training is part of the question, as in estimate().
+std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices) {
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
+  Fitting fitting(job);
+  std::vector<Fit> fits;
+  for (const TargetDevice& d : devices) fits.push_back(fitting.on(d));
+  return fits;
 }
 
 }  // namespace
@@ -74,8 +90,12 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "  plimsoll estimate llama-3.1-8b --precision bf16 --checkpointing --optimizer-args fused=true\n"
       "  plimsoll estimate ./my-model/config.json --batch 4 --json\n"
       "  plimsoll estimate --job run.yaml --batch 16\n"
+      "  plimsoll estimate gpt2-xl --batch 4 --gpu rtx-4090,a100-80gb     will it fit?\n"
+      "  plimsoll estimate gpt2-xl --batch 4 --gpu this                   on the GPUs of this machine\n"
+      "  plimsoll estimate gpt2-xl --batch 4 --gpus all                   a table of all devices\n"
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
-      "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
+      "Exit codes: 0 done (with --gpu: it fits one of them), 3 it fits none, 4 it is tight at best, 2 wrong usage, 5 input not\n"
+      "understood, 6 `--gpu this` without a GPU, 1 a bug.");
   app.add_option("model", flags->model, "preset, family, config.json or its directory")->type_name("MODEL");
   app.add_option("--save-trace", flags->save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")->type_name("FILE");
   app.add_option("--job", flags->job_file, "job file, YAML or JSON")->type_name("FILE");
@@ -94,12 +114,14 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   }
   app.add_option("--depth", flags->text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
   app.add_option("--top", flags->top, "how many of the largest tensors to list (default 10)")->check(CLI::Range(0, 1000))->type_name("N");
+  flags->devices.add_to(app);
   flags->output.add_to(app);
   return [flags] {
     const Job job = job_of(*flags);
     if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
-    print(estimate(job, flags->top), *flags);
-    return ExitCode::ok;
+    const std::vector<Fit> fits = fits_of(job, flags->devices.devices());
+    print(estimate(job, flags->top), fits, *flags);
+    return exit_code_of(fits);
   };
 }
 
@@ -107,7 +129,7 @@ ExitCode run_example() {
   Flags flags;
   flags.model = "gpt2";
   flags.values["batch"] = "8";
-  print(estimate(job_of(flags), 5), flags);
+  print(estimate(job_of(flags), 5), {}, flags);
   std::cout << "\nThat was `plimsoll estimate gpt2 --batch 8`. Try next:\n"
                "  plimsoll estimate llama-3.1-8b --precision bf16 --checkpointing   another model and recipe\n"
                "  plimsoll estimate path/to/config.json --batch 4                   your own model\n"

@@ -17,7 +17,7 @@ struct Row {
   std::string target;                // the beginning of the device's target; empty: any
   std::optional<double> largest_gb;  // only for devices up to this size
   std::string condition;             // lazy, eager: how kernels are loaded; convolutions, ranks: only with those
-  Range range;
+  ByteRange range;
   std::string source;
 };
 
@@ -81,7 +81,6 @@ std::vector<Overhead> overheads(const DeviceFacts& facts) {
     out.push_back({row.name, row.range, row.source});
     last = row.name;
   }
-  if (facts.others.count > 0) out.push_back({"other processes", exactly(facts.others), "as told, or as the driver says"});
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "estimate/range.h"
+#include "estimate/byte_range.h"
 #include "hardware/catalogue.h"
 #include "job/platform.h"
 
@@ -14,14 +14,13 @@ namespace plimsoll {
 
 struct Overhead {
   std::string name;
-  Range range;
+  ByteRange range;
   std::string source;
 };
 
 struct DeviceFacts {
   std::optional<DeviceSpec> device;  // none: some NVIDIA card
   Version torch;
-  Bytes others;               // other processes on the device
   bool convolutions = false;  // the model uses cuDNN
   int64_t ranks = 1;          // processes that train together
 };

@@ -40,7 +40,8 @@ PublishedScore score_published(const PublishedRow& row) {
     job.inputs = entry->inputs;
     const std::optional<DeviceSpec> device = device_of(row.gpu);
     if (device) job.platform.target = device->compute_capability;
-    const DeviceMemory memory = device_memory(simulate(job).trace, {device, job.platform.torch, {}});
+    const Trace trace = simulate(job).trace;
+    const DeviceMemory memory = device_memory(cuda_timeline(trace), {device, job.platform.torch, uses_convolutions(trace), 1});
     s.predicted = row.kind == MeasuredKind::allocated  ? memory.allocated
                   : row.kind == MeasuredKind::reserved ? memory.reserved
                   : row.kind == MeasuredKind::device   ? (row.without_context ? memory.reserved : memory.device)

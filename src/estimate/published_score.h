@@ -1,7 +1,7 @@
 // Predictions beside what people measured on real GPUs, each of the kind that was measured, with its interval.
 #pragma once
 
-#include "estimate/range.h"
+#include "estimate/byte_range.h"
 #include "job/published_row.h"
 
 namespace plimsoll {
@@ -11,7 +11,7 @@ struct PublishedScore {
   MeasuredKind kind = MeasuredKind::allocated;
   double confidence = 1;
   int64_t measured = 0;
-  Range predicted;
+  ByteRange predicted;
   std::string unsupported;  // why there is no prediction
 
   double error() const { return static_cast<double>(predicted.bytes.count - measured) / static_cast<double>(measured); }

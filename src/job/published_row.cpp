@@ -26,8 +26,11 @@ bool is_set(const Json& j, const char* key) {
 std::string unsupported_part(const Json& row) {
   const Json &train = row.at("train"), &parallel = row.at("parallel");
   if (parallel.value("world", 1) > 1) return "parallel: more than one GPU";
-  if (train.at("trainable") != "full") return "trainable: " + text_at(train, "trainable");
-  if (is_set(train, "quantization")) return "quantization";
+  if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
+  if (is_set(train, "lora") && text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
+    return "adapters on Qwen's own modules (c_attn, w1, w2)";
+  if (is_set(train, "quantization") && text_at(train["quantization"], "kind") != "nf4")
+    return "quantization: " + text_at(train["quantization"], "kind");
   if (is_set(train, "compile")) return "torch.compile";
   if (is_set(train["optimizer"], "state_bits")) return fmt::format("{}-bit optimizer", train["optimizer"]["state_bits"].dump());
   if (is_set(train["optimizer"], "step_in_backward")) return "optimizer step in backward";
@@ -45,6 +48,7 @@ std::string precision_of(const Json& p) {
   if (weights == "fp32" && compute == "bf16_autocast") return "amp";
   if (weights == "fp32" && compute == "fp16_autocast") return "amp-fp16";
   if (weights == compute && (weights == "bf16" || weights == "fp16")) return weights;
+  if (weights == "nf4+bf16" && compute == "bf16_autocast") return "bf16";
   return "";
 }
 
@@ -67,6 +71,31 @@ void read_optimizer(const Json& o, Job& job) {
   if (is_set(o, "momentum")) args["momentum"] = o["momentum"];
   if (name == "none") args.clear();
   job.optimizer.args = Config("optimizer", args);
+}
+
+void read_tuning(const Json& train, Job& job) {
+  if (is_set(train, "lora")) {
+    const Json& lora = train["lora"];
+    const std::string method = text_at(lora, "method");
+    Json settings = Json::object();
+    if (is_set(lora, "targets")) settings["target_modules"] = lora["targets"];
+    if (is_set(lora, "modules_to_save")) settings["modules_to_save"] = lora["modules_to_save"];
+    if (text_at(train["precision"], "lora") == "bf16") settings["dtype"] = "base";
+    if (method != "ln_tuning") {
+      if (is_set(lora, "rank")) settings["r"] = lora["rank"];
+      if (is_set(lora, "dropout")) settings["dropout"] = lora["dropout"];
+      if (method == "dora") settings["use_dora"] = true;
+    }
+    job.tuning.adapter = parse_adapter(method == "ln_tuning" ? AdapterKind::ln_tuning : AdapterKind::lora, settings);
+  }
+  if (is_set(train, "quantization")) {
+    Json settings{{"type", "nf4"}, {"double_quant", is_set(train["quantization"], "double_quant")}};
+    // The residual stream is in fp32 when prepare_model_for_kbit_training made the norms so.
+    settings["prepare"] =
+        train.contains("extra") && train["extra"].is_object() && text_at(train["extra"], "residual_stream_dtype") == "fp32";
+    job.tuning.quantization = parse_quantization(settings);
+    job.autocast = true;
+  }
 }
 
 // Where the published loop has it: told by the row, or known from the project's public script.
@@ -95,6 +124,7 @@ void read_training(const Json& row, Job& job) {
   if (is_set(train, "grad_clip")) job.clip = train["grad_clip"].get<double>();
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;
   read_optimizer(train.at("optimizer"), job);
+  read_tuning(train, job);
   const Json& software = row.at("software");
   if (const std::string torch = text_at(software, "torch"); !torch.empty()) job.platform.torch = parse_version("torch", torch);
   if (const std::string cuda = text_at(software, "cuda"); !is_set(software, "torch") && !cuda.empty())

@@ -70,7 +70,7 @@ struct GPTNeoXAttention : Module {
         query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.qkv_bias),
         dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {
     const int64_t positions = c.rope.max_position_embeddings;
-    if (build().legacy) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
+    if (build().legacy()) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
   }
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
@@ -85,7 +85,7 @@ struct GPTNeoXAttention : Module {
     }
     std::tie(q, k) = apply_partial_rotary(q, k, tables);
     AttentionCall call;
-    if (build().legacy) {  // tables in fp32 made q and k fp32; so they were cached, and eager attention went on with them
+    if (build().legacy()) {  // tables in fp32 made q and k fp32; so they were cached, and eager attention went on with them
       q = to(q, DType::float32);
       k = to(k, DType::float32);
       call.caches = false;

@@ -57,7 +57,7 @@ struct OPTAttention : Module {
     k = transpose(view(k, heads), 1, 2);  // (B, H, T, D)
     v = transpose(view(v, heads), 1, 2);  // (B, H, T, D)
     AttentionCall call;
-    if (build().legacy) {  // _shape made them contiguous
+    if (build().legacy()) {  // _shape made them contiguous
       q = contiguous(q);
       k = contiguous(k);
       v = contiguous(v);

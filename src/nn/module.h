@@ -19,12 +19,14 @@ struct Build {
   Tensors buffers;
   // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
   Tensors* cache = nullptr;
-  bool legacy = false;               // transformers before 4.48: each model has attention code of its own, the cache holds what it is given
+  Version transformers = Platform{}.transformers;
   Tuning tuning;                     // what is trained, and how
   bool input_require_grads = false;  // enable_input_require_grads: the embeddings' result collects a gradient
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
+  // Before 4.48 each model of transformers had attention code of its own, and the cache held what it was given.
+  bool legacy() const { return transformers < Version{4, 48}; }
 };
 
 class Module {

@@ -68,7 +68,7 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
   const bool cached = build.cache && call.causal;
   // DynamicCache.update: what is new is concatenated to what is there.
-  const bool copied = cached && !build.legacy;
+  const bool copied = cached && !build.legacy();
   const Tensor keys = copied ? cat({k}, 2) : k, values = copied ? cat({v}, 2) : v;
   if (cached && call.caches) {
     build.cache->push_back(keys);
@@ -138,9 +138,16 @@ Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& for
   return cat(outputs, 1);                                                // (B, T, C)
 }
 
-Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
+Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor& labels) {
   if (!labels) return {};
   Tensor logits = to(raw_logits, DType::float32);
+  if (build.transformers < Version{4, 49}) {  // transformers pull 35646
+    Tensor shift_logits = contiguous(slice(logits, 1, 0, logits.size(1) - 1)),
+           shift_labels = contiguous(slice(labels, 1, 1, labels.size(1)));
+    shift_logits = view(shift_logits, {-1, logits.size(-1)});
+    shift_labels = view(shift_labels, {-1});
+    return cross_entropy(shift_logits, shift_labels);
+  }
   const Tensor padded = constant_pad_nd(labels, {0, 1});
   Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
   logits = view(logits, {-1, logits.size(-1)});

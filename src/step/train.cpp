@@ -44,7 +44,7 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
   build.dtype = weight_type(job.precision);
   build.checkpointing = job.checkpointing;
-  build.legacy = job.platform.transformers < Version{4, 48};
+  build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
   build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
   std::unique_ptr<Model> model = entry.make(build, job.config);
@@ -271,5 +271,14 @@ class Trainer {
 }  // namespace
 
 Simulation simulate(const Job& job) { return Trainer(job).run(); }
+
+std::vector<std::string> step_names(const Job& job) {
+  std::vector<std::string> names;
+  for (int64_t i = 1; i <= job.steps; ++i) names.push_back("step " + std::to_string(i));
+  if (job.longest > job.seq) names.push_back("longest sample");
+  if (job.eval_batch > 0) names.push_back("evaluation");
+  if (job.sampling.tokens > 0) names.push_back("sampling");
+  return names;
+}
 
 }  // namespace plimsoll
