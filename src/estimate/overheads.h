@@ -1,5 +1,6 @@
 // What a process holds on its device outside the framework's allocator, row by row, each with a range and its source. Workspaces
-// inside the allocator (cuBLAS, attention's backward) are not here: they are part of the trace (tensor/kernel_memory.h).
+// inside the allocator (cuBLAS, attention's backward) are not here: they are part of the trace (tensor/kernel_memory.h). What "OOM
+// messages" say: memory in use by the process, less what PyTorch has allocated and what it holds unallocated (2.1 and later).
 #pragma once
 
 #include <optional>

@@ -107,7 +107,7 @@ ZeroGrad zero_grad_of(const Json& train, const std::string& framework) {
   return ZeroGrad::after_step;
 }
 
-void read_training(const Json& row, Job& job) {
+void read_training(const Json& row, MeasuredKind kind, Job& job) {
   const Json& train = row.at("train");
   const Config c(row.at("id").get<std::string>(), train);
   job.batch = c.size({"batch_per_gpu"}, 1);
@@ -116,6 +116,12 @@ void read_training(const Json& row, Job& job) {
     job.seq = train["image_size"].at(0).get<int64_t>();
     if (train["image_size"].at(1) != job.seq) throw Error("image that is not square");
     job.inputs = InputKind::image;
+  }
+  // Samples of different length: the peak is at the longest, what is left after a step is of the usual length.
+  const Json& extra = train.contains("extra") ? train["extra"] : Json();
+  if (extra.is_object() && is_set(extra, "mean_tokens_per_sample")) {
+    job.longest = kind == MeasuredKind::resting ? 0 : job.seq;
+    job.seq = extra["mean_tokens_per_sample"].get<int64_t>();
   }
   job.precision = parse_precision(precision_of(train.at("precision")));
   job.attention = attention_of(text_at(train, "attention"));
@@ -171,7 +177,7 @@ PublishedRow row_of(const Json& j) {
   job.family = model.family;
   job.config = Config(row.id + ": config", config);
   try {
-    read_training(j, job);
+    read_training(j, row.kind, job);
   } catch (const Error& e) {
     row.unsupported = e.what();
   }

@@ -35,7 +35,9 @@ Job job_of(const std::string& id, const Json& spec) {
   Job job;
   job.model = id;
   job.family = model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", model.value("py", ""));
-  job.config = Config(id + ": args", model.value("args", Json::object()));
+  Json args = model.value("args", Json::object());
+  if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
+  job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);

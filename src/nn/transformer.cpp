@@ -67,9 +67,14 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
   const bool cached = build.cache && call.causal;
-  // DynamicCache.update: what is new is concatenated to what is there.
-  const bool copied = cached && !build.legacy();
-  const Tensor keys = copied ? cat({k}, 2) : k, values = copied ? cat({v}, 2) : v;
+  Tensor keys = k, values = v;
+  if (cached && !build.legacy()) {  // DynamicCache.update: joined to what is there, at first nothing in the type of the keys
+    Dims none = k.sizes();
+    none[2] = 0;
+    const Tensor nothing = empty(build.tape, none, k.dtype());
+    keys = cat({nothing, k}, 2);
+    values = cat({nothing, v}, 2);
+  }
   if (cached && call.caches) {
     build.cache->push_back(keys);
     build.cache->push_back(values);

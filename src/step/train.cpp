@@ -133,8 +133,8 @@ class Trainer {
     if (job_.ema) update_ema();
   }
 
-  // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder.
-  bool uses_cache() const { return !tape_.dialect.recorder && !job_.checkpointing && job_.config.flag({"use_cache"}, true); }
+  // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
+  bool uses_cache() const { return !job_.checkpointing && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
 
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
