@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/host_flags.h"
 #include "estimate/estimate.h"
 #include "job/job_file.h"
 #include "job/settings.h"
@@ -27,6 +28,7 @@ struct Flags {
   std::vector<std::string> config, optimizer_args;  // KEY=VALUE
   TextOptions text;
   size_t top = 10;
+  HostFlags host;
   OutputFlags output;
 };
 
@@ -53,16 +55,21 @@ Job job_of(const Flags& flags) {
   if (!flags.optimizer_args.empty())
     apply_setting(job, "optimizer_args", key_values(flags.optimizer_args, "--optimizer-args"), "--optimizer-args");
   resolve_model(job);
+  check(job.host);
   return job;
 }
 
-void print(const Estimate& e, const Flags& flags) {
-  if (flags.output.json) {
-    std::cout << dump(estimate_json(e), 2) << "\n";
-  } else {
-    std::cout << estimate_text(e, Style::detect(flags.output.colour, flags.output.ascii), flags.text);
-  }
+// Returns the verdict on the machine that was named; unknown when none was.
+Verdict print(const Estimate& e, const Flags& flags) {
+  const Style style = Style::detect(flags.output.colour, flags.output.ascii);
+  nlohmann::ordered_json json = estimate_json(e);
+  std::string text = estimate_text(e, style, flags.text);
+  const Verdict verdict = add_host_sections(flags.host, e, style, text, json);
+  std::cout << (flags.output.json ? dump(json, 2) + "\n" : text);
+  return verdict;
 }
+
+ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
 
 }  // namespace
 
@@ -75,7 +82,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "  plimsoll estimate ./my-model/config.json --batch 4 --json\n"
       "  plimsoll estimate --job run.yaml --batch 16\n"
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
-      "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
+      "Exit codes: 0 done (it fits), 3 it does not fit, 4 it is tight, 2 wrong usage, 5 input not understood, 1 a bug.");
   app.add_option("model", flags->model, "preset, family, config.json or its directory")->type_name("MODEL");
   app.add_option("--save-trace", flags->save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")->type_name("FILE");
   app.add_option("--job", flags->job_file, "job file, YAML or JSON")->type_name("FILE");
@@ -94,12 +101,13 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   }
   app.add_option("--depth", flags->text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
   app.add_option("--top", flags->top, "how many of the largest tensors to list (default 10)")->check(CLI::Range(0, 1000))->type_name("N");
+  flags->host.add_to(app);
   flags->output.add_to(app);
   return [flags] {
+    flags->host.check();
     const Job job = job_of(*flags);
     if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
-    print(estimate(job, flags->top), *flags);
-    return ExitCode::ok;
+    return exit_code(print(estimate(job, flags->top), *flags));
   };
 }
 

@@ -8,6 +8,7 @@
 
 #include "job/attention_kernel.h"
 #include "job/config.h"
+#include "job/host_settings.h"
 
 namespace plimsoll {
 
@@ -50,6 +51,8 @@ struct Job {
   bool drop_after = false;      // out = loss = None after backward
   bool warm_optimizer = false;  // optimizer states exist before the first step
   int64_t steps = 2;
+
+  HostSettings host;
 
   // Only for rows recorded on tensors without data: what `.item()` gave, and the recorder's dispatch rules.
   std::optional<double> recorded_item;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "report/host_report.h"
+
 namespace plimsoll {
 
 namespace {
@@ -158,6 +160,7 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
+  j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;
 }
