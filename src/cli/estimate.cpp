@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
+#include "cli/host_flags.h"
 #include "estimate/estimate.h"
 #include "job/job_file.h"
 #include "job/settings.h"
@@ -29,6 +30,7 @@ struct Flags {
   std::vector<std::string> config, optimizer_args;  // KEY=VALUE
   TextOptions text;
   size_t top = 10;
+  HostFlags host;
   OutputFlags output;
   DeviceFlags devices;
 };
@@ -56,19 +58,20 @@ Job job_of(const Flags& flags) {
   if (!flags.optimizer_args.empty())
     apply_setting(job, "optimizer_args", key_values(flags.optimizer_args, "--optimizer-args"), "--optimizer-args");
   resolve_model(job);
+  check(job.host);
   return job;
 }
 
-void print(const Estimate& e, const std::vector<Fit>& fits, const Flags& flags) {
-  if (flags.output.json) {
-    nlohmann::ordered_json j = estimate_json(e);
-    j["fits"] = fits_json(fits);
-    std::cout << dump(j, 2) << "\n";
-    return;
-  }
+// Returns the verdict on the machine that was named; unknown when none was.
+Verdict print(const Estimate& e, const std::vector<Fit>& fits, const Flags& flags) {
   const Style style = Style::detect(flags.output.colour, flags.output.ascii);
-  std::cout << estimate_text(e, style, flags.text);
-  if (!fits.empty()) std::cout << "\n" << fits_text(fits, style);
+  nlohmann::ordered_json json = estimate_json(e);
+  json["fits"] = fits_json(fits);
+  std::string text = estimate_text(e, style, flags.text);
+  if (!fits.empty()) text += "\n" + fits_text(fits, style);
+  const Verdict verdict = add_host_sections(flags.host, e, style, text, json);
+  std::cout << (flags.output.json ? dump(json, 2) + "\n" : text);
+  return verdict;
 }
 
 // An evaluation in the batch of training is part of the question, as in estimate().
@@ -79,6 +82,8 @@ std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices) {
   for (const TargetDevice& d : devices) fits.push_back(fitting.on(d));
   return fits;
 }
+
+ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
 
 }  // namespace
 
@@ -115,13 +120,16 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   app.add_option("--depth", flags->text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
   app.add_option("--top", flags->top, "how many of the largest tensors to list (default 10)")->check(CLI::Range(0, 1000))->type_name("N");
   flags->devices.add_to(app);
+  flags->host.add_to(app);
   flags->output.add_to(app);
   return [flags] {
+    flags->host.check();
     const Job job = job_of(*flags);
     if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
     const std::vector<Fit> fits = fits_of(job, flags->devices.devices());
-    print(estimate(job, flags->top), fits, *flags);
-    return exit_code_of(fits);
+    const ExitCode host = exit_code(print(estimate(job, flags->top), fits, *flags));
+    const ExitCode device = exit_code_of(fits);
+    return host == ExitCode::no || device == ExitCode::ok ? host : device;
   };
 }
 

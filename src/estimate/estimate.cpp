@@ -177,6 +177,7 @@ Estimate estimate(const Job& asked, size_t top_tensors) {
   e.by_category = categories.finish(job.model, {});
   e.top = largest(trace, alive, top_tensors);
   e.curve = curve_of(trace, timeline.worst, 64);
+  e.host_facts = host_facts(trace);
   return e;
 }
 

@@ -8,6 +8,7 @@
 
 #include "allocator/timeline.h"
 #include "estimate/device_memory.h"
+#include "estimate/host_memory.h"
 #include "job/job.h"
 
 namespace plimsoll {
@@ -53,6 +54,7 @@ struct Estimate {
   TreeNode by_module;    // modules as in Python
   std::vector<LiveTensor> top;
   std::vector<CurvePoint> curve;  // the worst step over time
+  HostFacts host_facts;           // for host_fit.h and unified_memory.h
 };
 
 // Simulates the job (its model must be resolved) and explains the result. An evaluation follows the steps, in the batch of training

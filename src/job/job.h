@@ -10,6 +10,7 @@
 #include "job/config.h"
 #include "job/platform.h"
 #include "job/tuning.h"
+#include "job/host_settings.h"
 
 namespace plimsoll {
 
@@ -77,6 +78,8 @@ struct Job {
   Sampling sampling;       // and then text is generated
 
   Platform platform;
+
+  HostSettings host;
 
   // Only for rows recorded on tensors without data: what `.item()` gave, and the recorder's dispatch rules.
   std::optional<double> recorded_item;

@@ -60,10 +60,8 @@ void apply_quantization(Job& job, const Config& c) {
 
 void apply_optimizer_args(Job& job, const Config& c) { job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args")); }
 
-}  // namespace
-
-const std::vector<Setting>& job_settings() {
-  static const std::vector<Setting> kSettings{
+std::vector<Setting> all_settings() {
+  std::vector<Setting> settings{
       {"model", "NAME|FILE|DIR", "a preset or family name, a config.json, or a directory that has one",
        [](Job& j, const Config& c) { j.model = c.text({"model"}, j.model); }},
       {"config", "{KEY: VALUE}", "overrides of the model's own configuration, e.g. {num_hidden_layers: 8}", apply_config},
@@ -133,6 +131,14 @@ const std::vector<Setting>& job_settings() {
            throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
        }},
   };
+  for (Setting& s : host_setting_entries()) settings.push_back(std::move(s));
+  return settings;
+}
+
+}  // namespace
+
+const std::vector<Setting>& job_settings() {
+  static const std::vector<Setting> kSettings = all_settings();
   return kSettings;
 }
 

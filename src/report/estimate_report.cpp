@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/fit_report.h"
+#include "report/host_report.h"
 
 namespace plimsoll {
 
@@ -178,6 +179,7 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
+  j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;
 }
