@@ -241,13 +241,13 @@ class Reader {
     SnapshotEntry e;
     const Id action = field(dict, action_, Kind::text, at);
     e.action = static_cast<Action>(std::find(std::begin(actions_), std::end(actions_), action) - std::begin(actions_));
-    const bool plain = e.action < Action::oom;
-    e.size = plain || e.action == Action::oom ? whole(dict, size_, 0, kLargestRequest, at) : 0;
+    const bool plain = e.action < Action::oom, of_segment = plain && e.action >= Action::segment_alloc;
+    if (plain || e.action == Action::oom) e.size = whole(dict, size_, 0, of_segment ? kLargestMemory : kLargestRequest, at);
     if (plain) e.address = whole(dict, addr_, 0, kHighestAddress, at);
     if (e.action == Action::oom) e.address = whole_or(dict, device_free_, kLargestMemory, 0, kLargestMemory, at);
     e.stream = whole_or(dict, stream_, 0, INT64_MIN, INT64_MAX, at);
     if (has(dict, frames_)) e.stack = stacks_.stack(list(dict, frames_, at));
-    const int64_t time = whole_or(dict, time_us_, 0, INT64_MIN, INT64_MAX, at);
+    const int64_t time = whole_or(dict, time_us_, 0, 0, int64_t{1} << 62, at);
     if (trace.entries.empty()) trace.first_time = time;
     trace.last_time = time;
     trace.entries.push_back(e);
