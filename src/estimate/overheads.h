@@ -21,7 +21,7 @@ struct Overhead {
 
 struct DeviceFacts {
   std::optional<DeviceSpec> device;  // none: some NVIDIA card
-  Version torch;
+  Version torch = Platform{}.torch;
   bool convolutions = false;  // the model uses cuDNN
   int64_t ranks = 1;          // processes that train together
 };
