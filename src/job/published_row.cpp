@@ -141,9 +141,10 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
     job.platform.transformers = {4, 44};  // not stated: one of the time of its PyTorch
   }
   job.zero_grad = zero_grad_of(train, text_at(software, "framework"));
-  // The Trainer of transformers keeps the loss alone during backward.
+  // The Trainer of transformers keeps the loss alone during backward, and of that only the number after it.
   const std::string framework = lower(text_at(software, "framework"));
   job.drop_output = framework.find("trainer") != std::string::npos || framework.find("swift") != std::string::npos;
+  job.drop_after = job.drop_output;
 }
 
 PublishedRow row_of(const Json& j) {
