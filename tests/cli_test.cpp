@@ -222,4 +222,30 @@ TEST_F(Cli, EveryPresetCanBeEstimated) {
   }
 }
 
+TEST_F(Cli, EstimateSaysWhetherARunFitsAndTheExitCodeToo) {
+  const Result fits = run("estimate gpt2 --batch 1 --seq 64 --gpu a100-80gb --json");
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  const auto j = nlohmann::json::parse(fits.out);
+  EXPECT_EQ(j["fits"][0]["verdict"], "fits");
+  EXPECT_GT(j["fits"][0]["margin_bytes"].get<int64_t>(), 0);
+  EXPECT_GE(j["memory"]["device"]["high_bytes"], j["memory"]["device"]["bytes"]);
+  const Result no = run("estimate gpt2-xl --batch 8 --gpu rtx-3060");
+  EXPECT_EQ(no.code, 3);
+  EXPECT_NE(no.out.find("does not fit"), std::string::npos);
+  EXPECT_NE(no.out.find("CUDA out of memory. Tried to allocate"), std::string::npos);
+  EXPECT_EQ(run("estimate gpt2-xl --batch 8 --gpu rtx-3060,h200").code, 0);  // one of them does
+  EXPECT_EQ(run("estimate gpt2 --batch 1 --seq 64 --gpus all").code, 0);
+  EXPECT_EQ(run("estimate gpt2 --batch 1 --seq 64 --gpu 24GiB").code, 0);
+}
+
+TEST_F(Cli, DevicesThatCannotBeAreErrors) {
+  expect_error("estimate gpt2 --gpu rtx-9999", 5, {"rtx-9999"});
+  expect_error("estimate gpt2 --gpu 0GiB", 5, {"0GiB"});
+  expect_error("estimate gpt2 --in-use 1GiB", 2, {"--gpu"});
+  expect_error("estimate gpt2 --gpu a100-80gb --in-use -1GiB", 5, {"-1GiB"});
+  expect_error("estimate gpt2 --torch two", 5, {"two"});
+  expect_error("estimate resnet18 --sample-tokens 4", 5, {"resnet18"});
+  expect_error("estimate resnet18 --loss logits-sum", 5, {"logits-sum"});
+}
+
 }  // namespace

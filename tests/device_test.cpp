@@ -170,6 +170,20 @@ TEST(Overheads, LibrariesAreNamedRowsOfTheirOwn) {
   EXPECT_EQ(names, (std::vector<std::string>{"CUDA context and kernels", "cuDNN handle and kernels", "NCCL"}));
 }
 
+TEST(Overheads, MalformedRowsAreErrorsThatNameTheLine) {
+  const std::string header = "name,vendor,target,memory_gb_up_to,loading,low_mib,typical_mib,high_mib,source\n";
+  EXPECT_EQ(parse_overheads(header + "a,NVIDIA,,,lazy,1,2,3,somewhere\n", "x.csv").size(), 1u);
+  for (const char* row : {"a,NVIDIA,,,lazy,1,2,3\n", "a,NVIDIA,,,lazy,-1,2,3,somewhere\n", "a,NVIDIA,,,lazy,3,2,4,somewhere\n",
+                          "a,NVIDIA,,,lazy,1,two,3,somewhere\n", "a,NVIDIA,,,lazy,1,2,3,\n", "a,NVIDIA,,,lazy,1,2,99999999999,x\n"}) {
+    try {
+      parse_overheads(header + row, "x.csv");
+      ADD_FAILURE() << row;
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("x.csv:2"), std::string::npos) << e.what();
+    }
+  }
+}
+
 TEST(DeviceMemory, IsReservedAndEveryOverheadAndNothingElse) {
   const CudaTimeline run = cuda_timeline(simulate(job_for("resnet18", 2, 64)).trace);
   const DeviceMemory m = device_memory(run, {{}, {2, 14}, true, 1});

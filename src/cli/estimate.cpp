@@ -126,8 +126,10 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
     flags->host.check();
     const Job job = job_of(*flags);
     if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
-    const std::vector<Fit> fits = fits_of(job, flags->devices.devices());
-    const ExitCode host = exit_code(print(estimate(job, flags->top), fits, *flags));
+    const std::vector<TargetDevice> devices = flags->devices.devices();
+    const std::vector<Fit> fits = fits_of(job, devices);
+    const Estimate e = estimate(job, flags->top, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt);
+    const ExitCode host = exit_code(print(e, fits, *flags));
     const ExitCode device = exit_code_of(fits);
     return host == ExitCode::no || device == ExitCode::ok ? host : device;
   };

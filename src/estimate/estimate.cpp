@@ -135,8 +135,9 @@ std::vector<CurvePoint> curve_of(const Trace& trace, size_t step, size_t points)
 
 }  // namespace
 
-Estimate estimate(const Job& asked, size_t top_tensors) {
+Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
   Job job = asked;
+  if (device) job.platform.target = device->compute_capability;
   if (job.eval_batch == 0) job.eval_batch = job.batch;
   const Simulation simulation = simulate(job);
   const Trace& trace = simulation.trace;
@@ -158,7 +159,8 @@ Estimate estimate(const Job& asked, size_t top_tensors) {
     e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
   if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom)
-    e.memory = device_memory(cuda, {{}, job.platform.torch, uses_convolutions(trace), 1});
+    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), 1});
+  if (device) e.device = device->name;
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);
     e.peak_op = trace.names[trace.storages[at.storage].op];

@@ -45,6 +45,7 @@ struct Estimate {
   Job job;
   int64_t parameters = 0, trainable = 0;
   Bytes peak;                          // the sum of the tensors alive
+  std::string device;                  // whose overheads they are; empty: some NVIDIA card's
   std::optional<DeviceMemory> memory;  // under PyTorch's caching allocator, with its default settings; none beyond 1 PiB
   std::vector<StepEstimate> steps;
   size_t worst = 0;
@@ -58,7 +59,7 @@ struct Estimate {
 };
 
 // Simulates the job (its model must be resolved) and explains the result. An evaluation follows the steps, in the batch of training
-// unless the job has one.
-Estimate estimate(const Job& job, size_t top_tensors = 10);
+// unless the job has one. Workspaces and overheads are those of `device`, or of most NVIDIA cards.
+Estimate estimate(const Job& job, size_t top_tensors = 10, const std::optional<DeviceSpec>& device = {});
 
 }  // namespace plimsoll

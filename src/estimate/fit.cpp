@@ -100,6 +100,7 @@ Fit Fitting::on(const TargetDevice& device) {
     for (const Overhead& o : f.memory.overheads) outside += o.range.bytes;
     judge_by_replay(f, job_, trace, c.bytes, outside);
   }
+  if (device.spec.memory == MemoryKind::unified) f.reason += "; the pool is the host's too, see --unified";
   return f;
 }
 

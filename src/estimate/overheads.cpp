@@ -11,16 +11,6 @@ namespace plimsoll {
 
 namespace {
 
-// A line of data/overheads.csv.
-struct Row {
-  std::string name, vendor;
-  std::string target;                // the beginning of the device's target; empty: any
-  std::optional<double> largest_gb;  // only for devices up to this size
-  std::string condition;             // lazy, eager: how kernels are loaded; convolutions, ranks: only with those
-  ByteRange range;
-  std::string source;
-};
-
 Bytes mebibytes(const CsvRow& row, size_t field, const std::string& file) {
   const std::string& text = row.fields[field];
   int64_t n = 0;
@@ -31,8 +21,10 @@ Bytes mebibytes(const CsvRow& row, size_t field, const std::string& file) {
   return {n << 20};
 }
 
-std::vector<Row> parse(std::string_view text, const std::string& file) {
-  std::vector<Row> rows;
+}  // namespace
+
+std::vector<OverheadRow> parse_overheads(std::string_view text, const std::string& file) {
+  std::vector<OverheadRow> rows;
   bool header = true;
   for (const CsvRow& line : read_csv(text, file)) {
     if (std::exchange(header, false)) continue;
@@ -40,7 +32,8 @@ std::vector<Row> parse(std::string_view text, const std::string& file) {
     if (f.size() != 9)
       throw Error("[overheads] " + file + ":" + std::to_string(line.line) + ": " + std::to_string(f.size()) + " fields instead of 9",
                   "the header names them");
-    Row row{f[0], f[1], f[2], std::nullopt, f[4], {mebibytes(line, 6, file), mebibytes(line, 5, file), mebibytes(line, 7, file)}, f[8]};
+    OverheadRow row{f[0], f[1], f[2], std::nullopt, f[4], {mebibytes(line, 6, file), mebibytes(line, 5, file), mebibytes(line, 7, file)},
+                    f[8]};
     if (!f[3].empty()) row.largest_gb = static_cast<double>(mebibytes(line, 3, file).count >> 20);
     if (row.range.low > row.range.bytes || row.range.bytes > row.range.high || row.source.empty())
       throw Error("[overheads] " + file + ":" + std::to_string(line.line) + ": not low <= typical <= high with a source",
@@ -50,10 +43,12 @@ std::vector<Row> parse(std::string_view text, const std::string& file) {
   return rows;
 }
 
-const std::vector<Row>& table() {
-  static const std::vector<Row> kRows = parse(embedded_overheads_csv(), "data/overheads.csv");
+const std::vector<OverheadRow>& overhead_table() {
+  static const std::vector<OverheadRow> kRows = parse_overheads(embedded_overheads_csv(), "data/overheads.csv");
   return kRows;
 }
+
+namespace {
 
 // "8" begins "8.6", not "80".
 bool begins(const std::string& target, const std::string& prefix) {
@@ -61,7 +56,7 @@ bool begins(const std::string& target, const std::string& prefix) {
          (target.size() == prefix.size() || prefix.find('.') != std::string::npos || prefix.empty() || target[prefix.size()] == '.');
 }
 
-bool applies(const Row& row, const DeviceFacts& facts) {
+bool applies(const OverheadRow& row, const DeviceFacts& facts) {
   const DeviceSpec unknown{.vendor = "NVIDIA"};
   const DeviceSpec& d = facts.device ? *facts.device : unknown;
   if (row.vendor != d.vendor || !begins(d.compute_capability, row.target)) return false;
@@ -76,7 +71,7 @@ bool applies(const Row& row, const DeviceFacts& facts) {
 std::vector<Overhead> overheads(const DeviceFacts& facts) {
   std::vector<Overhead> out;
   std::string last;
-  for (const Row& row : table()) {  // the first row of a name that applies is the most specific one
+  for (const OverheadRow& row : overhead_table()) {  // the first row of a name that applies is the most specific one
     if (row.name == last || !applies(row, facts)) continue;
     out.push_back({row.name, row.range, row.source});
     last = row.name;

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "estimate/byte_range.h"
@@ -12,6 +13,19 @@
 #include "job/platform.h"
 
 namespace plimsoll {
+
+// A line of data/overheads.csv.
+struct OverheadRow {
+  std::string name, vendor;
+  std::string target;                // the beginning of the device's target; empty: any
+  std::optional<double> largest_gb;  // only for devices up to this size
+  std::string condition;             // lazy, eager: how kernels are loaded; convolutions, ranks: only with those
+  ByteRange range;
+  std::string source;
+};
+const std::vector<OverheadRow>& overhead_table();
+// Throws an Error with the line for a row of another shape: fields, numbers, low <= typical <= high, a source.
+std::vector<OverheadRow> parse_overheads(std::string_view csv, const std::string& file);
 
 struct Overhead {
   std::string name;

@@ -71,7 +71,8 @@ class Writer {
     if (e_.memory) {
       counter("allocated", e_.memory->allocated, "torch.cuda.max_memory_allocated(): their blocks");
       counter("reserved", e_.memory->reserved, "torch.cuda.max_memory_reserved(): the allocator's segments");
-      counter("device", e_.memory->device, "nvidia-smi: reserved, and on some NVIDIA card (--gpu for yours):");
+      counter("device", e_.memory->device,
+              "nvidia-smi: reserved, and on " + (e_.device.empty() ? "some NVIDIA card (--gpu for yours)" : e_.device) + ":");
       out_ += overheads_text(e_.memory->overheads, style_);
     }
     line(fmt::format("  reached in      {}: {}", e_.steps[e_.worst].name, where));
@@ -89,7 +90,7 @@ class Writer {
                        style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
   }
 
-  void counter(const char* name, const ByteRange& r, const char* meaning) {
+  void counter(const char* name, const ByteRange& r, const std::string& meaning) {
     line(fmt::format("  {:<14}  {:>11}   {}", name, to_string(r.bytes),
                      style_.dim(fmt::format("{} to {}; ", to_string(r.low), to_string(r.high))) + meaning));
   }

@@ -47,7 +47,7 @@ std::string fits_text(const std::vector<Fit>& fits, const Style& style) {
     if (f.device.capacity && fits.size() <= 8)
       out += style.dim(fmt::format("    needs {} to {}; has: {}\n", to_string(f.memory.device.low), to_string(f.memory.device.high),
                                    f.device.capacity->basis));
-    if (fits.size() <= 3) out += overheads_text(f.memory.overheads, style);
+    if (fits.size() > 1 && fits.size() <= 3) out += overheads_text(f.memory.overheads, style);
   }
   return out;
 }
