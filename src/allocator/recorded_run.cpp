@@ -28,6 +28,8 @@ class Conversion {
   Conversion(const Snapshot& snapshot, const std::vector<SnapshotEntry>& entries, const RecordedStart& start, const StreamNumbers& streams,
              const AllocConf& conf, RecordedRun& out)
       : snapshot_(snapshot), entries_(entries), fits_(start.fits), streams_(streams), conf_(conf), out_(out) {
+    if (start.cut_off) segment_at_ = start.cut_off->address;
+    if (start.cut_off) taken_before_ = start.cut_off->size;
     for (const CudaStartSegment& s : start.segments) {
       out_.start_reserved += s.size;
       for (const CudaStartBlock& b : s.blocks) {
@@ -49,7 +51,7 @@ class Conversion {
  private:
   // Bytes held after every entry, and the most there ever were.
   void follow_reserved() {
-    int64_t now = out_.start_reserved;
+    int64_t now = out_.start_reserved + taken_before_;
     out_.reserved_peak = now;
     reserved_.reserve(entries_.size());
     for (size_t i = 0; i < entries_.size(); ++i) {
@@ -60,7 +62,7 @@ class Conversion {
     }
   }
 
-  int64_t reserved_before(size_t i) const { return i == 0 ? out_.start_reserved : reserved_[i - 1]; }
+  int64_t reserved_before(size_t i) const { return i == 0 ? out_.start_reserved + taken_before_ : reserved_[i - 1]; }
 
   void convert(const SnapshotEntry& e) {
     switch (e.action) {
@@ -182,6 +184,7 @@ class Conversion {
   std::vector<int64_t> reserved_;
   std::unordered_map<int64_t, uint32_t> live_, waiting_;  // block by address
   std::optional<int64_t> segment_at_;
+  int64_t taken_before_ = 0;  // for the oldest entry
   int64_t most_ = INT64_MAX;  // holding this much failed
   int64_t free_ = INT64_MAX;  // holding this much would have left nothing free
 };

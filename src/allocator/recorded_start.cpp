@@ -47,6 +47,7 @@ class Walk {
     out.fits.resize(entries_.size());
     for (size_t i = entries_.size(); i-- > 0;) out.fits[i] = undo(entries_[i]);
     find_sizes(out.fits);
+    find_cut_off(out);
     for (const auto& [address, region] : regions_) emit(address, region, out);
     return out;
   }
@@ -208,6 +209,19 @@ class Walk {
     if (tail > kSmallSize) return;
     gap->second->second.size += tail;
     gaps.erase(gap);
+  }
+
+  // The ring buffer may begin between a segment and the allocation that it was taken for. As a cached segment it would do as
+  // well, except where max_split_size forbids to cut a cached one.
+  void find_cut_off(RecordedStart& out) {
+    if (entries_.empty() || !out.fits[0] || entries_[0].action != Action::alloc) return;
+    const auto it = regions_.find(entries_[0].address);
+    const int64_t size = rounded_size(entries_[0].size, conf_);
+    if (it == regions_.end() || it->second.expandable || touches_block(it->first, it->second.size) || size >= conf_.max_split_size ||
+        it->second.size < conf_.max_split_size)
+      return;
+    out.cut_off = CudaStartSegment{it->first, it->second.size, it->second.stream, it->second.small, false, {}};
+    regions_.erase(it);
   }
 
   void emit(int64_t address, const Region& region, RecordedStart& out) const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "allocator/cuda_caching.h"
@@ -34,6 +36,8 @@ struct RecordedStart {
   std::vector<CudaStartSegment> segments;
   std::vector<bool> waiting;  // by block, in order of the segments
   std::vector<bool> fits;     // by entry: whether it could be undone; one that could not is left out of the run
+  // The oldest entry is an allocation, and this segment was taken for it right before: not in `segments`.
+  std::optional<CudaStartSegment> cut_off;
 };
 
 // `segments` are those of one device, lowest address first.

@@ -1,5 +1,6 @@
 #include "allocator/snapshot_replay.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace plimsoll {
@@ -96,6 +97,7 @@ class Replay {
     CudaBlock* block = allocator_.allocate(op.bytes, op.stream);
     ++(block ? out_.ooms_avoided : out_.ooms_repeated);
     if (block) allocator_.free(block);
+    if (!block && !out_.first_repeated) out_.first_repeated = op.entry;
   }
 
   void compare(const RecordedOperation& op, bool same_place) {

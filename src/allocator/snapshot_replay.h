@@ -33,6 +33,7 @@ struct SnapshotReplay {
   int64_t allocated_peak = 0, reserved_peak = 0;  // of the recorded part, its start included
   int64_t retries = 0;
   int64_t ooms_repeated = 0, ooms_avoided = 0;  // of those in the recording
+  std::optional<uint32_t> first_repeated;       // the entry
   std::optional<ReplayOom> oom;
   ReplayCheck check;  // only as_recorded
 
