@@ -2,16 +2,13 @@
 #include <nlohmann/json.hpp>
 
 #include <iostream>
-#include <map>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/host_flags.h"
+#include "cli/job_flags.h"
 #include "estimate/estimate.h"
-#include "job/job_file.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "report/estimate_report.h"
 #include "report/fit_report.h"
 #include "step/train.h"
@@ -22,45 +19,14 @@ namespace plimsoll {
 namespace {
 
 struct Flags {
-  std::string model;
-  std::string job_file;
+  JobFlags job;
   std::string save_trace;
-  std::map<std::string, std::string> values;  // setting -> text of its flag
-  std::map<std::string, bool> switches;
-  std::vector<std::string> config, optimizer_args;  // KEY=VALUE
   TextOptions text;
   size_t top = 10;
   HostFlags host;
   OutputFlags output;
   DeviceFlags devices;
 };
-
-nlohmann::json key_values(const std::vector<std::string>& pairs, const char* flag) {
-  nlohmann::json out = nlohmann::json::object();
-  for (const std::string& pair : pairs) {
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", flag, pair), fmt::format("e.g. {} key=8", flag), ExitCode::usage);
-    out[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
-  }
-  return out;
-}
-
-Job job_of(const Flags& flags) {
-  Job job;
-  if (!flags.job_file.empty()) read_job_file(job, flags.job_file);
-  if (!flags.model.empty()) apply_setting(job, "model", flags.model, "command line");
-  for (const auto& [key, on] : flags.switches)
-    if (on) apply_setting(job, key, true, "--" + key);
-  for (const auto& [key, text] : flags.values)
-    if (!text.empty()) apply_setting(job, key, parse_scalar(text), "--" + key);
-  if (!flags.config.empty()) apply_setting(job, "config", key_values(flags.config, "--config"), "--config");
-  if (!flags.optimizer_args.empty())
-    apply_setting(job, "optimizer_args", key_values(flags.optimizer_args, "--optimizer-args"), "--optimizer-args");
-  resolve_model(job);
-  check(job.host);
-  return job;
-}
 
 // Returns the verdict on the machine that was named; unknown when none was.
 Verdict print(const Estimate& e, const std::vector<Fit>& fits, const Flags& flags) {
@@ -101,22 +67,9 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
       "Exit codes: 0 done (with --gpu: it fits one of them), 3 it fits none, 4 it is tight at best, 2 wrong usage, 5 input not\n"
       "understood, 6 `--gpu this` without a GPU, 1 a bug.");
-  app.add_option("model", flags->model, "preset, family, config.json or its directory")->type_name("MODEL");
+  app.add_option("model", flags->job.model, "preset, family, config.json or its directory")->type_name("MODEL");
   app.add_option("--save-trace", flags->save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")->type_name("FILE");
-  app.add_option("--job", flags->job_file, "job file, YAML or JSON")->type_name("FILE");
-  for (const Setting& s : job_settings()) {
-    const std::string key = s.key;
-    if (key == "model") continue;
-    if (key == "config") {
-      app.add_option("--config", flags->config, "override a key of the model's configuration (repeatable)")->type_name("KEY=VALUE");
-    } else if (key == "optimizer_args") {
-      app.add_option("--optimizer-args", flags->optimizer_args, "an argument of the optimizer (repeatable)")->type_name("KEY=VALUE");
-    } else if (*s.value == '\0') {
-      app.add_flag(flag_of(s), flags->switches[key], s.help);
-    } else {
-      app.add_option(flag_of(s), flags->values[key], s.help)->type_name(s.value);
-    }
-  }
+  flags->job.add_to(app);
   app.add_option("--depth", flags->text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
   app.add_option("--top", flags->top, "how many of the largest tensors to list (default 10)")->check(CLI::Range(0, 1000))->type_name("N");
   flags->devices.add_to(app);
@@ -124,7 +77,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   flags->output.add_to(app);
   return [flags] {
     flags->host.check();
-    const Job job = job_of(*flags);
+    const Job job = flags->job.job();
     if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
     const std::vector<TargetDevice> devices = flags->devices.devices();
     const std::vector<Fit> fits = fits_of(job, devices);
@@ -137,9 +90,9 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
 
 ExitCode run_example() {
   Flags flags;
-  flags.model = "gpt2";
-  flags.values["batch"] = "8";
-  print(estimate(job_of(flags), 5), {}, flags);
+  flags.job.model = "gpt2";
+  flags.job.values["batch"] = "8";
+  print(estimate(flags.job.job(), 5), {}, flags);
   std::cout << "\nThat was `plimsoll estimate gpt2 --batch 8`. Try next:\n"
                "  plimsoll estimate llama-3.1-8b --precision bf16 --checkpointing   another model and recipe\n"
                "  plimsoll estimate path/to/config.json --batch 4                   your own model\n"
