@@ -22,6 +22,12 @@ bool is_set(const Json& j, const char* key) {
   return j.contains(key) && !j[key].is_null() && j[key] != false && j[key] != 0 && j[key] != "none";
 }
 
+bool is_bitsandbytes(const Json& optimizer) {
+  const std::string notes = lower(text_at(optimizer, "notes"));
+  return optimizer["state_bits"] == 8 && notes.find("torchao") == std::string::npos &&
+         (notes.find("bnb") != std::string::npos || notes.find("bitsandbytes") != std::string::npos);
+}
+
 // What the row asks for that a Job has no word for.
 std::string unsupported_part(const Json& row) {
   const Json &train = row.at("train"), &parallel = row.at("parallel");
@@ -32,7 +38,8 @@ std::string unsupported_part(const Json& row) {
   if (is_set(train, "quantization") && text_at(train["quantization"], "kind") != "nf4")
     return "quantization: " + text_at(train["quantization"], "kind");
   if (is_set(train, "compile")) return "torch.compile";
-  if (is_set(train["optimizer"], "state_bits")) return fmt::format("{}-bit optimizer", train["optimizer"]["state_bits"].dump());
+  if (is_set(train["optimizer"], "state_bits") && !is_bitsandbytes(train["optimizer"]))
+    return fmt::format("{}-bit optimizer", train["optimizer"]["state_bits"].dump());
   if (is_set(train["optimizer"], "step_in_backward")) return "optimizer step in backward";
   if (is_set(train["optimizer"], "paged")) return "paged optimizer";
   if (text_at(train, "checkpointing").find("offload") != std::string::npos) return "activation offload";
@@ -63,6 +70,10 @@ void read_optimizer(const Json& o, Job& job) {
                                                                 {"rmsprop", "RMSprop"}, {"adagrad", "Adagrad"}, {"none", "none"}};
   const std::string name = text_at(o, "name");
   job.optimizer.name = name;
+  if (is_set(o, "state_bits")) {
+    job.optimizer.name = name == "adam" ? "Adam8bit" : "AdamW8bit";
+    return;
+  }
   for (const auto& [theirs, ours] : kNames)
     if (name == theirs) job.optimizer.name = ours;
   Json args = Json::object();
