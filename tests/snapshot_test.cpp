@@ -287,6 +287,33 @@ TEST(RecordedStart, AnyCutOfARunEndsTheSame) {
   }
 }
 
+// A block that kept half a MiB it did not ask for, before a gap: the tail shows only when the gap is used.
+TEST(RecordedStart, HiddenTailsAreFoundByWhatFollows) {
+  Recorder recorder;
+  for (int i = 0; i < 3; ++i) recorder.alloc(i, 5 * kMiB);
+  recorder.free(0);
+  recorder.alloc(3, 9 * kMiB / 2);  // in the first 5 MiB, of which it leaves less than 1 MiB: not split
+  recorder.free(1);
+  const size_t hidden = recorder.entries();
+  recorder.alloc(4, 4 * kMiB);
+  recorder.free(3);
+  recorder.alloc(5, 5 * kMiB);
+  const Replayed r = replayed(pickled(recorder.snapshot(recorder.entries() - hidden)));
+  ASSERT_EQ(r.run.start.size(), 1u);
+  EXPECT_EQ(r.run.start[0].blocks[0].size, 5 * kMiB);
+  EXPECT_EQ(r.run.start[0].blocks[0].requested, 9 * kMiB / 2);
+  expect_same_end(r, recorder, "tail");
+}
+
+// The ring buffer begins between a segment and the allocation that it was taken for.
+TEST(RecordedStart, ASegmentMayBeCutOffFromItsAllocation) {
+  Recorder recorder("max_split_size_mb:20");
+  recorder.alloc(0, 5 * kMiB);  // a cached segment of 20 MiB would be refused: it is not below max_split_size
+  const Replayed r = replayed(pickled(recorder.snapshot(1)));
+  EXPECT_TRUE(r.run.start.empty());
+  expect_same_end(r, recorder, "cut off");
+}
+
 // The same step, simulated, recorded and read back, has the numbers that the trace itself has.
 TEST(RecordedRun, ASimulatedStepComesBack) {
   Job job;

@@ -192,7 +192,8 @@ std::function<ExitCode()> set_up_replay(CLI::App& app) {
   flags->output.add_to(app);
   return [flags, &app] {
     if (!flags->file.empty()) return replay_file(*flags);
-    if (std::any_of(app.get_options().begin(), app.get_options().end(), [](const CLI::Option* o) { return o->count() > 0; }))
+    const std::vector<CLI::Option*> options = app.get_options();
+    if (std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return o->count() > 0; }))
       wrong_usage("flags need a trace file or a snapshot", "on stdin, the header names the device and the settings (docs/replay.md)");
     return speak_protocol();
   };
