@@ -15,9 +15,9 @@ namespace plimsoll {
 namespace {
 
 // The recorder's names.
-constexpr std::array<const char*, kCategories> kRecorded{"param", "buffer",  "input",    "grad", "optstate",
-                                                         "ema",   "forward", "backward", "optim"};
-constexpr std::array<const char*, kPhases> kRecordedPhase{"init", "forward", "backward", "optim", "ema_step"};
+constexpr std::array<const char*, kCategories> kRecorded{"param", "buffer",  "input",    "grad",  "optstate",
+                                                         "ema",   "forward", "backward", "optim", "workspace"};
+constexpr std::array<const char*, kPhases> kRecordedPhase{"init", "forward", "backward", "optim", "ema_step", "evaluation", "sampling"};
 
 std::map<std::string, int64_t> breakdown_of(const StepPeak& p) {
   std::map<std::string, int64_t> out;
@@ -61,7 +61,7 @@ Score score_row(const RecordedRow& row) {
     std::vector<int64_t> steps;
     for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
     s.step_peaks_equal = steps == row.step_peaks;
-    s.parameters_equal = simulation.parameters == row.parameters;
+    s.parameters_equal = simulation.parameters == row.parameters && simulation.trainable == row.trainable;
   } catch (const Error& e) {
     s.unsupported = e.what();
   }

@@ -15,10 +15,19 @@ using Json = nlohmann::json;
 std::string unsupported_field(const Json& spec) {
   if (spec.contains("parallel") && spec["parallel"].value("kind", "none") != "none")
     return "parallel: " + spec["parallel"].value("kind", "?");
-  if (spec.contains("lora") && !spec["lora"].is_null()) return "lora";
   if (spec.at("model").contains("py")) return "model: " + spec.at("model").at("py").get<std::string>();
-  if (spec.contains("autocast")) return "autocast: set apart from precision";
   return "";
+}
+
+// The recorder's own LoRA: it freezes the model and adapts the linear layers of these names.
+AdapterSettings lora_of(const Json& lora) {
+  AdapterSettings a;
+  const bool all = lora.value("target", "qv") == "all";
+  a.target_modules.pattern = std::string(R"((.*\.)?)") + (all ? "(q|k|v|o|gate|up|down)_proj" : "(q|v)_proj");
+  a.r = lora.value("r", int64_t{16});
+  a.dropout = lora.value("dropout", 0.0);
+  a.fp32 = lora.value("dtype", "fp32") == "fp32";
+  return a;
 }
 
 Job job_of(const std::string& id, const Json& spec) {
@@ -26,12 +35,16 @@ Job job_of(const std::string& id, const Json& spec) {
   Job job;
   job.model = id;
   job.family = model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", model.value("py", ""));
-  job.config = Config(id + ": args", model.value("args", Json::object()));
+  Json args = model.value("args", Json::object());
+  if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
+  job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
   job.inputs = model.contains("py") ? InputKind::lm : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
+  job.autocast = c.flag({"autocast"}, false);
+  if (const Json* lora = c.find({"lora"})) job.tuning.adapter = lora_of(*lora);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
   job.checkpointing = c.flag({"checkpoint"}, false);
   if (spec.contains("optimizer")) {
@@ -57,10 +70,12 @@ RecordedRow row_of(const Json& j) {
   row.unsupported = j.contains("error") ? "recording failed: " + j["error"].get<std::string>() : unsupported_field(spec);
   if (!j.contains("error")) row.peak = j.at("peak").get<int64_t>();
   row.rounded_peak = j.value("peak512", int64_t{0});
-  row.parameters = j.value("params", int64_t{0});
+  row.parameters = j.value("params_rank", j.value("params", int64_t{0}));  // `params` was counted before adapters came
+  row.trainable = j.value("trainable_rank", row.parameters);
   row.seconds = j.value("secs", 0.0);
   row.step_peaks = j.value("step_peaks", std::vector<int64_t>{});
   row.breakdown = j.value("breakdown", std::map<std::string, int64_t>{});
+  if (row.breakdown.contains("ema_step")) row.breakdown["optim"] += row.breakdown.extract("ema_step").mapped();
   row.phase_peaks = j.value("phase_peak", std::map<std::string, int64_t>{});
   if (row.unsupported.empty()) row.job = job_of(row.id, spec);
   return row;

@@ -42,7 +42,9 @@ struct GPT2Attention : Module {
         config(c),
         c_attn(*this, "c_attn", 3 * c.n_embd, c.n_embd),
         c_proj(*this, "c_proj", c.n_embd, c.n_embd),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {
+    if (build().legacy()) buffer("bias", {1, 1, c.n_positions, c.n_positions}, DType::bool_);  // the causal mask
+  }
 
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);

@@ -50,7 +50,10 @@ struct GPTNeoXAttention : Module {
       : Module(parent, name),
         config(c),
         query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.qkv_bias),
-        dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {}
+        dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {
+    const int64_t positions = c.rope.max_position_embeddings;
+    if (build().legacy()) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
+  }
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -64,6 +67,16 @@ struct GPTNeoXAttention : Module {
     }
     std::tie(q, k) = apply_partial_rotary(q, k, tables);
     AttentionCall call;
+    if (build().legacy()) {  // tables in fp32 made q and k fp32; so they were cached, and eager attention went on with them
+      q = to(q, DType::float32);
+      k = to(k, DType::float32);
+      call.caches = false;
+      if (build().cache) build().cache->insert(build().cache->end(), {k, v});
+      if (!build().eager()) {
+        q = to(q, v.dtype());
+        k = to(k, v.dtype());
+      }
+    }
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;

@@ -57,6 +57,12 @@ struct OPTAttention : Module {
     k = transpose(view(k, heads), 1, 2);  // (B, H, T, D)
     v = transpose(view(v, heads), 1, 2);  // (B, H, T, D)
     AttentionCall call;
+    if (build().legacy()) {  // _shape made them contiguous
+      q = contiguous(q);
+      k = contiguous(k);
+      v = contiguous(v);
+      call.clamps_scores = true;
+    }
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;

@@ -212,12 +212,8 @@ BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
 
 BertDecoder::BertDecoder(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding, const Tensor& owner_bias)
     : Module(parent, name),
-      weight(c.tie_word_embeddings ? embedding : parameter("weight", {c.vocab_size, c.embedding_size})),
-      bias(c.tie_word_embeddings ? owner_bias : parameter("bias", {c.vocab_size})) {
-  if (!c.tie_word_embeddings) return;
-  tie(*weight.parameter());
-  tie(*bias.parameter());
-}
+      weight(c.tie_word_embeddings ? tied("weight", embedding) : parameter("weight", {c.vocab_size, c.embedding_size})),
+      bias(c.tie_word_embeddings ? tied("bias", owner_bias) : parameter("bias", {c.vocab_size})) {}
 
 Tensor BertDecoder::operator()(const Tensor& x) const {
   Forward here(*this);

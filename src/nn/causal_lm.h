@@ -30,7 +30,7 @@ struct CausalLM : Model {
   Output forward(const Batch& batch) override {
     const Tensor hidden = body(batch.input_ids);           // (B, T, C)
     const Tensor logits = finish_logits((*head)(hidden));  // (B, T, V)
-    return {causal_lm_loss(logits, batch.labels), {logits}};
+    return {causal_lm_loss(build(), logits, batch.labels), {logits}};
   }
 
   virtual Tensor finish_logits(Tensor logits) const { return logits; }

@@ -39,10 +39,6 @@ GemmaTextScaledWordEmbedding::GemmaTextScaledWordEmbedding(Module& parent, std::
   embed_scale = buffer("embed_scale", {});
 }
 
-Tensor GemmaTextScaledWordEmbedding::operator()(const Tensor& ids) const {
-  Forward here(*this);
-  const Tensor embeds = Embedding::operator()(ids);  // (B, T, C)
-  return mul(embeds, to(embed_scale, weight.dtype()));
-}
+Tensor GemmaTextScaledWordEmbedding::scaled(const Tensor& embeds, DType dtype) const { return mul(embeds, to(embed_scale, dtype)); }
 
 }  // namespace plimsoll

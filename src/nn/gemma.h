@@ -13,7 +13,7 @@ struct GemmaRMSNorm : Module {
 
 struct GemmaTextScaledWordEmbedding : Embedding {
   GemmaTextScaledWordEmbedding(Module& parent, std::string_view name, int64_t rows, int64_t width);
-  Tensor operator()(const Tensor& ids) const;
+  Tensor scaled(const Tensor& embeds, DType dtype) const override;
   Tensor embed_scale;  // buffer, ()
 };
 

@@ -1,5 +1,7 @@
 #include "nn/layers.h"
 
+#include "nn/lora.h"
+#include "nn/quantized_linear.h"
 #include "ops/embedding.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
@@ -9,46 +11,84 @@
 
 namespace plimsoll {
 
-Linear::Linear(Module& parent, std::string_view name, int64_t in, int64_t out, bool with_bias) : Module(parent, name) {
-  weight = parameter("weight", {out, in});
+DenseLayer::DenseLayer(Module& parent, std::string_view name, int64_t in_width, int64_t out_width, bool transposed)
+    : Module(parent, name), in(in_width), out(out_width), fan_in_fan_out(transposed) {}
+
+DenseLayer::~DenseLayer() = default;
+
+void DenseLayer::make(const Tensor& tied_weight, bool with_bias) {
+  const bool tuned = build().tuning.changes_anything();
+  const std::string module = tuned ? path() : "";
+  const AdapterSettings* adapter = tuned ? build().tuning.adapter_of(module, true) : nullptr;
+  if (adapter) keep_parameters_in("base_layer");
+  weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", fan_in_fan_out ? Dims{in, out} : Dims{out, in});
   if (with_bias) bias = parameter("bias", {out});
+  if (adapter) adapter_ = make_adapter(*this, *adapter);
 }
 
-Linear::Linear(Module& parent, std::string_view name, const Tensor& tied_weight, bool with_bias)
-    : Module(parent, name), weight(tied_weight) {
-  tie(*tied_weight.parameter());
-  if (with_bias) bias = parameter("bias", {weight.size(0)});
-}
-
-Tensor Linear::operator()(const Tensor& x) const {
-  Forward here(*this);
-  return linear(x, weight, bias);
-}
-
-Conv1D::Conv1D(Module& parent, std::string_view name, int64_t out, int64_t in) : Module(parent, name) {
-  weight = parameter("weight", {in, out});
-  bias = parameter("bias", {out});
-}
-
-Tensor Conv1D::operator()(const Tensor& x) const {
-  Forward here(*this);
+Tensor DenseLayer::base(const Tensor& x) const {
+  ScopeGuard here(tape(), parameter_scope());
+  if (quantized) return quantized->multiply(x, bias);
+  if (!fan_in_fan_out) return linear(x, weight, bias);
   Dims shape = x.sizes();
-  shape[-1] = weight.size(1);
+  shape[-1] = out;
   const Tensor y = addmm(bias, view(x, {-1, x.size(-1)}), weight);
   return view(y, shape);
 }
 
-Embedding::Embedding(Module& parent, std::string_view name, int64_t rows, int64_t width) : Module(parent, name) {
-  weight = parameter("weight", {rows, width});
+Tensor DenseLayer::operator()(const Tensor& x) const {
+  Forward here(*this);
+  return adapter_ ? (*adapter_)(*this, x) : base(x);
 }
 
-Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_weight) : Module(parent, name), weight(tied_weight) {
-  tie(*tied_weight.parameter());
+Tensor DenseLayer::unpacked_weight() const { return quantized ? quantized->unpacked() : weight; }
+
+Linear::Linear(Module& parent, std::string_view name, int64_t in_width, int64_t out_width, bool with_bias)
+    : DenseLayer(parent, name, in_width, out_width, false) {
+  make({}, with_bias);
 }
+
+Linear::Linear(Module& parent, std::string_view name, const Tensor& tied_weight, bool with_bias)
+    : DenseLayer(parent, name, tied_weight.size(1), tied_weight.size(0), false) {
+  make(tied_weight, with_bias);
+}
+
+Conv1D::Conv1D(Module& parent, std::string_view name, int64_t out_width, int64_t in_width)
+    : DenseLayer(parent, name, in_width, out_width, true) {
+  make({}, true);
+}
+
+namespace {
+// What transformers' get_input_embeddings() returns in the models of the registry; positions and token types are others.
+bool is_input_embedding(std::string_view name) {
+  for (const char* known : {"embed_tokens", "wte", "embed_in", "word_embeddings"})
+    if (name == known) return true;
+  return false;
+}
+}  // namespace
+
+Embedding::Embedding(Module& parent, std::string_view name, int64_t rows, int64_t width) : Embedding(parent, name, {}, rows, width) {}
+
+Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_weight)
+    : Embedding(parent, name, tied_weight, tied_weight.size(0), tied_weight.size(1)) {}
+
+Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_weight, int64_t rows, int64_t width)
+    : Module(parent, name), is_input_(is_input_embedding(name)) {
+  const AdapterSettings* adapter = build().tuning.changes_anything() ? build().tuning.adapter_of(path(), false) : nullptr;
+  if (adapter) keep_parameters_in("base_layer");
+  weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", {rows, width});
+  if (adapter) lora_ = make_lora_embedding(*this, *adapter);
+}
+
+Embedding::~Embedding() = default;
 
 Tensor Embedding::operator()(const Tensor& ids) const {
   Forward here(*this);
-  return embedding(weight, ids);
+  Tensor result = embedding(weight, ids);
+  result = scaled(result, weight.dtype());
+  if (lora_) result = (*lora_)(*this, result, ids);
+  if (is_input_) require_input_grad(build(), result);
+  return result;
 }
 
 LayerNorm::LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine, bool with_bias) : Module(parent, name) {

@@ -5,26 +5,57 @@
 
 namespace plimsoll {
 
-struct Linear : Module {
+class Adapter;
+class LoraEmbedding;
+class QuantizedWeight;
+
+// A layer that maps (..., in) to (..., out). The build's tuning may put an adapter on it and quantise its weight; a model
+// that uses `weight` itself goes past the adapter, as in Python.
+class DenseLayer : public Module {
+ public:
+  ~DenseLayer() override;
+  Tensor operator()(const Tensor& x) const;
+  Tensor base(const Tensor& x) const;  // without the adapter
+  // The weight for an adapter to compute with: (out, in), or (in, out) where it is stored so; unpacked if it is quantised.
+  Tensor unpacked_weight() const;
+
+  int64_t in = 0, out = 0;
+  bool fan_in_fan_out = false;  // the weight is stored (in, out)
+  Tensor weight, bias;
+  std::unique_ptr<QuantizedWeight> quantized;
+
+ protected:
+  DenseLayer(Module& parent, std::string_view name, int64_t in, int64_t out, bool fan_in_fan_out);
+  void make(const Tensor& tied_weight, bool with_bias);  // undefined: a weight of its own
+
+ private:
+  std::unique_ptr<Adapter> adapter_;
+};
+
+struct Linear : DenseLayer {
   Linear(Module& parent, std::string_view name, int64_t in, int64_t out, bool with_bias = true);
   // Shares its weight with another module (tied embeddings).
   Linear(Module& parent, std::string_view name, const Tensor& tied_weight, bool with_bias);
-  Tensor operator()(const Tensor& x) const;
-  Tensor weight, bias;
 };
 
 // transformers' Conv1D: a linear layer whose weight is stored (in, out).
-struct Conv1D : Module {
+struct Conv1D : DenseLayer {
   Conv1D(Module& parent, std::string_view name, int64_t out, int64_t in);
-  Tensor operator()(const Tensor& x) const;
-  Tensor weight, bias;
 };
 
 struct Embedding : Module {
   Embedding(Module& parent, std::string_view name, int64_t rows, int64_t width);
   Embedding(Module& parent, std::string_view name, const Tensor& tied_weight);
+  ~Embedding() override;
   Tensor operator()(const Tensor& ids) const;
+  // What a model makes of the rows it looked up, with numbers of that type; nothing by default.
+  virtual Tensor scaled(const Tensor& embeds, DType) const { return embeds; }
   Tensor weight;
+
+ private:
+  Embedding(Module& parent, std::string_view name, const Tensor& tied_weight, int64_t rows, int64_t width);
+  bool is_input_;  // transformers' get_input_embeddings()
+  std::unique_ptr<LoraEmbedding> lora_;
 };
 
 struct LayerNorm : Module {

@@ -8,19 +8,51 @@ namespace {
 constexpr size_t kMostModules = 1'000'000;  // the largest published models have a few thousand
 }  // namespace
 
-Module::Module(Module& parent, std::string_view name) : build_(parent.build_), scope_(parent.tape().trace.add_scope(parent.scope_, name)) {
+Module::Module(Module& parent, std::string_view name)
+    : build_(parent.build_), scope_(parent.tape().trace.add_scope(parent.scope_, name)), parameter_scope_(scope_) {
   if (tape().trace.scopes.size() > kMostModules)
     throw Error("[model] more than a million modules", "the number of layers in the configuration is far too large");
   parent.children_.push_back(this);
 }
 
-Tensor Module::parameter(std::string_view name, const Dims& sizes) {
-  ScopeGuard scope(tape(), scope_);
+Tensor Module::parameter(std::string_view name, const Dims& sizes, DType dtype, bool trained) {
+  ScopeGuard scope(tape(), parameter_scope_);
   Parameter& p = build_.parameters.emplace_back();
   p.name = name;
   own_.push_back(&p);
   tape().op = "parameter";
-  return make_parameter(tape(), p, sizes, build_.dtype);
+  return make_parameter(tape(), p, sizes, dtype, trained);
+}
+
+Tensor Module::parameter(std::string_view name, const Dims& sizes) {
+  if (!build_.tuning.changes_anything()) return parameter(name, sizes, build_.dtype, true);
+  const std::string module = path();
+  const bool trained = build_.tuning.trains(module, name);
+  if (!build_.tuning.copies(module)) return parameter(name, sizes, build_.dtype, trained);
+  if (parameter_scope_ == scope_) keep_parameters_in("original_module");
+  return trained_copy(name, *parameter(name, sizes, build_.dtype, false).parameter());
+}
+
+// ModulesToSaveWrapper and LNTuningLayer of PEFT 0.20 (utils/other.py, tuners/ln_tuning/layer.py): a deep copy is trained.
+Tensor Module::trained_copy(std::string_view name, Parameter& original) {
+  const ScopeId before = parameter_scope_;
+  keep_parameters_in(build_.tuning.copy_name());
+  Tensor copy = parameter(name, original.value.sizes(), original.value.dtype(), true);
+  copy.parameter()->copied_from = &original;
+  parameter_scope_ = before;
+  return copy;
+}
+
+// What was copied to be trained stays tied to the original.
+Tensor Module::tied(std::string_view name, const Tensor& value) {
+  Parameter* p = value.parameter();
+  if (p->copied_from) p = p->copied_from;
+  own_.push_back(p);
+  if (!build_.tuning.changes_anything()) return p->value;
+  const std::string module = path();
+  TensorBody& body = p->value.body();
+  body.requires_grad = build_.tuning.trains_tied(module, name, body.requires_grad);
+  return build_.tuning.copies(module) ? trained_copy(name, *p) : p->value;
 }
 
 Tensor Module::buffer(std::string_view, const Dims& sizes, DType dtype) {
@@ -51,6 +83,10 @@ std::vector<Parameter*> Module::parameters() const {
   for (Parameter* p : all)
     if (seen.insert(p).second) unique.push_back(p);
   return unique;
+}
+
+void require_input_grad(Build& build, Tensor& embeddings) {
+  if (build.input_require_grads && !embeddings.requires_grad()) make_leaf(embeddings);
 }
 
 }  // namespace plimsoll

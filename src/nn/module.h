@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 
+#include "nn/tuning.h"
 #include "tensor/node.h"
 
 namespace plimsoll {
@@ -16,9 +17,16 @@ struct Build {
   bool checkpointing = false;        // transformers' gradient_checkpointing_enable
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
+  // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
+  Tensors* cache = nullptr;
+  Version transformers = Platform{}.transformers;
+  Tuning tuning;                     // what is trained, and how
+  bool input_require_grads = false;  // enable_input_require_grads: the embeddings' result collects a gradient
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
+  // Before 4.48 each model of transformers had attention code of its own, and the cache held what it was given.
+  bool legacy() const { return transformers < Version{4, 48}; }
 };
 
 class Module {
@@ -32,21 +40,30 @@ class Module {
   Build& build() const { return build_; }
   Tape& tape() const { return build_.tape; }
   ScopeId scope() const { return scope_; }
+  std::string path() const { return tape().trace.scope_path(scope_); }
   // In the order of Python's Module.parameters(): own first, then each child; a tied parameter once.
   std::vector<Parameter*> parameters() const;
 
  protected:
+  // A parameter of the model: of the build's type, trained unless the build's tuning says otherwise.
   Tensor parameter(std::string_view name, const Dims& sizes);
+  // One that the tuning adds.
+  Tensor parameter(std::string_view name, const Dims& sizes, DType dtype, bool trained);
+  // Labels this module's own parameters, from now on, as those of a part of it: PEFT's "base_layer".
+  void keep_parameters_in(std::string_view part) { parameter_scope_ = tape().trace.add_scope(scope_, part); }
+  ScopeId parameter_scope() const { return parameter_scope_; }
+  // Another module's parameter under this module's name too; what forward must use.
+  Tensor tied(std::string_view name, const Tensor& value);
   Tensor buffer(std::string_view name, const Dims& sizes, DType dtype = DType::float32);
   // register_buffer under a name that is taken: the old tensor goes.
   void rebind_buffer(Tensor& slot, const Tensor& value);
-  void tie(Parameter& p) { own_.push_back(&p); }
 
  private:
   void collect(std::vector<Parameter*>& out) const;
+  Tensor trained_copy(std::string_view name, Parameter& original);
 
   Build& build_;
-  ScopeId scope_ = 0;
+  ScopeId scope_ = 0, parameter_scope_ = 0;
   std::vector<Parameter*> own_;
   std::vector<const Module*> children_;
 };
@@ -68,6 +85,9 @@ class ModuleList : public Module {
  private:
   std::deque<T> items_;
 };
+
+// The hook of transformers' enable_input_require_grads on the input embeddings.
+void require_input_grad(Build& build, Tensor& embeddings);
 
 // Marks the body of a forward: what it allocates is labelled with this module.
 class Forward {

@@ -52,7 +52,9 @@ Tensor PatchEmbeddings::operator()(const Tensor& pixel_values) const {
     throw Error("[patch_embeddings] images of " + std::to_string(pixel_values.size(1)) + " channels do not fit num_channels " +
                     std::to_string(config.num_channels),
                 "set num_channels to the channels of the images");
-  return transpose(flatten(projection(pixel_values), 2), 1, 2);  // (B, patches, width)
+  Tensor patches = transpose(flatten(projection(pixel_values), 2), 1, 2);  // (B, patches, width)
+  require_input_grad(build(), patches);
+  return patches;
 }
 
 }  // namespace plimsoll

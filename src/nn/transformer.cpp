@@ -29,9 +29,10 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
   weights = mul_scalar(weights);
   if (call.softcap) weights = soft_cap(std::move(weights));
   if (call.mask) weights = add(weights, call.mask);
+  if (call.clamps_scores) weights = clamp_min(weights);
   if (call.softmax_fp32) {
     const Tensor probs = softmax(weights, DType::float32);
-    weights = to(probs, q.dtype());
+    weights = to(probs, v.dtype());
   } else {
     weights = softmax(weights);
     if (call.cast_weights) weights = to(weights, q.dtype());
@@ -65,7 +66,20 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 }  // namespace
 
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
-  return build.eager() ? eager_attention(q, k, v, call, weights) : sdpa_attention(q, k, v, call);
+  const bool cached = build.cache && call.causal;
+  Tensor keys = k, values = v;
+  if (cached && !build.legacy()) {  // DynamicCache.update: joined to what is there, at first nothing in the type of the keys
+    Dims none = k.sizes();
+    none[2] = 0;
+    const Tensor nothing = empty(build.tape, none, k.dtype());
+    keys = cat({nothing, k}, 2);
+    values = cat({nothing, v}, 2);
+  }
+  if (cached && call.caches) {
+    build.cache->push_back(keys);
+    build.cache->push_back(values);
+  }
+  return build.eager() ? eager_attention(q, keys, values, call, weights) : sdpa_attention(q, keys, values, call);
 }
 
 void reject_captured_outputs(const Config& config) {
@@ -129,8 +143,16 @@ Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& for
   return cat(outputs, 1);                                                // (B, T, C)
 }
 
-Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
+Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor& labels) {
+  if (!labels) return {};
   Tensor logits = to(raw_logits, DType::float32);
+  if (build.transformers < Version{4, 49}) {  // transformers pull 35646
+    Tensor shift_logits = contiguous(slice(logits, 1, 0, logits.size(1) - 1)),
+           shift_labels = contiguous(slice(labels, 1, 1, labels.size(1)));
+    shift_logits = view(shift_logits, {-1, logits.size(-1)});
+    shift_labels = view(shift_labels, {-1});
+    return cross_entropy(shift_logits, shift_labels);
+  }
   const Tensor padded = constant_pad_nd(labels, {0, 1});
   Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
   logits = view(logits, {-1, logits.size(-1)});
@@ -139,6 +161,7 @@ Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
 }
 
 Tensor flat_cross_entropy(const Tensor& raw_logits, const Tensor& labels, bool upcast) {
+  if (!labels) return {};
   const Tensor logits = upcast ? to(raw_logits, DType::float32) : raw_logits;
   return cross_entropy(view(logits, {-1, logits.size(-1)}), view(labels, {-1}));
 }

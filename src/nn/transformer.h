@@ -18,6 +18,8 @@ struct AttentionCall {
   bool softmax_fp32 = true;      // eager: softmax(..., dtype=float32)
   bool cast_weights = true;      // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;  // eager: the result is made contiguous
+  bool clamps_scores = false;    // eager: torch.max(scores, the lowest number) after the mask
+  bool caches = true;            // false: the caller has put keys and values into the cache
 };
 
 // transformers.integrations.sdpa_attention / the models' eager_attention_forward, by the dialect.
@@ -45,8 +47,9 @@ Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT
 // transformers.pytorch_utils: `forward` on pieces of so many tokens, joined again; 0: all tokens at once. x: (B, T, C)
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x);
 
-// ForCausalLMLoss: fp32 logits, labels shifted by padding.
-Tensor causal_lm_loss(const Tensor& logits, const Tensor& labels);
+// Losses; undefined without labels.
+// ForCausalLMLoss: fp32 logits, labels shifted by padding; before 4.49 the logits were shifted, in a copy.
+Tensor causal_lm_loss(const Build& build, const Tensor& logits, const Tensor& labels);
 // ForMaskedLMLoss and sequence classification: fp32 logits against labels of the same leading shape.
 Tensor flat_cross_entropy(const Tensor& logits, const Tensor& labels, bool upcast);
 

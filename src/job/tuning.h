@@ -1,0 +1,65 @@
+// What of a model is trained, and how its layers are changed for it: adapters as PEFT configures them, a quantised base as
+// bitsandbytes stores it, frozen modules. Plain data; nn/tuning.h acts on it.
+#pragma once
+
+#include <optional>
+
+#include "job/config.h"
+#include "job/module_names.h"
+
+namespace plimsoll {
+
+enum class AdapterKind : uint8_t { lora, lokr, ia3, ln_tuning };
+enum class BiasTraining : uint8_t { none, all, adapted };  // PEFT's none, all, lora_only
+
+// PEFT's LoraConfig, LoKrConfig, IA3Config and LNTuningConfig, as far as memory depends on them.
+struct AdapterSettings {
+  AdapterKind kind = AdapterKind::lora;
+  ModuleNames target_modules;  // empty: what PEFT takes for the family
+  ModuleNames exclude_modules;
+  std::vector<std::string> modules_to_save;  // trained in full: the original stays, frozen, beside a trained copy
+  bool classifier_is_saved = false;          // task_type SEQ_CLS: `score` and `classifier` are among modules_to_save
+  bool fp32 = true;                          // autocast_adapter_dtype: adapters of a half-precision base are in fp32
+  int64_t r = 8;
+  double alpha = 8;  // scales the result; for display
+  double dropout = 0;
+  bool use_dora = false;                           // lora
+  BiasTraining bias = BiasTraining::none;          // lora
+  bool decompose_both = false;                     // lokr
+  int64_t decompose_factor = -1;                   // lokr
+  std::optional<ModuleNames> feedforward_modules;  // ia3: scaled before the layer; the others after. None: PEFT's choice
+};
+
+// transformers' BitsAndBytesConfig and peft's prepare_model_for_kbit_training.
+struct QuantizationSettings {
+  std::string type = "nf4";               // nf4, fp4, int8
+  bool double_quant = false;              // 4 bit: the scales are quantised too
+  std::string compute_dtype = "bf16";     // 4 bit: bf16, fp16, fp32
+  double threshold = 6.0;                 // int8: columns with larger activations are outliers; 0: none are looked for
+  std::vector<std::string> skip_modules;  // beside the output head
+  bool prepare = true;                    // prepare_model_for_kbit_training: what is not quantised goes to fp32
+
+  int bits() const { return type == "int8" ? 8 : 4; }
+};
+
+struct TuningSettings {
+  std::optional<AdapterSettings> adapter;
+  std::optional<QuantizationSettings> quantization;
+  std::vector<std::string> frozen;     // modules, by (the end of) their name, that are not trained
+  std::vector<std::string> trainable;  // when given, the only modules that are
+};
+
+const char* to_string(AdapterKind k);  // "lora"
+
+// `value` is a mapping with PEFT's keys, text like "r=16,target_modules=q_proj+v_proj", or true for the defaults.
+AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);
+// A mapping, or one of nf4, fp4, int8 for short.
+QuantizationSettings parse_quantization(const nlohmann::json& value);
+std::vector<std::string> parse_name_list(const nlohmann::json& value, const std::string& source);
+
+nlohmann::ordered_json to_json(const AdapterSettings& a);
+nlohmann::ordered_json to_json(const QuantizationSettings& q);
+std::string to_string(const AdapterSettings& a);       // "LoRA r 16 on q_proj, v_proj"
+std::string to_string(const QuantizationSettings& q);  // "nf4 base"
+
+}  // namespace plimsoll

@@ -1,0 +1,66 @@
+// Decides, module by module while a model is built, what is trained and which layers get an adapter or a quantised weight.
+// Model files know nothing of it: layers (nn/layers.h) and parameters (nn/module.h) ask. Names are matched as PEFT 0.20 does.
+#pragma once
+
+#include <set>
+
+#include "job/tuning.h"
+
+namespace plimsoll {
+
+// What PEFT takes when target_modules is not given (peft/utils/constants.py); empty: it knows none for this family.
+std::vector<std::string> default_targets(AdapterKind kind, const std::string& family);
+std::vector<std::string> default_feedforward(const std::string& family);  // of IA3
+
+class Tuning {
+ public:
+  Tuning() = default;  // everything is trained and nothing changed
+  // `family` is the model's name in the registry. Throws when no target is given and none is known for it.
+  Tuning(const TuningSettings& settings, const std::string& family);
+
+  bool changes_anything() const { return active_; }
+  bool has_adapter() const { return adapter_.has_value(); }
+
+  // Whether a parameter of the model itself is trained.
+  bool trains(const std::string& module, std::string_view parameter);
+  // The same when the parameter has another name too, under which it is `already` trained or not.
+  bool trains_tied(const std::string& module, std::string_view parameter, bool already);
+  // Whether a module stays as it is, frozen, beside a copy that is trained instead.
+  bool copies(const std::string& module);
+  const char* copy_name() const {
+    return adapter_->kind == AdapterKind::ln_tuning ? "ln_tuning_layers.default" : "modules_to_save.default";
+  }
+  // Adapter of a linear layer or an embedding; null: none.
+  const AdapterSettings* adapter_of(const std::string& module, bool linear);
+  // Quantisation of a linear layer; null: none.
+  const QuantizationSettings* quantization_of(const std::string& module);
+  // IA3: whether the layer's input is scaled, not its result.
+  bool is_feedforward(const std::string& module) const;
+
+  // Once the model is built: throws for a name that no module had, naming those there are.
+  void require_all_names_found() const;
+
+ private:
+  // Names asked for, and which of them some module had.
+  struct Wanted {
+    std::vector<std::string> names;
+    std::set<std::string> found;
+  };
+  using Match = bool (*)(const std::string& module, const std::string& name);
+  static bool any(Wanted& wanted, const std::string& module, Match match);
+  bool is_target(const std::string& module, bool linear);
+  bool is_saved(const std::string& module);
+  static void require_found(const Wanted& wanted, const char* setting, const std::set<std::string>& known);
+
+  bool active_ = false;
+  std::optional<AdapterSettings> adapter_;
+  std::optional<QuantizationSettings> quantization_;
+  std::optional<std::regex> target_pattern_, excluded_pattern_;
+  ModuleNames feedforward_;
+  Wanted targets_, saved_, frozen_, trainable_, skipped_;
+  bool pattern_found_ = false;
+  std::set<std::string> layers_;   // what an adapter can sit on
+  std::set<std::string> modules_;  // what has parameters
+};
+
+}  // namespace plimsoll
