@@ -70,7 +70,7 @@ TEST(Unified, PointsAreTheAllocatorsReservedPeak) {
   job.batch = 4;
   const UnifiedEstimate e = unified(job, pool_of(24 * kGiB));
   ASSERT_TRUE(point(e, 4));
-  EXPECT_EQ(point(e, 4)->device, *estimate(job).reserved);
+  EXPECT_EQ(point(e, 4)->device, estimate(job).memory->reserved.bytes);
 }
 
 TEST(Unified, VerdictsFollowTheMargin) {

@@ -138,6 +138,7 @@ std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
   HeadSettings head = lm_head(config);
   head.body = "gpt_neox";
   head.head = "embed_out";
+  head.upcast_before_4_49 = false;
   return std::make_unique<CausalLM<GPTNeoXConfig, GPTNeoXModel>>(build, config, head);
 }
 

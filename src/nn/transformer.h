@@ -48,8 +48,9 @@ Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x);
 
 // Losses; undefined without labels.
-// ForCausalLMLoss: fp32 logits, labels shifted by padding; before 4.49 the logits were shifted, in a copy.
-Tensor causal_lm_loss(const Build& build, const Tensor& logits, const Tensor& labels);
+// ForCausalLMLoss: fp32 logits, labels shifted by padding; before 4.49 the logits were shifted, in a copy,
+// by some models in their own type.
+Tensor causal_lm_loss(const Build& build, const Tensor& logits, const Tensor& labels, bool upcast_before_4_49);
 // ForMaskedLMLoss and sequence classification: fp32 logits against labels of the same leading shape.
 Tensor flat_cross_entropy(const Tensor& logits, const Tensor& labels, bool upcast);
 
