@@ -48,7 +48,7 @@ TEST(Unified, TheStepsAddUp) {
   const auto bytes = [&](const char* name) { return step(e, name).bytes->count; };
   EXPECT_EQ(bytes("total") - bytes("reserved for the system"), bytes("available"));
   EXPECT_EQ(bytes("safety margin"), bytes("available") / 10);
-  EXPECT_EQ(bytes("available") - bytes("safety margin") - bytes("CUDA context") - bytes("host, fixed") - bytes("model, fixed"),
+  EXPECT_EQ(bytes("available") - bytes("safety margin") - bytes("device context") - bytes("host, fixed") - bytes("model, fixed"),
             bytes("left for samples"));
   EXPECT_EQ(*step(e, "maximum batch, divided").samples, bytes("left for samples") / bytes("per sample"));
   for (const UnifiedStep& s : e.steps) EXPECT_FALSE(s.source.empty()) << s.name;
@@ -58,7 +58,7 @@ TEST(Unified, TheBatchThatIsFoundFitsAndTheNextDoesNot) {
   const UnifiedEstimate e = unified(small_job(), pool_of(24 * kGiB));
   ASSERT_GT(e.max_batch, 1);
   EXPECT_EQ(*step(e, "maximum batch, simulated").samples, e.max_batch);
-  const int64_t room = step(e, "available").bytes->count - step(e, "safety margin").bytes->count - step(e, "CUDA context").bytes->count;
+  const int64_t room = step(e, "available").bytes->count - step(e, "safety margin").bytes->count - step(e, "device context").bytes->count;
   const UnifiedPoint *last = point(e, e.max_batch), *next = point(e, e.max_batch + 1);
   ASSERT_TRUE(last && next);
   EXPECT_LE((last->device + last->host).count, room);
@@ -100,7 +100,7 @@ TEST(Unified, ALimitOfTheDeviceHoldsInsideThePool) {
   pool.device_limit_source = "test";
   const UnifiedEstimate e = unified(small_job(), pool);
   EXPECT_LT(e.max_batch, free);
-  EXPECT_LE((point(e, e.max_batch)->device + *step(e, "CUDA context").bytes).count, 8 * kGiB);
+  EXPECT_LE((point(e, e.max_batch)->device + *step(e, "device context").bytes).count, 8 * kGiB);
 }
 
 TEST(Unified, AStateDictThatIsHeldDoublesWhatLoadingTakes) {

@@ -86,6 +86,7 @@ UnifiedPool catalogue_pool(const std::string& name) {
   if (!capacity)
     throw Error(fmt::format("[--unified] how much memory {} has is not established", spec.name), "give a size, e.g. --unified 64GiB");
   UnifiedPool pool;
+  pool.device = spec;
   pool.total = capacity->bytes;
   pool.source = fmt::format("{}: {}", spec.name, capacity->basis);
   if (spec.vendor == "Apple") {  // the capacity is what Metal allows, of a pool that is larger

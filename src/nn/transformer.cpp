@@ -111,6 +111,22 @@ Tensor gelu_new(const Tensor& x) {
   return mul(half, inner);
 }
 
+// FastGELUActivation: 0.5 * x * (1 + tanh(x * 0.7978845608 * (1 + 0.044715 * x * x))), op by op.
+Tensor gelu_fast(const Tensor& x) {
+  const Tensor half = mul_scalar(x);
+  Tensor inner;
+  {
+    const Tensor scaled = mul_scalar(x);
+    Tensor square = mul_scalar(x);
+    square = mul(square, x);
+    square = add_scalar(square);
+    inner = mul(scaled, square);
+  }
+  inner = tanh(inner);
+  inner = add_scalar(inner);
+  return mul(half, inner);
+}
+
 // quick_gelu: x * sigmoid(1.702 * x)
 Tensor quick_gelu(const Tensor& x) {
   const Tensor gate = sigmoid(mul_scalar(x));
@@ -123,12 +139,13 @@ Tensor activation(std::string_view name, const Tensor& x) {
   if (name == "silu" || name == "swish") return silu(x);
   if (name == "gelu" || name == "gelu_pytorch_tanh") return gelu(x);
   if (name == "gelu_new") return gelu_new(x);
+  if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
   if (name == "tanh") return tanh(x);
   if (name == "sigmoid") return sigmoid(x);
   if (name == "quick_gelu") return quick_gelu(x);
   throw Error("[activation] '" + std::string(name) + "' is not known",
-              "known: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
+              "known: silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
 }
 
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x) {
