@@ -44,7 +44,6 @@ std::string unsupported_part(const Json& row) {
   if (is_set(train["optimizer"], "paged")) return "paged optimizer";
   if (text_at(train, "checkpointing").find("offload") != std::string::npos) return "activation offload";
   if (text_at(train, "attention").find("flex_attention") != std::string::npos) return "attention with a packed document mask";
-  if (text_at(train["optimizer"], "name") == "adafactor") return "transformers' Adafactor";
   return "";
 }
 
@@ -66,8 +65,13 @@ AttentionKernel attention_of(const std::string& text) {
 }
 
 void read_optimizer(const Json& o, Job& job) {
-  static constexpr std::pair<const char*, const char*> kNames[]{{"adamw", "AdamW"},     {"adam", "Adam"},       {"sgd", "SGD"},
-                                                                {"rmsprop", "RMSprop"}, {"adagrad", "Adagrad"}, {"none", "none"}};
+  static constexpr std::pair<const char*, const char*> kNames[]{{"adamw", "AdamW"},
+                                                                {"adam", "Adam"},
+                                                                {"sgd", "SGD"},
+                                                                {"rmsprop", "RMSprop"},
+                                                                {"adagrad", "Adagrad"},
+                                                                {"none", "none"},
+                                                                {"adafactor", "TransformersAdafactor"}};
   const std::string name = text_at(o, "name");
   job.optimizer.name = name;
   if (is_set(o, "state_bits")) {
@@ -80,7 +84,7 @@ void read_optimizer(const Json& o, Job& job) {
   if (o.contains("foreach") && o["foreach"] == false) args["foreach"] = false;
   if (is_set(o, "fused")) args["fused"] = true;
   if (is_set(o, "momentum")) args["momentum"] = o["momentum"];
-  if (name == "none") args.clear();
+  if (name == "none" || name == "adafactor") args.clear();
   job.optimizer.args = Config("optimizer", args);
 }
 
