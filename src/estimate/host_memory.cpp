@@ -196,10 +196,11 @@ HostFacts host_facts(const Trace& trace) {
   return f;
 }
 
-// Memory that idle machines do not have available: 1503 MiB on a virtual server without a desktop (free -m); 4.7 GiB of 121.69 on a
-// DGX Spark with its page cache dropped, 8.63 on one with a desktop (nvtop#449). Ubuntu asks for 4 GB for its desktop.
+// Memory in use before a run starts: 1503 MiB on a virtual server without a desktop, not quite idle (free -m); 8.63 GiB of 121.69 on an
+// idle DGX Spark (nvtop#449), "about 117 GiB available" on another with its page cache dropped. Between: Ubuntu asks for 4 GB for its
+// desktop.
 SystemReserve default_reserve() {
-  return {mib(4096, 1503, 8837), "kernel, services, desktop: 1.5 GiB on an idle server, 8.6 on a DGX Spark with a desktop"};
+  return {mib(4096, 1503, 8837), "kernel, services, desktop: 1.5 GiB seen on a server, 8.6 on an idle DGX Spark"};
 }
 
 SystemReserve reserve_of(Bytes size, std::string source) { return {ByteRange::exact(size), std::move(source)}; }
