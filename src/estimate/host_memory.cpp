@@ -22,9 +22,9 @@ const ByteRange kMainProcess = mib(1873, 428, 2271);
 
 // Measured with tools/measure_loader.py, PyTorch 2.14 and Python 3.14, transformers and torchvision imported. A forked worker has
 // 8 to 10 MiB of its own, 120 once a full garbage collection has written to every object, and at most what a fresh process has.
-const ByteRange kForkedWorker = mib(120, 8, 295);
-// A fresh process: 158 MiB with torch alone, 295 with transformers and torchvision; 421 resident in all.
-const ByteRange kFreshWorker = mib(295, 158, 421);
+const ByteRange kForkedWorker = mib(120, 8, 293);
+// A fresh process: 158 MiB with torch alone, 293 with transformers and torchvision; 420 resident in all.
+const ByteRange kFreshWorker = mib(293, 158, 420);
 const ByteRange kForkServer = mib(293, 156, 416);
 
 class HostCalculation {
@@ -80,7 +80,7 @@ class HostCalculation {
     const bool fresh = host_.start_method == StartMethod::spawn;
     add(e_.steady, "workers", times(n, fresh ? kFreshWorker : kForkedWorker),
         fmt::format("{} x {}", n,
-                    fresh ? "a fresh Python that imports the script: 158 MiB with torch, 295 with transformers"
+                    fresh ? "a fresh Python that imports the script: 158 MiB with torch, 293 with transformers"
                           : "what is not shared: 8 MiB, 120 after a garbage collection (measured)"));
     dataset_copies();
   }
@@ -196,10 +196,11 @@ HostFacts host_facts(const Trace& trace) {
   return f;
 }
 
-// Memory that idle machines do not have available: 1503 MiB on a virtual server without a desktop (free -m); 4.7 GiB of 121.69 on a
-// DGX Spark with its page cache dropped, 8.63 on one with a desktop (nvtop#449). Ubuntu asks for 4 GB for its desktop.
+// Memory in use before a run starts: 1503 MiB on a virtual server without a desktop, not quite idle (free -m); 8.63 GiB of 121.69 on an
+// idle DGX Spark (nvtop#449), "about 117 GiB available" on another with its page cache dropped. Between: Ubuntu asks for 4 GB for its
+// desktop.
 SystemReserve default_reserve() {
-  return {mib(4096, 1503, 8837), "kernel, services, desktop: 1.5 GiB on an idle server, 8.6 on a DGX Spark with a desktop"};
+  return {mib(4096, 1503, 8837), "kernel, services, desktop: 1.5 GiB seen on a server, 8.6 on an idle DGX Spark"};
 }
 
 SystemReserve reserve_of(Bytes size, std::string source) { return {ByteRange::exact(size), std::move(source)}; }
