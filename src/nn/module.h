@@ -17,8 +17,10 @@ struct Build {
   bool checkpointing = false;        // transformers' gradient_checkpointing_enable
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
-  Tuning tuning;                     // what is trained, and how
-  bool input_require_grads = false;  // enable_input_require_grads: the embeddings' result collects a gradient
+  Tuning tuning;                      // what is trained, and how
+  DType load_dtype = DType::float32;  // of weights before they are quantised
+  Tensor shared_code;                 // bitsandbytes' table of 8-bit values, one for all layers
+  bool input_require_grads = false;   // enable_input_require_grads: the embeddings' result collects a gradient
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
