@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "util/text.h"
+
 namespace plimsoll {
 
 namespace {
@@ -30,6 +32,23 @@ AdapterSettings lora_of(const Json& lora) {
   return a;
 }
 
+// PEFT's own classes with their own arguments.
+AdapterSettings peft_of(const Json& peft) {
+  Json config = peft.value("config", Json::object());
+  if (peft.contains("autocast_adapter_dtype")) config["autocast_adapter_dtype"] = peft["autocast_adapter_dtype"];
+  return parse_adapter(parse_adapter_kind(lower(peft.value("peft_type", "LORA"))), config);
+}
+
+TuningSettings tuning_of(const Config& c) {
+  TuningSettings t;
+  if (const Json* lora = c.find({"lora"})) t.adapter = lora_of(*lora);
+  if (const Json* peft = c.find({"peft"})) t.adapter = peft_of(*peft);
+  if (const Json* quantization = c.find({"quantization"})) t.quantization = parse_quantization(*quantization);
+  if (const Json* names = c.find({"frozen"})) t.frozen = parse_name_list(*names, "frozen");
+  if (const Json* names = c.find({"trainable"})) t.trainable = parse_name_list(*names, "trainable");
+  return t;
+}
+
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
@@ -44,7 +63,7 @@ Job job_of(const std::string& id, const Json& spec) {
   job.inputs = model.contains("py") ? InputKind::lm : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
-  if (const Json* lora = c.find({"lora"})) job.tuning.adapter = lora_of(*lora);
+  job.tuning = tuning_of(c);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
   job.checkpointing = c.flag({"checkpoint"}, false);
   if (spec.contains("optimizer")) {

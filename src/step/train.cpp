@@ -43,6 +43,9 @@ const ModelEntry& entry_of(const Job& job) {
 std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
   build.dtype = weight_type(job.precision);
+  build.load_dtype = build.dtype;
+  // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
+  if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
   build.checkpointing = job.checkpointing;
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
