@@ -158,7 +158,7 @@ Estimate estimate(const Job& asked, size_t top_tensors) {
     e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
   if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom)
-    e.memory = device_memory(cuda, {{}, job.platform.torch, uses_convolutions(trace), 1});
+    e.memory = device_memory(cuda, {{}, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);
     e.peak_op = trace.names[trace.storages[at.storage].op];
