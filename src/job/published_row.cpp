@@ -28,10 +28,27 @@ bool is_bitsandbytes(const Json& optimizer) {
          (notes.find("bnb") != std::string::npos || notes.find("bitsandbytes") != std::string::npos);
 }
 
+int64_t degree(const Json& parallel, const char* key) {
+  return parallel.contains(key) && parallel[key].is_number_integer() ? parallel[key].get<int64_t>() : 1;
+}
+
+// Empty for one process, and for PyTorch's own DistributedDataParallel over all of them.
+std::string unsupported_parallel(const Json& row) {
+  const Json& parallel = row.at("parallel");
+  if (degree(parallel, "world") <= 1) return "";
+  for (const char* key : {"zero_stage", "fsdp", "distributed_optimizer"})
+    if (is_set(parallel, key)) return std::string("parallel: ") + key;
+  for (const char* key : {"tp", "pp", "cp", "ep"})
+    if (degree(parallel, key) > 1) return std::string("parallel: ") + key;
+  if (lower(text_at(row.at("software"), "framework")).find("megatron") != std::string::npos)
+    return "parallel: Megatron's own data parallel";
+  return "";
+}
+
 // What the row asks for that a Job has no word for.
 std::string unsupported_part(const Json& row) {
-  const Json &train = row.at("train"), &parallel = row.at("parallel");
-  if (parallel.value("world", 1) > 1) return "parallel: more than one GPU";
+  const Json& train = row.at("train");
+  if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "lora") && text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
     return "adapters on Qwen's own modules (c_attn, w1, w2)";
@@ -144,6 +161,7 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   job.accumulation = c.size({"grad_accum"}, 1);
   if (is_set(train, "grad_clip")) job.clip = train["grad_clip"].get<double>();
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;
+  if (const int64_t world = degree(row.at("parallel"), "world"); world > 1) job.parallel.ddp = parse_ddp({{"world", world}});
   read_optimizer(train.at("optimizer"), job);
   read_tuning(train, job);
   const Json& software = row.at("software");
