@@ -71,6 +71,7 @@ struct GPTNeoXAttention : Module {
       q = to(q, DType::float32);
       k = to(k, DType::float32);
       call.caches = false;
+      call.cast_to_values = true;
       if (build().cache) build().cache->insert(build().cache->end(), {k, v});
       if (!build().eager()) {
         q = to(q, v.dtype());

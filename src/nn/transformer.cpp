@@ -32,7 +32,7 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
   if (call.clamps_scores) weights = clamp_min(weights);
   if (call.softmax_fp32) {
     const Tensor probs = softmax(weights, DType::float32);
-    weights = to(probs, v.dtype());
+    weights = to(probs, call.cast_to_values ? v.dtype() : q.dtype());
   } else {
     weights = softmax(weights);
     if (call.cast_weights) weights = to(weights, q.dtype());

@@ -18,6 +18,7 @@ struct AttentionCall {
   bool softmax_fp32 = true;      // eager: softmax(..., dtype=float32)
   bool cast_weights = true;      // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;  // eager: the result is made contiguous
+  bool cast_to_values = false;   // eager: the weights take the type of the values, not of the queries
   bool clamps_scores = false;    // eager: torch.max(scores, the lowest number) after the mask
   bool caches = true;            // false: the caller has put keys and values into the cache
 };
