@@ -106,7 +106,8 @@ TEST(Parallel, EachParameterBelongsToOneRankAndTheLargestIsOnRankZero) {
 TEST(Parallel, SeveralRanksNeedACommunicator) {
   Job job = small_job();
   auto has_nccl = [&] {
-    for (const Overhead& o : estimate(job).memory->overheads)
+    const Estimate e = estimate(job);
+    for (const Overhead& o : e.memory->overheads)
       if (o.name == "NCCL") return true;
     return false;
   };

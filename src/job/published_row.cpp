@@ -55,10 +55,10 @@ std::string unsupported_part(const Json& row) {
   if (is_set(train, "quantization") && text_at(train["quantization"], "kind") != "nf4")
     return "quantization: " + text_at(train["quantization"], "kind");
   if (is_set(train, "compile")) return "torch.compile";
-  if (is_set(train["optimizer"], "state_bits") && !is_bitsandbytes(train["optimizer"]))
-    return fmt::format("{}-bit optimizer", train["optimizer"]["state_bits"].dump());
-  if (is_set(train["optimizer"], "step_in_backward")) return "optimizer step in backward";
-  if (is_set(train["optimizer"], "paged")) return "paged optimizer";
+  if (is_set(train.at("optimizer"), "state_bits") && !is_bitsandbytes(train.at("optimizer")))
+    return fmt::format("{}-bit optimizer", train.at("optimizer")["state_bits"].dump());
+  if (is_set(train.at("optimizer"), "step_in_backward")) return "optimizer step in backward";
+  if (is_set(train.at("optimizer"), "paged")) return "paged optimizer";
   if (text_at(train, "checkpointing").find("offload") != std::string::npos) return "activation offload";
   if (text_at(train, "attention").find("flex_attention") != std::string::npos) return "attention with a packed document mask";
   return "";
@@ -112,7 +112,7 @@ void read_tuning(const Json& train, Job& job) {
     Json settings = Json::object();
     if (is_set(lora, "targets")) settings["target_modules"] = lora["targets"];
     if (is_set(lora, "modules_to_save")) settings["modules_to_save"] = lora["modules_to_save"];
-    if (text_at(train["precision"], "lora") == "bf16") settings["dtype"] = "base";
+    if (text_at(train.at("precision"), "lora") == "bf16") settings["dtype"] = "base";
     if (method != "ln_tuning") {
       if (is_set(lora, "rank")) settings["r"] = lora["rank"];
       if (is_set(lora, "dropout")) settings["dropout"] = lora["dropout"];
@@ -199,9 +199,9 @@ PublishedRow row_of(const Json& j) {
   job.model = row.id;
   row.unsupported = unsupported_part(j);
   if (!row.unsupported.empty()) return row;
-  if (precision_of(j["train"].at("precision")).empty()) {
-    row.unsupported =
-        "precision: weights " + text_at(j["train"]["precision"], "weights") + ", compute " + text_at(j["train"]["precision"], "compute");
+  if (precision_of(j.at("train").at("precision")).empty()) {
+    row.unsupported = "precision: weights " + text_at(j.at("train")["precision"], "weights") + ", compute " +
+                      text_at(j.at("train")["precision"], "compute");
     return row;
   }
   Json config = Json::object();
