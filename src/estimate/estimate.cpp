@@ -158,7 +158,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
     const StepPeak& s = timeline.steps[i];
     e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
-  if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom)
+  if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
     e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
   if (device) e.device = device->name;
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {

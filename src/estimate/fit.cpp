@@ -35,7 +35,7 @@ void judge_by_replay(Fit& f, const Job& job, const Trace& trace, Bytes capacity,
     f.reason = "the context and other processes alone fill the device";
     return;
   }
-  const CudaTimeline t = cuda_timeline(trace, {}, {capacity.count, outside.count, {}});
+  const CudaTimeline t = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf), {capacity.count, outside.count, {}});
   f.retries = t.retries;
   if (t.oom) {
     f.verdict = Verdict::does_not_fit;
@@ -70,7 +70,7 @@ const Fitting::Run& Fitting::run_on(const std::string& target) {
   const auto [it, added] = runs_.try_emplace({kernels.blas, kernels.blas_lt});
   if (added) {
     it->second.simulation = simulate(job);
-    it->second.boundless = cuda_timeline(it->second.simulation.trace);
+    it->second.boundless = cuda_timeline(it->second.simulation.trace, parse_alloc_conf(job.alloc_conf));
   }
   return it->second;
 }

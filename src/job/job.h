@@ -84,6 +84,8 @@ struct Job {
 
   Platform platform;
 
+  std::string alloc_conf;  // PYTORCH_CUDA_ALLOC_CONF
+
   HostSettings host;
 
   // Only for rows recorded on tensors without data: what `.item()` gave, and the recorder's dispatch rules.

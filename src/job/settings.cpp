@@ -136,6 +136,8 @@ std::vector<Setting> all_settings() {
        [](Job& j, const Config& c) { apply_parallel(j.parallel.ddp, c.values().at("ddp"), parse_ddp); }},
       {"zero1", "{KEY: VALUE}", "ZeroRedundancyOptimizer (ZeRO stage 1) on one rank, e.g. {world: 8, rank: 0}",
        [](Job& j, const Config& c) { apply_parallel(j.parallel.zero1, c.values().at("zero1"), parse_zero1); }},
+      {"alloc_conf", "TEXT", "PYTORCH_CUDA_ALLOC_CONF, e.g. expandable_segments:True",
+       [](Job& j, const Config& c) { j.alloc_conf = c.text({"alloc_conf"}, ""); }},
       {"torch", "VERSION", "PyTorch's version, which decides about some workspaces (default 2.14)",
        [](Job& j, const Config& c) { j.platform.torch = version_at(c, "torch"); }},
       {"transformers", "VERSION", "transformers' version: before 4.48 attention and its cache were other code (default 5.12)",
