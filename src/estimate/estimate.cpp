@@ -1,5 +1,7 @@
 #include "estimate/estimate.h"
 
+#include "estimate/compiled.h"
+
 #include <algorithm>
 #include <map>
 
@@ -160,6 +162,8 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   }
   if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
     e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+  if (const std::optional<Job> fused = fused_job(job); fused && e.memory)
+    if (const Estimate low = estimate(*fused, 0, device); low.memory) e.memory = between(*low.memory, *e.memory);
   if (device) e.device = device->name;
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);

@@ -1,5 +1,7 @@
 #include "estimate/fit.h"
 
+#include "estimate/compiled.h"
+
 #include <fmt/format.h>
 
 #include "hardware/lookup.h"
@@ -81,6 +83,7 @@ Fit Fitting::on(const TargetDevice& device) {
   Fit f;
   f.device = device;
   f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
+  if (const std::optional<Job> fused = fused_job(job_)) f.memory = between(Fitting(*fused).on(device).memory, f.memory);
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;

@@ -64,6 +64,7 @@ struct Job {
   AttentionKernel attention = AttentionKernel::automatic;
   Checkpointing checkpointing;
   Offload offload_activations = Offload::none;  // save_on_cpu: what is kept for backward lies in the host's memory
+  bool compile = false;  // torch.compile: an interval (estimate/compiled.h); nothing is simulated otherwise
   Loss loss = Loss::model;
   OptimizerSpec optimizer;
   int64_t accumulation = 1;

@@ -98,9 +98,7 @@ std::vector<Setting> all_settings() {
        "recompute blocks (or the modules named) in backward; save: but not what these ops return",
        [](Job& j, const Config& c) { j.checkpointing = parse_checkpointing(c.values().at("checkpointing")); }},
       {"offload_activations", "=pinned|pageable", "keep for backward in the host's memory (torch.autograd.graph.save_on_cpu)",
-       [](Job& j, const Config& c) {
-         j.offload_activations = parse_offload(c.values().at("offload_activations"), "offload_activations");
-       }},
+       [](Job& j, const Config& c) { j.offload_activations = parse_offload(c.values().at("offload_activations"), "offload_activations"); }},
       {"loss", "model|logits-sum", "the model's own loss, or the sum of its logits as benchmarks take it",
        [](Job& j, const Config& c) { j.loss = parse_loss(c.text({"loss"}, "model")); }},
       {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...; none: forward and backward alone", apply_optimizer},
@@ -136,6 +134,8 @@ std::vector<Setting> all_settings() {
        [](Job& j, const Config& c) { apply_parallel(j.parallel.ddp, c.values().at("ddp"), parse_ddp); }},
       {"zero1", "{KEY: VALUE}", "ZeroRedundancyOptimizer (ZeRO stage 1) on one rank, e.g. {world: 8, rank: 0}",
        [](Job& j, const Config& c) { apply_parallel(j.parallel.zero1, c.values().at("zero1"), parse_zero1); }},
+      {"compile", "", "torch.compile: not executed but enclosed, between the eager run and one that keeps only matrix products",
+       [](Job& j, const Config& c) { j.compile = c.flag({"compile"}, false); }},
       {"alloc_conf", "TEXT", "PYTORCH_CUDA_ALLOC_CONF, e.g. expandable_segments:True",
        [](Job& j, const Config& c) { j.alloc_conf = c.text({"alloc_conf"}, ""); }},
       {"torch", "VERSION", "PyTorch's version, which decides about some workspaces (default 2.14)",

@@ -52,6 +52,8 @@ class Catalogue {
     }
     if (job_.offload_activations == Offload::none)
       add("activations on the host", {{"offload_activations", true}}, LeverKind::same_result, "copies over PCIe");
+    if (!job_.compile && !job_.checkpointing.on)
+      add("torch.compile", {{"compile", true}}, LeverKind::same_result, "none: it is faster once compiled; an approximation");
     if (job_.attention == AttentionKernel::eager || job_.attention == AttentionKernel::math)
       add("fused attention", {{"attention", "auto"}}, LeverKind::same_result, "none: it is faster");
     if (!job_.drop_output && job_.inputs == InputKind::lm)

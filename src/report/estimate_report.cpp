@@ -29,6 +29,7 @@ std::string recipe_text(const Job& j) {
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
   if (j.ema) out += ", EMA";
+  if (j.compile) out += ", torch.compile";
   if (!j.alloc_conf.empty()) out += ", " + j.alloc_conf;
   if (j.parallel.any()) out += ", " + to_string(j.parallel);
   return out;
@@ -56,6 +57,12 @@ class Writer {
       line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
                        category_name(t.category), t.module, t.op));
     line("");
+    if (e_.job.compile)
+      line(style_.dim(
+          e_.job.checkpointing.on
+              ? "torch.compile: as the eager run; its kernels need less in between, which is not modelled where blocks are checkpointed."
+              : "torch.compile: the figures are midway between the eager run, whose tensors are shown, and one that keeps only matrix "
+                "products; the intervals hold both."));
     line(style_.dim(
         "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
     line(style_.dim(
@@ -176,6 +183,7 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"attention", to_string(job.attention)},
                            {"checkpointing", to_json(job.checkpointing)},
                            {"offload_activations", to_string(job.offload_activations)},
+                           {"compile", job.compile},
                            {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
                            {"accumulation", job.accumulation},
                            {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},
