@@ -67,12 +67,11 @@ Dora::Dora(DenseLayer& layer, const AdapterSettings& s)
     : Lora(layer, s), lora_magnitude_vector_(layer, "lora_magnitude_vector.default", {layer.out}, adapter_dtype(s, layer.weight)) {}
 
 // get_lora_weight: B(A(identity)) transposed; its graph, which holds the identity, lives as long as it does.
-Tensor Dora::lora_weight(DType dtype) const {
+Tensor Dora::lora_weight() const {
   const int64_t in = lora_A_.weight.size(1);
   const Tensor identity = filled(lora_A_.weight.tape(), "eye", {in, in}, lora_A_.weight.dtype());
   Tensor hidden = project(lora_A_, identity);  // (in, r)
-  hidden = project(lora_B_, hidden);           // (in, out)
-  return to(t(hidden), dtype);
+  return t(project(lora_B_, hidden));          // (out, in)
 }
 
 // get_weight_norm: the length of every row of weight + scaling * lora_weight. No gradient.
@@ -89,8 +88,8 @@ Tensor Dora::weight_norm(const Tensor& weight, const Tensor& lora_weight) const 
 // input, so that the weight's copy in the adapter's type is kept for backward.
 Tensor Dora::dora(const DenseLayer& layer, const Tensor& x, const Tensor& base_result) const {
   Forward here(lora_magnitude_vector_);
-  const Tensor lora = lora_weight(x.dtype());       // (out, in)
-  const Tensor unpacked = layer.unpacked_weight();  // as stored
+  const Tensor lora = to(lora_weight(), x.dtype());  // (out, in)
+  const Tensor unpacked = layer.unpacked_weight();   // as stored
   const Tensor weight = to(unpacked, x.dtype());
   const Tensor upright = layer.fan_in_fan_out ? t(weight) : weight;  // (out, in)
   const Tensor norm = view(weight_norm(upright, lora), {layer.out});

@@ -37,7 +37,7 @@ class Dora : public Lora {
   Tensor add_converted(const DenseLayer& layer, const Tensor& x, const Tensor& result, std::optional<DType> dtype) const override;
 
  private:
-  Tensor lora_weight(DType dtype) const;
+  Tensor lora_weight() const;
   Tensor weight_norm(const Tensor& weight, const Tensor& lora_weight) const;
   Tensor dora(const DenseLayer& layer, const Tensor& x, const Tensor& base_result) const;
 

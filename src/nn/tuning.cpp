@@ -26,13 +26,6 @@ bool is_within(const std::string& module, const std::string& name) {
   return false;
 }
 
-// PEFT 0.20 utils/other.py, _set_trainable: the names of modules to save are plain endings.
-bool parent_ends_with(const std::string& module, const std::string& name) {
-  for (const std::string& m : with_parents(module))
-    if (m.ends_with(name)) return true;
-  return false;
-}
-
 // The names there are, and the nearest of them first.
 std::string names_hint(const std::string& asked, const std::set<std::string>& modules) {
   std::set<std::string> shorter;
@@ -75,11 +68,18 @@ bool Tuning::any(Wanted& wanted, const std::string& module, Match match) {
   return hit;
 }
 
-bool Tuning::is_saved(const std::string& module) { return !saved_.names.empty() && any(saved_, module, parent_ends_with); }
+// PEFT 0.20 utils/other.py, _set_trainable: the names of modules to save are plain endings.
+std::string Tuning::saved_root(const std::string& module) {
+  if (saved_.names.empty()) return "";
+  std::string root;
+  for (const std::string& parent : with_parents(module))
+    if (any(saved_, parent, [](const std::string& m, const std::string& name) { return m.ends_with(name); })) root = parent;
+  return root;
+}
 
-bool Tuning::copies(const std::string& module) {
-  if (is_saved(module)) return true;
-  return adapter_ && adapter_->kind == AdapterKind::ln_tuning && is_target(module, false);
+std::string Tuning::copied_root(const std::string& module) {
+  if (std::string root = saved_root(module); !root.empty()) return root;
+  return adapter_ && adapter_->kind == AdapterKind::ln_tuning && is_target(module, false) ? module : "";
 }
 
 bool Tuning::trains(const std::string& module, std::string_view parameter) {

@@ -26,8 +26,8 @@ class Tuning {
   bool trains(const std::string& module, std::string_view parameter);
   // The same when the parameter has another name too, under which it is `already` trained or not.
   bool trains_tied(const std::string& module, std::string_view parameter, bool already);
-  // Whether a module stays as it is, frozen, beside a copy that is trained instead.
-  bool copies(const std::string& module);
+  // What of a module's parents (or itself) stays as it is, frozen, beside a copy that is trained instead; empty: nothing.
+  std::string copied_root(const std::string& module);
   const char* copy_name() const {
     return adapter_->kind == AdapterKind::ln_tuning ? "ln_tuning_layers.default" : "modules_to_save.default";
   }
@@ -50,7 +50,8 @@ class Tuning {
   using Match = bool (*)(const std::string& module, const std::string& name);
   static bool any(Wanted& wanted, const std::string& module, Match match);
   bool is_target(const std::string& module, bool linear);
-  bool is_saved(const std::string& module);
+  std::string saved_root(const std::string& module);  // empty: in no module to save
+  bool is_saved(const std::string& module) { return !saved_root(module).empty(); }
   static void require_found(const Wanted& wanted, const char* setting, const std::set<std::string>& known);
 
   bool active_ = false;
