@@ -4,6 +4,7 @@
 
 #include "allocator/timeline.h"
 #include "estimate/estimate.h"
+#include "estimate/fit.h"
 #include "model/resolve.h"
 #include "step/train.h"
 
@@ -49,6 +50,15 @@ void whole_estimate(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(estimate(job).peak);
 }
 BENCHMARK(whole_estimate)->Unit(benchmark::kMillisecond);
+
+void fit_on_every_device(benchmark::State& state) {
+  const Job job = job_for("llama-3.1-8b", 1, 2048, 2);
+  for (auto _ : state) {
+    Fitting fitting(job);
+    for (const DeviceSpec& d : catalogue()) benchmark::DoNotOptimize(fitting.on(target_device(d)).verdict);
+  }
+}
+BENCHMARK(fit_on_every_device)->Unit(benchmark::kMillisecond);
 
 void layers(benchmark::State& state) {
   Job job = job_for("llama-3.1-8b", 1, 2048, 1);

@@ -33,9 +33,9 @@ class Cli : public ::testing::Test {
     return (folder_ / name).string();
   }
 
-  Result run(const std::string& args) {
+  Result run(const std::string& args, const std::string& input = "/dev/null") {
     const std::string err_file = (folder_ / "stderr").string();
-    const std::string command = std::string(PLIMSOLL_BINARY) + " " + args + " 2>'" + err_file + "' </dev/null";
+    const std::string command = std::string(PLIMSOLL_BINARY) + " " + args + " 2>'" + err_file + "' <'" + input + "'";
     FILE* pipe = popen(command.c_str(), "r");
     Result r;
     std::array<char, 4096> buffer;
@@ -184,6 +184,68 @@ TEST_F(Cli, ReplaysATraceUnderOtherSettings) {
   expect_error("replay " + file("b.trace", "{}\n"), 5, {"b.trace:1"});
 }
 
+TEST_F(Cli, ReplaysAMemorySnapshotSideBySide) {
+  const std::string data = PLIMSOLL_SOURCE_DIR "/tests/data/";
+  const auto j = nlohmann::json::parse(run("replay --json --alloc-conf expandable_segments:True " + data + "protocol4.pickle").out);
+  EXPECT_EQ(j["recording"]["from_the_beginning"], true);
+  ASSERT_EQ(j["replays"].size(), 2u);
+  EXPECT_EQ(j["replays"][0]["check"]["equal"], true);
+  EXPECT_EQ(j["replays"][0]["reserved_peak_bytes"], 23068672);
+  EXPECT_EQ(j["replays"][0]["at_reserved_peak"]["place"], "forward (model.py:57)");
+  EXPECT_EQ(j["replays"][1]["alloc_conf"], "expandable_segments:True");
+  const Result text = run("replay " + data + "two_devices.pickle --alloc-conf expandable_segments:True");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"device 1", "starts mid-run", "recorded", "afresh", "asked", "reserved peak", "expandable_segments:True: "})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << "\n" << text.out;
+  EXPECT_NE(run("replay " + data + "segments_only.pickle").out.find("only the final state is known"), std::string::npos);
+  const Result oom = run("replay " + data + "oom.pickle");
+  EXPECT_EQ(oom.code, 3);
+  EXPECT_NE(oom.out.find("out of memory as recorded (recorded): entry 3, forward (model.py:57), asked for 30.00 MiB"), std::string::npos)
+      << oom.out;
+  EXPECT_EQ(run("replay --device-memory 64MiB " + data + "oom.pickle").code, 0);
+  const Result small = run("replay --device-memory 10MiB " + data + "protocol4.pickle");
+  EXPECT_EQ(small.code, 3);
+  EXPECT_NE(small.out.find("does not fit (recorded): entry 3, forward (model.py:57), asked for 2.86 MiB"), std::string::npos) << small.out;
+}
+
+TEST_F(Cli, SnapshotsThatAreNoneAreErrors) {
+  const std::string data = PLIMSOLL_SOURCE_DIR "/tests/data/";
+  expect_error("replay " + data + "evil.pickle", 5, {"STACK_GLOBAL", "no code of the file is run"});
+  expect_error("replay " + file("list.pickle", std::string("\x80\x04K\x01.", 5)), 5, {"holds a whole number without 'segments'"});
+  expect_error("replay " + file("cut.pickle", std::string("\x80\x04}(\x8c", 5)), 5, {"cut.pickle, byte 4", "are left"});
+  expect_error("replay " + file("a.gz", "\x1f\x8b"), 5, {"gzip"});
+  expect_error("replay " + file("a.pt", "PK\x03\x04"), 5, {"torch.save"});
+  expect_error("replay " + (folder_ / "absent.pickle").string(), 5, {"cannot open"});
+  expect_error("replay " + folder_.string(), 5, {"is a directory"});
+  expect_error("replay --device 3 " + data + "two_devices.pickle", 5, {"nothing of device 3", "it has: 1"});
+  expect_error("replay --device -1 " + data + "two_devices.pickle", 2, {"--device"});
+}
+
+TEST_F(Cli, ReplaysUnderOtherAllocators) {
+  const std::string trace =
+      file("a.trace", "{\"plimsoll_trace\":1}\n{\"alloc\":0,\"bytes\":3145728}\n{\"alloc\":1,\"bytes\":52428801}\n{\"free\":0}\n");
+  const auto figures = [&](const std::string& flags) { return nlohmann::json::parse(run("replay --json " + flags + " " + trace).out); };
+  EXPECT_EQ(figures("--allocator ideal")["tensors_peak_bytes"], 55574529);
+  EXPECT_EQ(figures("--allocator ideal")["tensors_end_bytes"], 52428801);
+  EXPECT_EQ(figures("--allocator bfc")["pool_peak_bytes"], 4194304 + 67108864);
+  EXPECT_EQ(figures("--allocator bfc --device-memory 100MiB")["pool_peak_bytes"], 78643200);
+  EXPECT_EQ(figures("--allocator pinned")["reserved_peak_bytes"], 4194304 + 67108864);
+  EXPECT_EQ(figures("--allocator pinned --alloc-conf pinned_max_round_threshold_mb:1")["reserved_peak_bytes"], 55574529);
+  EXPECT_EQ(figures("--allocator cuda")["reserved_peak_bytes"], 75497472);
+  EXPECT_EQ(run("replay --allocator bfc --device-memory 60MiB " + trace).code, 3);
+  EXPECT_EQ(run(std::string("replay --allocator ideal ") + PLIMSOLL_SOURCE_DIR "/tests/data/protocol4.pickle").code, 0);
+  expect_error("replay --allocator bcf " + trace, 2, {"'bcf'", "did you mean 'bfc'"});
+  expect_error("replay --allocator bfc --alloc-conf backend:native " + trace, 2, {"PYTORCH_CUDA_ALLOC_CONF"});
+  expect_error("replay --allocator pinned --device-memory 1GiB " + trace, 2, {"on the host"});
+  expect_error("replay --device 0 " + trace, 2, {"--device is for memory snapshots"});
+}
+
+TEST_F(Cli, SpeaksTheLineProtocolWithoutAFile) {
+  const Result r = run("replay", file("a.case", "# capacity: 1048576000\nalloc a 1000\nsummary\n"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out, "ok\t1024\t2097152\t1024\t1000\t2096128\t1\t1:0\t+2097152\nsummary\t1024\t2097152\t0\t0\n");
+}
+
 TEST_F(Cli, ListsSpeakTextAndJson) {
   for (const char* what : {"models", "presets", "optimizers", "settings", "gpus"}) {
     EXPECT_GT(run(std::string("list ") + what).out.size(), 50u);
@@ -220,6 +282,85 @@ TEST_F(Cli, EveryPresetCanBeEstimated) {
     const Result r = run("estimate " + name + " --json");
     EXPECT_EQ(r.code, 0) << name << ": " << r.err;
   }
+}
+
+TEST_F(Cli, EstimateSaysWhetherARunFitsAndTheExitCodeToo) {
+  const Result fits = run("estimate gpt2 --batch 1 --seq 64 --gpu a100-80gb --json");
+  EXPECT_EQ(fits.code, 0) << fits.err;
+  const auto j = nlohmann::json::parse(fits.out);
+  EXPECT_EQ(j["fits"][0]["verdict"], "fits");
+  EXPECT_GT(j["fits"][0]["margin_bytes"].get<int64_t>(), 0);
+  EXPECT_GE(j["memory"]["device"]["high_bytes"], j["memory"]["device"]["bytes"]);
+  const Result no = run("estimate gpt2-xl --batch 8 --gpu rtx-3060");
+  EXPECT_EQ(no.code, 3);
+  EXPECT_NE(no.out.find("does not fit"), std::string::npos);
+  EXPECT_NE(no.out.find("CUDA out of memory. Tried to allocate"), std::string::npos);
+  EXPECT_EQ(run("estimate gpt2-xl --batch 8 --gpu rtx-3060,h200").code, 0);  // one of them does
+  EXPECT_EQ(run("estimate gpt2 --batch 1 --seq 64 --gpus all").code, 0);
+  EXPECT_EQ(run("estimate gpt2 --batch 1 --seq 64 --gpu 24GiB").code, 0);
+}
+
+TEST_F(Cli, DevicesThatCannotBeAreErrors) {
+  expect_error("estimate gpt2 --gpu rtx-9999", 5, {"rtx-9999"});
+  expect_error("estimate gpt2 --gpu 0GiB", 5, {"0GiB"});
+  expect_error("estimate gpt2 --in-use 1GiB", 2, {"--gpu"});
+  expect_error("estimate gpt2 --gpu a100-80gb --in-use -1GiB", 5, {"-1GiB"});
+  expect_error("estimate gpt2 --torch two", 5, {"two"});
+  expect_error("estimate resnet18 --sample-tokens 4", 5, {"resnet18"});
+  expect_error("estimate resnet18 --loss logits-sum", 5, {"logits-sum"});
+}
+
+TEST_F(Cli, HostSectionHasRowsPeaksAndAVerdict) {
+  const Result r = run("estimate resnet50 --batch 32 --workers 4 --pin-memory --host-memory 64GiB --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  int64_t sum = 0;
+  for (const auto& row : j["host"]["rows"]) sum += row["bytes"].get<int64_t>();
+  EXPECT_EQ(j["host"]["steady"]["bytes"], sum);
+  EXPECT_EQ(j["host"]["verdict"], "fits");
+  EXPECT_EQ(j["host"]["target"]["shm_bytes"], int64_t{32} << 30);
+  EXPECT_EQ(j["job"]["host"]["workers"], 4);
+  EXPECT_EQ(j["job"]["origin"]["workers"], "--workers");
+}
+
+TEST_F(Cli, AHostThatIsTooSmallExitsWithNoAndSaysWhatToChange) {
+  const Result r = run("estimate resnet50 --batch 32 --workers 8 --host-memory 64GiB --shm 64MiB");
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_NE(r.out.find("--shm-size=512m"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("No space left on device"), std::string::npos);
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --host-memory 2GiB").code, 3);
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --host-memory 9GiB").code, 4);
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --host").code, 0);
+}
+
+TEST_F(Cli, ThisMachineIsAHostToo) {
+  const Result r = run("estimate gpt2 --seq 64 --host-memory this --json");
+  ASSERT_TRUE(r.code == 0 || r.code == 3 || r.code == 4) << r.err;
+  EXPECT_GT(nlohmann::json::parse(r.out)["host"]["target"]["total_bytes"].get<int64_t>(), 0);
+}
+
+TEST_F(Cli, UnifiedMemoryIsWorkedOutStepByStep) {
+  const Result r = run("estimate gpt2 --seq 256 --unified gb10 --rule-of-thumb --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j["unified"]["steps"][0]["name"], "total");
+  EXPECT_EQ(j["unified"]["steps"].back()["samples"], j["unified"]["max_batch"]);
+  EXPECT_GT(j["unified"]["max_batch"].get<int64_t>(), 1);
+  EXPECT_TRUE(j["rule_of_thumb"]["per_sample_gib"].is_null());
+  EXPECT_EQ(run("estimate gpt2 --seq 256 --unified 4GiB").code, 3);
+}
+
+TEST_F(Cli, HostSettingsAreCheckedLikeAllOthers) {
+  expect_error("estimate gpt2 --prefetch-factor 4", 5, {"prefetch_factor 4", "workers"});
+  expect_error("estimate gpt2 --workers -2", 5, {"workers -2"});
+  expect_error("estimate gpt2 --workers 2147483648 --prefetch-factor 2147483648 --item-bytes 1GiB --host", 5, {"63 bits"});
+  expect_error("estimate gpt2 --cache ram", 5, {"how many items", "dataset_size"});
+  expect_error("estimate gpt2 --host-memory lots", 5, {"--host-memory", "lots"});
+  expect_error("estimate gpt2 --unified rtx-4090", 2, {"memory of its own"});
+  expect_error("estimate gpt2 --unified -5", 5, {"--unified"});
+  expect_error("estimate gpt2 --rule-of-thumb", 2, {"--unified"});
+  expect_error("estimate gpt2 --os-reserve 4GiB", 2, {"--host"});
+  expect_error("estimate gpt2 --margin 0.2", 2, {"--unified"});
 }
 
 }  // namespace

@@ -46,8 +46,9 @@ TEST(Estimate, ChildrenSumToTheirParentInBothTrees) {
 
 TEST(Estimate, BlocksHoldTheTensorsAndSegmentsHoldTheBlocks) {
   const Estimate e = estimate(small_job("gpt2"));
-  EXPECT_GE(*e.allocated, e.peak);
-  EXPECT_GE(*e.reserved, *e.allocated);
+  EXPECT_GE(e.memory->allocated.bytes, e.peak);
+  EXPECT_GE(e.memory->reserved.bytes, e.memory->allocated.bytes);
+  EXPECT_GE(e.memory->device.bytes, e.memory->reserved.bytes);
 }
 
 TEST(Estimate, IsTheSameFromRunToRunAndFromAnyThread) {

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "job/job_file.h"
+#include "job/published_row.h"
 #include "job/recorded_row.h"
 #include "job/settings.h"
 #include "job/yaml_reader.h"
@@ -175,6 +176,18 @@ TEST(Fuzz, RecordedRows) {
       [&](const std::string& text) {
         std::ofstream(path, std::ios::trunc) << text;
         read_recorded_rows(path);
+      });
+  std::filesystem::remove(path);
+}
+
+TEST(Fuzz, PublishedRows) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("plimsoll_fuzz_gpu_" + std::to_string(::getpid()) + ".jsonl")).string();
+  fuzz(
+      {R"({"id":"a","family":"f","confidence":0.8,"model":{"name":"openai/gpt2","arch":"decoder_transformer","config":{"num_layers":2,"hidden_size":64,"num_heads":4,"vocab_size":500}},"train":{"trainable":"full","batch_per_gpu":2,"seq_len":64,"grad_accum":1,"precision":{"weights":"bf16","compute":"bf16"},"optimizer":{"name":"adamw","foreach":true},"checkpointing":"none","attention":"sdpa","lora":{"rank":8,"targets":["c_attn"]},"extra":{"mean_tokens_per_sample":9}},"parallel":{"world":1},"gpu":{"name":"A100-80GB"},"software":{"framework":"x","torch":"2.4.1"},"measured":{"bytes":50000000,"kind":"allocated_peak"}})"},
+      [&](const std::string& text) {
+        std::ofstream(path, std::ios::trunc) << text;
+        read_published_rows(path);
       });
   std::filesystem::remove(path);
 }

@@ -254,6 +254,51 @@ AllocConf parse_alloc_conf(std::string_view text) {
   return conf;
 }
 
+namespace {
+
+// "4" when all intervals agree, else the shortest list that gives them back.
+std::string division_text(const AllocConf& conf) {
+  const auto& d = conf.divisions;
+  if (d[0] > 0 && std::count(d.begin(), d.end(), d[0]) == static_cast<int64_t>(d.size())) return std::to_string(d[0]);
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < d.size(); ++i)
+    if (i + 1 == d.size() || d[i] != d[i + 1] || !parts.empty()) parts.push_back(fmt::format("{}:{}", int64_t{1} << i, d[i]));
+  return "[" + join(parts, ",") + "]";
+}
+
+}  // namespace
+
+std::string alloc_conf_text(const AllocConf& conf) {
+  const AllocConf usual;
+  std::vector<std::string> parts;
+  const auto add = [&](bool differs, const char* key, const std::string& value) {
+    if (differs) parts.push_back(fmt::format("{}:{}", key, value));
+  };
+  const auto flag = [&](bool AllocConf::*member, const char* key) { add(conf.*member, key, "True"); };
+  const auto mib = [&](int64_t AllocConf::*member, const char* key, int64_t otherwise) {
+    add(conf.*member != otherwise, key, std::to_string(conf.*member / kMiB));
+  };
+  add(conf.async_backend, "backend", "cudaMallocAsync");
+  flag(&AllocConf::expandable_segments, "expandable_segments");
+  add(conf.garbage_collection_threshold != 0, "garbage_collection_threshold", fmt::format("{}", conf.garbage_collection_threshold));
+  flag(&AllocConf::graph_capture_record_stream_reuse, "graph_capture_record_stream_reuse");
+  mib(&AllocConf::large_segment_size, "large_segment_size_mb", usual.large_segment_size);
+  mib(&AllocConf::max_non_split_rounding, "max_non_split_rounding_mb", conf.large_segment_size);
+  mib(&AllocConf::max_split_size, "max_split_size_mb", kUnlimited);
+  add(conf.memory_fraction != 1, "per_process_memory_fraction", fmt::format("{}", conf.memory_fraction));
+  flag(&AllocConf::pinned_free_catch_all, "pinned_free_catch_all");
+  mib(&AllocConf::pinned_max_cached_size, "pinned_max_cached_size_mb", kUnlimited);
+  mib(&AllocConf::pinned_max_round_threshold, "pinned_max_round_threshold_mb", kUnlimited);
+  add(conf.pinned_num_register_threads != 1, "pinned_num_register_threads", std::to_string(conf.pinned_num_register_threads));
+  mib(&AllocConf::pinned_reserve_segment, "pinned_reserve_segment_size_mb", 0);
+  flag(&AllocConf::pinned_use_background_threads, "pinned_use_background_threads");
+  flag(&AllocConf::pinned_use_cuda_host_register, "pinned_use_cuda_host_register");
+  flag(&AllocConf::release_lock_on_cudamalloc, "release_lock_on_cudamalloc");
+  add(conf.divisions != usual.divisions, "roundup_power2_divisions", division_text(conf));
+  flag(&AllocConf::throw_on_cudamalloc_oom, "throw_on_cudamalloc_oom");
+  return join(parts, ",");
+}
+
 const std::vector<std::string>& alloc_conf_keys() {
   static const std::vector<std::string> kNames = [] {
     std::vector<std::string> names;

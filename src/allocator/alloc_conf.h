@@ -42,10 +42,14 @@ struct AllocConf {
 
   // Divisions that apply to a request of `bytes` >= 1.
   int64_t divisions_for(int64_t bytes) const;
+  bool operator==(const AllocConf&) const = default;
 };
 
 // Throws Error with PyTorch's own message for a text that PyTorch refuses.
 AllocConf parse_alloc_conf(std::string_view text);
+
+// The text that gives these settings back, without what is a default: "" for the defaults.
+std::string alloc_conf_text(const AllocConf& conf);
 
 // Every key PyTorch knows, in alphabetical order.
 const std::vector<std::string>& alloc_conf_keys();

@@ -42,6 +42,7 @@ class BfcAllocator {
   Chunk* allocate(int64_t bytes);  // bytes > 0; nullptr: out of memory
   void free(Chunk* chunk);
   BfcStats stats() const;
+  int64_t in_use() const { return stats_.in_use; }
 
  private:
   static constexpr size_t kBins = 21;                          // 256 bytes << 0 .. 20; the last holds everything from 256 MiB

@@ -32,17 +32,6 @@ int64_t round_to_division(int64_t n, int64_t divisions) {
   return step == 0 ? static_cast<int64_t>(floor) * 2 : round_up(n, step);
 }
 
-int64_t round_size(int64_t n, const AllocConf& conf) {
-  if (n < kMinBlock) return kMinBlock;
-  const int64_t divisions = conf.divisions_for(n);
-  return divisions > 1 && n > kMinBlock * divisions ? round_to_division(n, divisions) : round_up(n, kMinBlock);
-}
-
-int64_t segment_size_for(int64_t size, const AllocConf& conf) {
-  if (size <= kSmallSize) return kSmallSegment;
-  return size < kMinLargeAlloc ? conf.large_segment_size : round_up(size, kRoundLarge);
-}
-
 void check_device(const CudaDevice& d, const AllocConf& conf) {
   if (d.capacity <= 0 || d.capacity > kLargestDevice)
     throw Error(fmt::format("[device] a capacity of {} bytes is not possible", d.capacity),
@@ -59,6 +48,17 @@ void check_device(const CudaDevice& d, const AllocConf& conf) {
 
 }  // namespace
 
+int64_t rounded_size(int64_t bytes, const AllocConf& conf) {
+  if (bytes < kMinBlock) return kMinBlock;
+  const int64_t divisions = conf.divisions_for(bytes);
+  return divisions > 1 && bytes > kMinBlock * divisions ? round_to_division(bytes, divisions) : round_up(bytes, kMinBlock);
+}
+
+int64_t segment_size(int64_t rounded, const AllocConf& conf) {
+  if (rounded <= kSmallSize) return kSmallSegment;
+  return rounded < kMinLargeAlloc ? conf.large_segment_size : round_up(rounded, kRoundLarge);
+}
+
 CudaCachingAllocator::CudaCachingAllocator(const CudaDevice& device, const AllocConf& conf) : device_(device), conf_(conf) {
   check_device(device, conf);
   const double fraction = device.fraction.value_or(conf.memory_fraction);
@@ -66,8 +66,8 @@ CudaCachingAllocator::CudaCachingAllocator(const CudaDevice& device, const Alloc
 }
 
 CudaCachingAllocator::Request CudaCachingAllocator::request(int64_t bytes, int32_t stream) {
-  const int64_t size = round_size(bytes, conf_);
-  return {bytes, size, segment_size_for(size, conf_), stream, size <= kSmallSize ? &small_ : &large_};
+  const int64_t size = rounded_size(bytes, conf_);
+  return {bytes, size, segment_size(size, conf_), stream, size <= kSmallSize ? &small_ : &large_};
 }
 
 CudaBlock* CudaCachingAllocator::allocate(int64_t bytes, int32_t stream) {
@@ -98,6 +98,8 @@ CudaBlock* CudaCachingAllocator::find_free(const Request& r) {
   BlockPool& pool = *r.pool;
   if (allowed_ && conf_.garbage_collection_threshold > 0) ++pool.searches;
   auto it = pool.free.lower_bound(r.stream, r.size);
+  // Left from a time when expandable segments were on.
+  while (!conf_.expandable_segments && it != pool.free.end() && it->stream == r.stream && it->block->is_expandable()) ++it;
   if (it == pool.free.end() || it->stream != r.stream) return nullptr;
   if (conf_.expandable_segments) it = skip_growing_end(pool, it);
   CudaBlock* block = it->block;
@@ -123,13 +125,13 @@ CudaBlock* CudaCachingAllocator::take_segment(const Request& r, bool retry) {
   block->pool = r.pool;
   segment.first = block;
   ++stats_.segments;
-  taken(segment.size);
+  taken(segment.base, segment.size);
   return block;
 }
 
 CudaSegment& CudaCachingAllocator::new_segment(int64_t size, int64_t page) {
-  const int64_t base = page == 0 && next_address_ ? *next_address_ : top_address_;
-  if (page == 0) next_address_.reset();
+  const int64_t base = next_address_.value_or(top_address_);
+  next_address_.reset();
   if (base > kAddressSpace - size)
     throw Error(fmt::format("[device] the addresses are used up after {} segments", created_segments_), "a smaller capacity");
   top_address_ = std::max(top_address_, base + size);
@@ -188,6 +190,22 @@ void CudaCachingAllocator::free(CudaBlock* block) {
   block->stream_uses.clear();
 }
 
+int64_t CudaCachingAllocator::request_free(CudaBlock* block) {
+  block->allocated = false;
+  block->events = 1;
+  stats_.allocated -= block->size;
+  waiting_.emplace(++tickets_, block);
+  return tickets_;
+}
+
+void CudaCachingAllocator::complete_free(int64_t ticket) {
+  const auto it = waiting_.find(ticket);
+  if (it == waiting_.end()) return;
+  it->second->events = 0;
+  to_free_set(it->second);
+  waiting_.erase(it);
+}
+
 void CudaCachingAllocator::record_stream(CudaBlock* block, int32_t stream) {
   if (stream == block->stream || std::count(block->stream_uses.begin(), block->stream_uses.end(), stream)) return;
   block->stream_uses.push_back(stream);
@@ -221,10 +239,15 @@ int64_t CudaCachingAllocator::merge(CudaBlock* block, CudaBlock* neighbour) {
 }
 
 void CudaCachingAllocator::process_events() {
-  if (!events_pending_ && !events_.empty()) complete_all_events();
+  if (!events_pending_ && !events_.empty()) complete_events();
 }
 
-void CudaCachingAllocator::complete_all_events() {
+void CudaCachingAllocator::complete_all() {
+  complete_events();
+  while (!waiting_.empty()) complete_free(waiting_.begin()->first);
+}
+
+void CudaCachingAllocator::complete_events() {
   for (auto& [stream, blocks] : events_)
     for (CudaBlock* block : blocks)
       if (--block->events == 0) to_free_set(block);
@@ -236,15 +259,15 @@ void CudaCachingAllocator::reset_peak() {
   stats_.peak_reserved = stats_.reserved;
 }
 
-void CudaCachingAllocator::taken(int64_t bytes) {
+void CudaCachingAllocator::taken(int64_t address, int64_t bytes) {
   stats_.reserved += bytes;
   stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
-  device_events_.push_back(bytes);
+  device_events_.push_back({address, bytes});
 }
 
-void CudaCachingAllocator::given_back(int64_t bytes) {
+void CudaCachingAllocator::given_back(int64_t address, int64_t bytes) {
   stats_.reserved -= bytes;
-  device_events_.push_back(-bytes);
+  device_events_.push_back({address, -bytes});
 }
 
 }  // namespace plimsoll

@@ -28,6 +28,27 @@ struct CudaStats {
   int64_t retries = 0, ooms = 0;  // num_alloc_retries, num_ooms
 };
 
+// What was taken from (+) or given back to (-) the device.
+struct DeviceEvent {
+  int64_t address = 0, bytes = 0;
+};
+
+// A state that the allocator can begin with. Blocks in use, lowest address first, all inside their segment; the rest of it
+// is free. Segments lie apart, lowest address first. An expandable one is a contiguous mapped part of a range.
+struct CudaStartBlock {
+  int64_t address = 0, size = 0, requested = 0;
+};
+struct CudaStartSegment {
+  int64_t address = 0, size = 0;
+  int32_t stream = 0;
+  bool small = false, expandable = false;
+  std::vector<CudaStartBlock> blocks;
+};
+
+// What a request of `bytes` > 0 becomes, and the segment that a miss of that size takes from the device.
+int64_t rounded_size(int64_t bytes, const AllocConf& conf);
+int64_t segment_size(int64_t rounded, const AllocConf& conf);
+
 class CudaCachingAllocator {
  public:
   // Throws Error for a capacity, a share or a fraction that no device has.
@@ -39,17 +60,24 @@ class CudaCachingAllocator {
   CudaBlock* allocate(int64_t bytes, int32_t stream = 0);
   void free(CudaBlock* block);
   void record_stream(CudaBlock* block, int32_t stream);
+  // A free in two steps, for a recorded run that has both: in between the block is active but not allocated. The second one
+  // does nothing when a release of the cache has completed it already.
+  int64_t request_free(CudaBlock* block);
+  void complete_free(int64_t ticket);
   void set_events_pending(bool pending) { events_pending_ = pending; }
   void empty_cache() { release_all(); }
   void reset_peak();
-  // The next segment taken from the device lies at this address instead of above all earlier ones.
-  void next_segment_at(int64_t address) { next_address_ = address; }
+  // The next segment (or expandable range) lies at this address instead of above all earlier ones.
+  void next_segment_at(std::optional<int64_t> address) { next_address_ = address; }
+  // Begins with this state, before anything else was done; returns its blocks in order. Throws Error for an expandable
+  // segment that is not made of whole pages.
+  std::vector<CudaBlock*> restore(const std::vector<CudaStartSegment>& state);
 
   const CudaStats& stats() const { return stats_; }
   const OomNumbers& last_oom() const { return oom_; }
   int64_t device_free() const { return device_.capacity - device_.other - stats_.reserved; }
-  // Bytes taken from (+) and given back to (-) the device since clear_device_events(), in order.
-  const std::vector<int64_t>& device_events() const { return device_events_; }
+  // Since clear_device_events(), in order.
+  const std::vector<DeviceEvent>& device_events() const { return device_events_; }
   void clear_device_events() { device_events_.clear(); }
   const std::map<int64_t, CudaSegment>& segments() const { return segments_; }
 
@@ -70,10 +98,16 @@ class CudaCachingAllocator {
   CudaBlock* split_off(CudaBlock* block, int64_t size);
   bool should_split(const CudaBlock* block, int64_t size) const;
   void process_events();
-  void complete_all_events();
+  void complete_events();
+  void complete_all();
   CudaSegment& new_segment(int64_t size, int64_t page);
-  void taken(int64_t bytes);
-  void given_back(int64_t bytes);
+  void taken(int64_t address, int64_t bytes);
+  void given_back(int64_t address, int64_t bytes);
+
+  // cuda_restore.cpp
+  struct Restoring;
+  void restore_segment(const CudaStartSegment& segment, Restoring& to);
+  void restore_range(const std::vector<const CudaStartSegment*>& parts, Restoring& to);
 
   // cuda_release.cpp
   void collect_garbage();
@@ -86,6 +120,8 @@ class CudaCachingAllocator {
   CudaBlock* grow(const Request& r);
   CudaBlock* find_room(const Request& r);
   CudaBlock* reserve_range(const Request& r);
+  int64_t page_size(const BlockPool& pool) const;
+  int64_t range_span(int64_t page) const;
   bool map(CudaBlock* block, int64_t size);
   void unmap(CudaBlock* block);
   BlockSet::iterator skip_growing_end(BlockPool& pool, BlockSet::iterator it) const;
@@ -101,9 +137,11 @@ class CudaCachingAllocator {
   std::optional<int64_t> next_address_;
   std::map<int32_t, std::deque<CudaBlock*>> events_;  // per recorded stream, in order of recording
   bool events_pending_ = false;
+  std::map<int64_t, CudaBlock*> waiting_;  // by ticket of request_free
+  int64_t tickets_ = 0;
   CudaStats stats_;
   OomNumbers oom_;
-  std::vector<int64_t> device_events_;
+  std::vector<DeviceEvent> device_events_;
 };
 
 }  // namespace plimsoll

@@ -55,10 +55,17 @@ CudaBlock* CudaCachingAllocator::find_room(const Request& r) {
   return reserve_range(r);
 }
 
+int64_t CudaCachingAllocator::page_size(const BlockPool& pool) const { return pool.small ? kSmallPage : conf_.large_segment_size; }
+
+// 1 1/8 of the device, in whole pages.
+int64_t CudaCachingAllocator::range_span(int64_t page) const {
+  const int64_t span = device_.capacity + device_.capacity / 8;
+  return (span + page - 1) / page * page;
+}
+
 CudaBlock* CudaCachingAllocator::reserve_range(const Request& r) {
-  const int64_t page = r.pool->small ? kSmallPage : conf_.large_segment_size;
-  const int64_t span = device_.capacity + device_.capacity / 8;  // 1 1/8 of the device, in whole pages
-  CudaSegment& range = new_segment((span + page - 1) / page * page, page);
+  const int64_t page = page_size(*r.pool);
+  CudaSegment& range = new_segment(range_span(page), page);
   CudaBlock* block = blocks_.create();
   block->address = range.base;
   block->size = range.size;
@@ -81,11 +88,12 @@ bool CudaCachingAllocator::map(CudaBlock* block, int64_t size) {
   if (bytes < block->size) pool.unmapped.insert(split_off(block, bytes));
   block->mapped = true;
   if (range.ordinal == 0) range.ordinal = ++ordinals_;
+  const int64_t address = block->address;
   stats_.segments += 1 - (block->prev && block->prev->mapped) - (block->next && block->next->mapped);
   merge(block, block->prev);
   merge(block, block->next);
   pool.add_free(block);
-  taken(bytes);
+  taken(address, bytes);
   return true;
 }
 
@@ -104,7 +112,7 @@ void CudaCachingAllocator::unmap(CudaBlock* block) {
   if (block->size > end - begin) pool.add_free(split_off(block, end - begin));
   stats_.segments += (block->prev && block->prev->mapped) + (block->next && block->next->mapped) - 1;
   block->mapped = false;
-  given_back(end - begin);
+  given_back(block->address, end - begin);
   merge(block, block->prev);
   merge(block, block->next);
   if (block->is_split()) {

@@ -57,7 +57,7 @@ bool CudaCachingAllocator::release_oversize(const Request& r) {
 }
 
 void CudaCachingAllocator::release_all() {
-  complete_all_events();
+  complete_all();
   release_pool(large_);
   release_pool(small_);
 }
@@ -78,7 +78,7 @@ void CudaCachingAllocator::release_pool(BlockPool& pool) {
 // A plain segment, all of it free.
 void CudaCachingAllocator::release_segment(CudaBlock* block) {
   block->pool->free.erase(block);
-  given_back(block->size);
+  given_back(block->address, block->size);
   --stats_.segments;
   segments_.erase(block->segment->id);
   blocks_.destroy(block);

@@ -57,14 +57,14 @@ void append_field(std::string& out, int64_t n) {
 }
 
 // "+20971520x3,-60817408", or "." for nothing.
-void append_events(std::string& out, const std::vector<int64_t>& events) {
+void append_events(std::string& out, const std::vector<DeviceEvent>& events) {
   if (events.empty()) out += '.';
   for (size_t i = 0; i < events.size();) {
     size_t same = i;
-    while (same < events.size() && events[same] == events[i]) ++same;
+    while (same < events.size() && events[same].bytes == events[i].bytes) ++same;
     if (i > 0) out += ',';
-    if (events[i] > 0) out += '+';
-    append(out, events[i]);
+    if (events[i].bytes > 0) out += '+';
+    append(out, events[i].bytes);
     if (same - i > 1) {
       out += 'x';
       append(out, static_cast<int64_t>(same - i));

@@ -19,6 +19,7 @@ struct Command {
 const std::vector<Command>& commands();
 
 std::function<ExitCode()> set_up_estimate(CLI::App& app);
+std::function<ExitCode()> set_up_compare(CLI::App& app);
 std::function<ExitCode()> set_up_score(CLI::App& app);
 std::function<ExitCode()> set_up_replay(CLI::App& app);
 std::function<ExitCode()> set_up_list(CLI::App& app);

@@ -2,15 +2,15 @@
 #include <nlohmann/json.hpp>
 
 #include <iostream>
-#include <map>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/device_flags.h"
+#include "cli/host_flags.h"
+#include "cli/job_flags.h"
 #include "estimate/estimate.h"
-#include "job/job_file.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "report/estimate_report.h"
+#include "report/fit_report.h"
 #include "step/train.h"
 #include "trace/trace_file.h"
 
@@ -19,50 +19,37 @@ namespace plimsoll {
 namespace {
 
 struct Flags {
-  std::string model;
-  std::string job_file;
+  JobFlags job;
   std::string save_trace;
-  std::map<std::string, std::string> values;  // setting -> text of its flag
-  std::map<std::string, bool> switches;
-  std::vector<std::string> config, optimizer_args;  // KEY=VALUE
   TextOptions text;
   size_t top = 10;
+  HostFlags host;
   OutputFlags output;
+  DeviceFlags devices;
 };
 
-nlohmann::json key_values(const std::vector<std::string>& pairs, const char* flag) {
-  nlohmann::json out = nlohmann::json::object();
-  for (const std::string& pair : pairs) {
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", flag, pair), fmt::format("e.g. {} key=8", flag), ExitCode::usage);
-    out[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
-  }
-  return out;
+// Returns the verdict on the machine that was named; unknown when none was.
+Verdict print(const Estimate& e, const std::vector<Fit>& fits, const Flags& flags) {
+  const Style style = Style::detect(flags.output.colour, flags.output.ascii);
+  nlohmann::ordered_json json = estimate_json(e);
+  json["fits"] = fits_json(fits);
+  std::string text = estimate_text(e, style, flags.text);
+  if (!fits.empty()) text += "\n" + fits_text(fits, style);
+  const Verdict verdict = add_host_sections(flags.host, e, style, text, json);
+  std::cout << (flags.output.json ? dump(json, 2) + "\n" : text);
+  return verdict;
 }
 
-Job job_of(const Flags& flags) {
-  Job job;
-  if (!flags.job_file.empty()) read_job_file(job, flags.job_file);
-  if (!flags.model.empty()) apply_setting(job, "model", flags.model, "command line");
-  for (const auto& [key, on] : flags.switches)
-    if (on) apply_setting(job, key, true, "--" + key);
-  for (const auto& [key, text] : flags.values)
-    if (!text.empty()) apply_setting(job, key, parse_scalar(text), "--" + key);
-  if (!flags.config.empty()) apply_setting(job, "config", key_values(flags.config, "--config"), "--config");
-  if (!flags.optimizer_args.empty())
-    apply_setting(job, "optimizer_args", key_values(flags.optimizer_args, "--optimizer-args"), "--optimizer-args");
-  resolve_model(job);
-  return job;
+// An evaluation in the batch of training is part of the question, as in estimate().
+std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices) {
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
+  Fitting fitting(job);
+  std::vector<Fit> fits;
+  for (const TargetDevice& d : devices) fits.push_back(fitting.on(d));
+  return fits;
 }
 
-void print(const Estimate& e, const Flags& flags) {
-  if (flags.output.json) {
-    std::cout << dump(estimate_json(e), 2) << "\n";
-  } else {
-    std::cout << estimate_text(e, Style::detect(flags.output.colour, flags.output.ascii), flags.text);
-  }
-}
+ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
 
 }  // namespace
 
@@ -74,40 +61,38 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "  plimsoll estimate llama-3.1-8b --precision bf16 --checkpointing --optimizer-args fused=true\n"
       "  plimsoll estimate ./my-model/config.json --batch 4 --json\n"
       "  plimsoll estimate --job run.yaml --batch 16\n"
+      "  plimsoll estimate gpt2-xl --batch 4 --gpu rtx-4090,a100-80gb     will it fit?\n"
+      "  plimsoll estimate gpt2-xl --batch 4 --gpu this                   on the GPUs of this machine\n"
+      "  plimsoll estimate gpt2-xl --batch 4 --gpus all                   a table of all devices\n"
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
-      "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
-  app.add_option("model", flags->model, "preset, family, config.json or its directory")->type_name("MODEL");
+      "Exit codes: 0 done (with --gpu: it fits one of them), 3 it fits none, 4 it is tight at best, 2 wrong usage, 5 input not\n"
+      "understood, 6 `--gpu this` without a GPU, 1 a bug.");
+  app.add_option("model", flags->job.model, "preset, family, config.json or its directory")->type_name("MODEL");
   app.add_option("--save-trace", flags->save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")->type_name("FILE");
-  app.add_option("--job", flags->job_file, "job file, YAML or JSON")->type_name("FILE");
-  for (const Setting& s : job_settings()) {
-    const std::string key = s.key;
-    if (key == "model") continue;
-    if (key == "config") {
-      app.add_option("--config", flags->config, "override a key of the model's configuration (repeatable)")->type_name("KEY=VALUE");
-    } else if (key == "optimizer_args") {
-      app.add_option("--optimizer-args", flags->optimizer_args, "an argument of the optimizer (repeatable)")->type_name("KEY=VALUE");
-    } else if (*s.value == '\0') {
-      app.add_flag(flag_of(s), flags->switches[key], s.help);
-    } else {
-      app.add_option(flag_of(s), flags->values[key], s.help)->type_name(s.value);
-    }
-  }
+  flags->job.add_to(app);
   app.add_option("--depth", flags->text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
   app.add_option("--top", flags->top, "how many of the largest tensors to list (default 10)")->check(CLI::Range(0, 1000))->type_name("N");
+  flags->devices.add_to(app);
+  flags->host.add_to(app);
   flags->output.add_to(app);
   return [flags] {
-    const Job job = job_of(*flags);
+    flags->host.check();
+    const Job job = flags->job.job();
     if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
-    print(estimate(job, flags->top), *flags);
-    return ExitCode::ok;
+    const std::vector<TargetDevice> devices = flags->devices.devices();
+    const std::vector<Fit> fits = fits_of(job, devices);
+    const Estimate e = estimate(job, flags->top, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt);
+    const ExitCode host = exit_code(print(e, fits, *flags));
+    const ExitCode device = exit_code_of(fits);
+    return host == ExitCode::no || device == ExitCode::ok ? host : device;
   };
 }
 
 ExitCode run_example() {
   Flags flags;
-  flags.model = "gpt2";
-  flags.values["batch"] = "8";
-  print(estimate(job_of(flags), 5), flags);
+  flags.job.model = "gpt2";
+  flags.job.values["batch"] = "8";
+  print(estimate(flags.job.job(), 5), {}, flags);
   std::cout << "\nThat was `plimsoll estimate gpt2 --batch 8`. Try next:\n"
                "  plimsoll estimate llama-3.1-8b --precision bf16 --checkpointing   another model and recipe\n"
                "  plimsoll estimate path/to/config.json --batch 4                   your own model\n"

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "estimate/overheads.h"
 #include "hardware/catalogue.h"
 #include "job/settings.h"
 #include "model/registry.h"
@@ -48,6 +49,21 @@ Json list_settings() {
   return out;
 }
 
+Json list_overheads() {
+  Json out = Json::array();
+  for (const OverheadRow& r : overhead_table())
+    out.push_back({{"name", r.name},
+                   {"vendor", r.vendor},
+                   {"target", r.target},
+                   {"up_to_gb", r.largest_gb ? fmt::format("{:g}", *r.largest_gb) : ""},
+                   {"when", r.condition},
+                   {"low", to_string(r.range.low)},
+                   {"typical", to_string(r.range.bytes)},
+                   {"high", to_string(r.range.high)},
+                   {"source", r.source}});
+  return out;
+}
+
 Json list_gpus() { return catalogue_json(catalogue()); }
 std::string gpus_text() { return catalogue_text(catalogue()); }
 
@@ -56,11 +72,8 @@ struct Listing {
   Json (*make)();
   std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
-constexpr Listing kListings[] = {{"models", list_models},
-                                 {"presets", list_presets},
-                                 {"optimizers", list_optimizers},
-                                 {"settings", list_settings},
-                                 {"gpus", list_gpus, gpus_text}};
+constexpr Listing kListings[] = {{"models", list_models},     {"presets", list_presets},      {"optimizers", list_optimizers},
+                                 {"settings", list_settings}, {"gpus", list_gpus, gpus_text}, {"overheads", list_overheads}};
 
 // Columns as wide as their widest value.
 void print_table(const Json& rows) {
@@ -87,7 +100,7 @@ void print_table(const Json& rows) {
 std::function<ExitCode()> set_up_list(CLI::App& app) {
   auto what = std::make_shared<std::string>();
   auto output = std::make_shared<OutputFlags>();
-  app.add_option("what", *what, "models, presets, optimizers, settings or gpus")->required()->type_name("WHAT");
+  app.add_option("what", *what, "models, presets, optimizers, settings, gpus or overheads")->required()->type_name("WHAT");
   output->add_to(app);
   return [what, output] {
     std::vector<std::string> names;

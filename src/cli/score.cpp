@@ -4,12 +4,15 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <memory>
 
 #include "cli/command.h"
+#include "report/published_report.h"
 #include "report/style.h"
 #include "util/bytes.h"
 
@@ -20,7 +23,7 @@ namespace {
 struct Flags {
   std::vector<std::string> files;
   std::string walk;
-  bool all = false;
+  bool all = false, markdown = false;
   OutputFlags output;
 };
 
@@ -148,6 +151,37 @@ bool walk(const std::vector<RecordedRow>& rows, const std::vector<Score>& scores
   return walked == equal;
 }
 
+// Whether the file's first row is one that people published from a GPU.
+bool holds_published_rows(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line))
+    if (line.find_first_not_of(" \t\r") != std::string::npos) return is_published_row(line);
+  return false;
+}
+
+void report_progress(size_t done, size_t total) {
+  if (isatty(STDERR_FILENO)) std::cerr << fmt::format("\r{} of {}", done, total) << std::flush;
+  if (isatty(STDERR_FILENO) && done == total) std::cerr << "\r\033[K";
+}
+
+ExitCode score_gpu_rows(const Flags& flags) {
+  std::vector<PublishedRow> rows;
+  for (const std::string& file : flags.files)
+    for (PublishedRow& row : read_published_rows(file)) rows.push_back(std::move(row));
+  std::vector<PublishedScore> scores;
+  for (const PublishedRow& row : rows) {
+    scores.push_back(score_published(row));
+    report_progress(scores.size(), rows.size());
+  }
+  if (flags.output.json) {
+    std::cout << dump(published_json(scores), 2) << "\n";
+  } else {
+    std::cout << (flags.markdown ? published_markdown(scores) : published_text(scores, flags.all));
+  }
+  return ExitCode::ok;
+}
+
 }  // namespace
 
 std::function<ExitCode()> set_up_score(CLI::App& app) {
@@ -155,22 +189,31 @@ std::function<ExitCode()> set_up_score(CLI::App& app) {
   app.footer(
       "Each line of a file is one run recorded from real PyTorch (tools/recorder/README.md). Rows that are equal in every\n"
       "respect are counted, not listed; --all lists them too. --walk DIR compares event by event with DIR/<id>.json.\n"
-      "Exit code 0 when every row that can be simulated is equal, 3 when one differs.");
+      "Exit code 0 when every row that can be simulated is equal, 3 when one differs.\n"
+      "A file of measurements from real GPUs (rows with a `measured` object) is scored by kind and family instead: error, share\n"
+      "within 5 and 10 %, share under-predicted, share inside the stated interval. --markdown prints the tables of docs/accuracy.md.\n"
+      "Examples:\n"
+      "  plimsoll score tests/truth/transformers.jsonl\n"
+      "  plimsoll score gpu_rows.jsonl --all");
   app.add_option("files", flags->files, "recorded rows, one JSON object a line")->required()->type_name("FILE.jsonl");
-  app.add_flag("--all", flags->all, "list equal rows too");
+  app.add_flag("--all", flags->all, "list every row");
+  app.add_flag("--markdown", flags->markdown, "GPU rows: the report as Markdown");
   app.add_option("--walk", flags->walk, "folder of recorded events: compare event by event, show the first difference of each row")
       ->type_name("DIR");
   flags->output.add_to(app);
   return [flags] {
+    const auto published = std::count_if(flags->files.begin(), flags->files.end(), holds_published_rows);
+    if (published > 0 && published < static_cast<long>(flags->files.size()))
+      throw Error("[score] rows of real GPUs and recorded rows in one call", "score them apart", ExitCode::usage);
+    if (published > 0) return score_gpu_rows(*flags);
     std::vector<Score> scores;
     std::vector<RecordedRow> rows;
     for (const std::string& file : flags->files)
       for (RecordedRow& row : read_recorded_rows(file)) rows.push_back(std::move(row));
     for (const RecordedRow& row : rows) {
       scores.push_back(score_row(row));
-      if (isatty(STDERR_FILENO)) std::cerr << fmt::format("\r{} of {}", scores.size(), rows.size()) << std::flush;
+      report_progress(scores.size(), rows.size());
     }
-    if (isatty(STDERR_FILENO)) std::cerr << "\r\033[K";
     const Summary sum = summarise(scores);
     if (flags->output.json) {
       print_json(scores, sum);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "allocator/cuda_timeline.h"
 #include "step/train.h"
 
 namespace plimsoll {
@@ -24,6 +23,7 @@ std::vector<std::string> folded_path(const Trace& trace, const StorageRecord& s,
   std::reverse(path.begin(), path.end());
   if (!path.empty()) return path;
   if (category == Category::input) return {"[inputs]"};
+  if (category == Category::workspace) return {"[workspaces]"};
   if (s.phase == Phase::optimizer || s.phase == Phase::ema) return {"[optimizer]"};
   return {"[loss]"};
 }
@@ -135,11 +135,14 @@ std::vector<CurvePoint> curve_of(const Trace& trace, size_t step, size_t points)
 
 }  // namespace
 
-Estimate estimate(const Job& job, size_t top_tensors) {
+Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  Job job = asked;
+  if (device) job.platform.target = device->compute_capability;
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
   const Simulation simulation = simulate(job);
   const Trace& trace = simulation.trace;
   Timeline timeline = ideal_timeline(trace);
-  for (size_t i = 0; i < timeline.steps.size(); ++i)  // of equal steps, the steady state tells more than the first
+  for (size_t i = 0; i < static_cast<size_t>(job.steps); ++i)  // of equal steps, the steady state tells more than the first
     if (timeline.steps[i].bytes == timeline.peak().bytes) timeline.worst = i;
   const StepPeak& peak = timeline.peak();
 
@@ -150,11 +153,14 @@ Estimate estimate(const Job& job, size_t top_tensors) {
   e.peak = {peak.bytes};
   e.worst = timeline.worst;
   e.peak_phase = peak.phase;
-  for (const StepPeak& s : timeline.steps) e.steps.push_back({{s.bytes}, s.phase, s.by_phase});
-  if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom) {
-    e.allocated = Bytes{cuda.allocated_peak};
-    e.reserved = Bytes{cuda.reserved_peak};
+  const std::vector<std::string> names = step_names(job);
+  for (size_t i = 0; i < timeline.steps.size(); ++i) {
+    const StepPeak& s = timeline.steps[i];
+    e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
+  if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom)
+    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+  if (device) e.device = device->name;
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);
     e.peak_op = trace.names[trace.storages[at.storage].op];
@@ -173,6 +179,7 @@ Estimate estimate(const Job& job, size_t top_tensors) {
   e.by_category = categories.finish(job.model, {});
   e.top = largest(trace, alive, top_tensors);
   e.curve = curve_of(trace, timeline.worst, 64);
+  e.host_facts = host_facts(trace);
   return e;
 }
 

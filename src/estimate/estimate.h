@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "allocator/timeline.h"
+#include "estimate/device_memory.h"
+#include "estimate/host_memory.h"
 #include "job/job.h"
 
 namespace plimsoll {
@@ -27,6 +29,7 @@ struct LiveTensor {
 };
 
 struct StepEstimate {
+  std::string name;  // "step 1", "evaluation"
   Bytes peak;
   Phase phase;
   ByPhase by_phase;
@@ -41,10 +44,9 @@ struct CurvePoint {
 struct Estimate {
   Job job;
   int64_t parameters = 0, trainable = 0;
-  Bytes peak;  // the sum of the tensors alive
-  // Under PyTorch's caching allocator with its default settings and these tensors alone; none beyond 1 PiB.
-  std::optional<Bytes> allocated;  // torch.cuda.max_memory_allocated(): their blocks
-  std::optional<Bytes> reserved;   // torch.cuda.max_memory_reserved(): the segments that hold the blocks
+  Bytes peak;                          // the sum of the tensors alive
+  std::string device;                  // whose overheads they are; empty: some NVIDIA card's
+  std::optional<DeviceMemory> memory;  // under PyTorch's caching allocator, with its default settings; none beyond 1 PiB
   std::vector<StepEstimate> steps;
   size_t worst = 0;
   std::string peak_module, peak_op;
@@ -53,9 +55,11 @@ struct Estimate {
   TreeNode by_module;    // modules as in Python
   std::vector<LiveTensor> top;
   std::vector<CurvePoint> curve;  // the worst step over time
+  HostFacts host_facts;           // for host_fit.h and unified_memory.h
 };
 
-// Simulates the job (its model must be resolved) and explains the result.
-Estimate estimate(const Job& job, size_t top_tensors = 10);
+// Simulates the job (its model must be resolved) and explains the result. An evaluation follows the steps, in the batch of training
+// unless the job has one. Workspaces and overheads are those of `device`, or of most NVIDIA cards.
+Estimate estimate(const Job& job, size_t top_tensors = 10, const std::optional<DeviceSpec>& device = {});
 
 }  // namespace plimsoll

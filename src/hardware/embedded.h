@@ -7,5 +7,6 @@ namespace plimsoll {
 
 std::string_view embedded_gpus_csv();
 std::string_view embedded_gpu_sources_csv();
+std::string_view embedded_overheads_csv();
 
 }  // namespace plimsoll

@@ -8,9 +8,11 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array kPrecisions{"fp32", "amp", "amp-fp16", "bf16"};
+constexpr std::array kPrecisions{"fp32", "amp", "amp-fp16", "bf16", "fp16"};
 constexpr std::array kAttentions{"auto", "flash", "efficient", "math", "eager"};
 constexpr std::array kInputs{"lm", "cls", "image"};
+constexpr std::array kLosses{"model", "logits-sum"};
+constexpr std::array kZeroGrads{"after-step", "before-forward", "before-backward"};
 
 template <size_t N>
 size_t index_of(const std::array<const char*, N>& names, const std::string& text, const char* what) {
@@ -24,6 +26,8 @@ size_t index_of(const std::array<const char*, N>& names, const std::string& text
 const char* to_string(Precision p) { return kPrecisions[static_cast<size_t>(p)]; }
 const char* to_string(AttentionKernel a) { return kAttentions[static_cast<size_t>(a)]; }
 const char* to_string(InputKind k) { return kInputs[static_cast<size_t>(k)]; }
+const char* to_string(Loss l) { return kLosses[static_cast<size_t>(l)]; }
+const char* to_string(ZeroGrad z) { return kZeroGrads[static_cast<size_t>(z)]; }
 
 Precision parse_precision(const std::string& text) {
   if (text == "fp16amp") return Precision::amp_fp16;
@@ -32,6 +36,10 @@ Precision parse_precision(const std::string& text) {
 }
 
 AttentionKernel parse_attention(const std::string& text) { return static_cast<AttentionKernel>(index_of(kAttentions, text, "attention")); }
+
+ZeroGrad parse_zero_grad(const std::string& text) { return static_cast<ZeroGrad>(index_of(kZeroGrads, text, "zero_grad")); }
+
+Loss parse_loss(const std::string& text) { return static_cast<Loss>(index_of(kLosses, text, "loss")); }
 
 InputKind parse_inputs(const std::string& text) {
   if (text == "seq2seq") return InputKind::lm;

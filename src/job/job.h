@@ -8,6 +8,9 @@
 
 #include "job/attention_kernel.h"
 #include "job/config.h"
+#include "job/host_settings.h"
+#include "job/parallel.h"
+#include "job/platform.h"
 #include "job/tuning.h"
 
 namespace plimsoll {
@@ -17,6 +20,7 @@ enum class Precision : uint8_t {
   amp,       // fp32 weights, bf16 autocast
   amp_fp16,  // fp32 weights, fp16 autocast with loss scaling
   bf16,      // weights, gradients and optimizer states in bf16
+  fp16,      // the same in fp16
 };
 
 enum class InputKind : uint8_t {
@@ -25,8 +29,23 @@ enum class InputKind : uint8_t {
   image,  // pixels and one label a sample
 };
 
+enum class Loss : uint8_t {
+  model,       // what the model computes from its labels
+  logits_sum,  // the sum of its logits: benchmarks of forward and backward
+};
+
+// When the loop drops the gradients of the last step.
+enum class ZeroGrad : uint8_t { after_step, before_forward, before_backward };
+
+// Text that is generated between training steps, by a batch of prompts.
+struct Sampling {
+  int64_t batch = 1;
+  int64_t prompt = 32;  // tokens
+  int64_t tokens = 0;   // new ones; 0: nothing is generated
+};
+
 struct OptimizerSpec {
-  std::string name = "AdamW";  // as in torch.optim
+  std::string name = "AdamW";  // as in torch.optim; "none": forward and backward alone
   Config args;                 // keyword arguments of its constructor
 };
 
@@ -43,6 +62,7 @@ struct Job {
   TuningSettings tuning;  // adapters, quantised base, frozen modules
   AttentionKernel attention = AttentionKernel::automatic;
   bool checkpointing = false;
+  Loss loss = Loss::model;
   OptimizerSpec optimizer;
   int64_t accumulation = 1;
   std::optional<double> clip;
@@ -52,7 +72,17 @@ struct Job {
   bool drop_output = false;     // out = None before backward
   bool drop_after = false;      // out = loss = None after backward
   bool warm_optimizer = false;  // optimizer states exist before the first step
+  ZeroGrad zero_grad = ZeroGrad::after_step;
   int64_t steps = 2;
+  int64_t longest = 0;     // tokens of the longest sample, in a step of its own at the end; 0: all are alike
+  int64_t eval_batch = 0;  // an evaluation follows the steps, in this batch; 0: none
+  Sampling sampling;       // and then text is generated
+
+  ParallelSettings parallel;
+
+  Platform platform;
+
+  HostSettings host;
 
   // Only for rows recorded on tensors without data: what `.item()` gave, and the recorder's dispatch rules.
   std::optional<double> recorded_item;
@@ -64,8 +94,12 @@ struct Job {
 const char* to_string(Precision p);
 const char* to_string(AttentionKernel a);
 const char* to_string(InputKind k);
+const char* to_string(Loss l);
+const char* to_string(ZeroGrad z);
 Precision parse_precision(const std::string& text);
 AttentionKernel parse_attention(const std::string& text);
 InputKind parse_inputs(const std::string& text);
+Loss parse_loss(const std::string& text);
+ZeroGrad parse_zero_grad(const std::string& text);
 
 }  // namespace plimsoll

@@ -15,8 +15,8 @@ using Json = nlohmann::json;
 
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
-  if (spec.contains("parallel") && spec["parallel"].value("kind", "none") != "none")
-    return "parallel: " + spec["parallel"].value("kind", "?");
+  const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
+  if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
   if (spec.at("model").contains("py")) return "model: " + spec.at("model").at("py").get<std::string>();
   return "";
 }
@@ -49,12 +49,38 @@ TuningSettings tuning_of(const Config& c) {
   return t;
 }
 
+// The recorder gives bucket_mb as an argument, so that its first bucket is like the others; null is PyTorch's default.
+DdpSettings ddp_of(const Json& parallel) {
+  Json fields{{"world", parallel.value("world", 1)},
+              {"bucket_mb", parallel.value("bucket_mb", Json(25))},
+              {"bucket_view", parallel.value("bucket_view", false)},
+              {"find_unused_parameters", parallel.value("find_unused", false)},
+              {"static_graph", parallel.value("static_graph", false)},
+              {"broadcast_buffers", parallel.value("broadcast_buffers", true)},
+              {"no_sync", parallel.value("skip_sync", false)}};
+  return parse_ddp(fields);
+}
+
+ParallelSettings parallel_of(const Json& parallel) {
+  ParallelSettings p;
+  const std::string kind = parallel.value("kind", "none");
+  if (kind == "ddp" || (kind == "zero1" && parallel.value("ddp", true))) p.ddp = ddp_of(parallel);
+  if (kind == "zero1")
+    p.zero1 = parse_zero1({{"world", parallel.value("world", 1)},
+                           {"rank", parallel.value("rank", 0)},
+                           {"ddp", p.ddp.has_value()},
+                           {"parameter_view", parallel.value("params_bucket_view", false)}});
+  return p;
+}
+
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
   job.model = id;
   job.family = model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", model.value("py", ""));
-  job.config = Config(id + ": args", model.value("args", Json::object()));
+  Json args = model.value("args", Json::object());
+  if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
+  job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
@@ -69,6 +95,7 @@ Job job_of(const std::string& id, const Json& spec) {
     job.optimizer.args = Config(id + ": optimizer", spec["optimizer"].value("args", Json::object()));
   }
   job.accumulation = c.size({"accum"}, 1);
+  job.parallel = parallel_of(spec.value("parallel", Json::object()));
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
   job.ema = c.flag({"ema"}, false);
   job.loss_scaling = false;

@@ -33,6 +33,12 @@ void apply_config(Job& job, const Config& c) {
   job.config = Config(job.config.source(), merged);
 }
 
+// Unquoted in YAML, 2.4 is a number.
+Version version_at(const Config& c, const char* key) {
+  const nlohmann::json& v = c.values().at(key);
+  return parse_version(key, v.is_string() ? v.get<std::string>() : v.dump());
+}
+
 template <AdapterKind kind>
 void apply_adapter(Job& job, const Config& c) {
   const nlohmann::json& value = c.values().at(to_string(kind));
@@ -52,12 +58,17 @@ void apply_quantization(Job& job, const Config& c) {
   if (value != false && value != "none" && !value.is_null()) job.tuning.quantization = parse_quantization(value);
 }
 
+// A plain truth value would leave the number of processes open; false and null undo what a file says.
+template <class T>
+void apply_parallel(std::optional<T>& slot, const nlohmann::json& value, T (*parse)(const nlohmann::json&)) {
+  slot.reset();
+  if (value != false && !value.is_null()) slot = parse(value);
+}
+
 void apply_optimizer_args(Job& job, const Config& c) { job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args")); }
 
-}  // namespace
-
-const std::vector<Setting>& job_settings() {
-  static const std::vector<Setting> kSettings{
+std::vector<Setting> all_settings() {
+  std::vector<Setting> settings{
       {"model", "NAME|FILE|DIR", "a preset or family name, a config.json, or a directory that has one",
        [](Job& j, const Config& c) { j.model = c.text({"model"}, j.model); }},
       {"config", "{KEY: VALUE}", "overrides of the model's own configuration, e.g. {num_hidden_layers: 8}", apply_config},
@@ -65,7 +76,7 @@ const std::vector<Setting>& job_settings() {
       {"seq", "N", "tokens per sample, or the side of an image", [](Job& j, const Config& c) { j.seq = c.size({"seq"}, 1); }},
       {"inputs", "lm|cls|image", "what a sample is; the model's own kind by default",
        [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
-      {"precision", "fp32|amp|amp-fp16|bf16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16",
+      {"precision", "fp32|amp|amp-fp16|bf16|fp16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16 or fp16",
        [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},
       {"autocast", "", "bf16 autocast over bf16 weights, too (the HF Trainer's bf16 with a model loaded in bf16)",
        [](Job& j, const Config& c) { j.autocast = c.flag({"autocast"}, false); }},
@@ -85,7 +96,9 @@ const std::vector<Setting>& job_settings() {
        [](Job& j, const Config& c) { j.attention = parse_attention(c.text({"attention"}, "auto")); }},
       {"checkpointing", "", "recompute each block in backward (transformers' gradient_checkpointing)",
        [](Job& j, const Config& c) { j.checkpointing = c.flag({"checkpointing"}, false); }},
-      {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...", apply_optimizer},
+      {"loss", "model|logits-sum", "the model's own loss, or the sum of its logits as benchmarks take it",
+       [](Job& j, const Config& c) { j.loss = parse_loss(c.text({"loss"}, "model")); }},
+      {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...; none: forward and backward alone", apply_optimizer},
       {"optimizer_args", "{KEY: VALUE}", "the optimizer's arguments, e.g. {fused: true} or {momentum: 0.9}", apply_optimizer_args},
       {"accumulation", "N", "micro-steps per optimizer step",
        [](Job& j, const Config& c) { j.accumulation = c.size({"accumulation"}, 1); }},
@@ -102,6 +115,26 @@ const std::vector<Setting>& job_settings() {
        [](Job& j, const Config& c) { j.drop_output = c.flag({"drop_output"}, false); }},
       {"drop_after", "", "the loop drops output and loss after backward",
        [](Job& j, const Config& c) { j.drop_after = c.flag({"drop_after"}, false); }},
+      {"zero_grad", "after-step|before-forward|before-backward", "when the loop drops the last step's gradients",
+       [](Job& j, const Config& c) { j.zero_grad = parse_zero_grad(c.text({"zero_grad"}, "after-step")); }},
+      {"longest", "N", "tokens of the longest sample of the data, when --seq is the usual length",
+       [](Job& j, const Config& c) { j.longest = c.size({"longest"}, 1); }},
+      {"eval_batch", "N", "samples per device in evaluation (default: as in training)",
+       [](Job& j, const Config& c) { j.eval_batch = c.size({"eval_batch"}, 1); }},
+      {"sample_tokens", "N", "new tokens per prompt that generation makes between steps",
+       [](Job& j, const Config& c) { j.sampling.tokens = c.size({"sample_tokens"}, 1); }},
+      {"sample_batch", "N", "prompts that are generated from at once (default 1)",
+       [](Job& j, const Config& c) { j.sampling.batch = c.size({"sample_batch"}, 1); }},
+      {"sample_prompt", "N", "tokens of such a prompt (default 32)",
+       [](Job& j, const Config& c) { j.sampling.prompt = c.size({"sample_prompt"}, 1); }},
+      {"ddp", "{KEY: VALUE}", "DistributedDataParallel, e.g. {world: 8, bucket_view: true}; the flag: world=8,bucket_view=true",
+       [](Job& j, const Config& c) { apply_parallel(j.parallel.ddp, c.values().at("ddp"), parse_ddp); }},
+      {"zero1", "{KEY: VALUE}", "ZeroRedundancyOptimizer (ZeRO stage 1) on one rank, e.g. {world: 8, rank: 0}",
+       [](Job& j, const Config& c) { apply_parallel(j.parallel.zero1, c.values().at("zero1"), parse_zero1); }},
+      {"torch", "VERSION", "PyTorch's version, which decides about some workspaces (default 2.14)",
+       [](Job& j, const Config& c) { j.platform.torch = version_at(c, "torch"); }},
+      {"transformers", "VERSION", "transformers' version: before 4.48 attention and its cache were other code (default 5.12)",
+       [](Job& j, const Config& c) { j.platform.transformers = version_at(c, "transformers"); }},
       {"steps", "N", "steps to simulate (default 2: the first differs from the steady state)",
        [](Job& j, const Config& c) {
          j.steps = c.size({"steps"}, 2);
@@ -109,6 +142,14 @@ const std::vector<Setting>& job_settings() {
            throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
        }},
   };
+  for (Setting& s : host_setting_entries()) settings.push_back(std::move(s));
+  return settings;
+}
+
+}  // namespace
+
+const std::vector<Setting>& job_settings() {
+  static const std::vector<Setting> kSettings = all_settings();
   return kSettings;
 }
 

@@ -51,10 +51,7 @@ struct BertOnlyMLMHead : Module {
 
 struct BertForMaskedLM : Model {
   BertForMaskedLM(Build& build, const Config& c)
-      : Model(build),
-        config(c, 30522),
-        bert(*this, "bert", config, false),
-        cls(*this, "cls", config, bert.embeddings.word_embeddings.weight) {}
+      : Model(build), config(c), bert(*this, "bert", config, false), cls(*this, "cls", config, bert.embeddings.word_embeddings.weight) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = bert(batch.input_ids);
@@ -70,7 +67,7 @@ struct BertForMaskedLM : Model {
 struct BertForSequenceClassification : Model {
   BertForSequenceClassification(Build& build, const Config& c)
       : Model(build),
-        config(c, 30522),
+        config(c),
         classes(c),
         bert(*this, "bert", config, true),
         dropout(*this, "dropout", config.classifier_dropout),

@@ -194,7 +194,7 @@ struct Dinov2DropPath : Module {
   Dinov2DropPath(Module& parent, std::string_view name, double p) : Module(parent, name), p(p) {}
 
   Tensor operator()(const Tensor& x) const {
-    if (p <= 0.0) return x;
+    if (p <= 0.0 || !tape().training) return x;
     Forward here(*this);
     Tensor random = filled(tape(), "rand", {x.size(0), 1, 1}, x.dtype());
     {

@@ -6,13 +6,23 @@
 
 namespace plimsoll {
 
+std::unique_ptr<Model> make_albert(Build& build, const Config& config);
+std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_bert(Build& build, const Config& config);
 std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_biogpt(Build& build, const Config& config);
+std::unique_ptr<Model> make_biogpt_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_dinov2(Build& build, const Config& config);
+std::unique_ptr<Model> make_distilbert(Build& build, const Config& config);
+std::unique_ptr<Model> make_distilbert_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_gemma2(Build& build, const Config& config);
 std::unique_ptr<Model> make_gemma2_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& config);
 std::unique_ptr<Model> make_gpt2_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_gpt_bigcode(Build& build, const Config& config);
+std::unique_ptr<Model> make_gpt_bigcode_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_gpt_neo(Build& build, const Config& config);
+std::unique_ptr<Model> make_gpt_neo_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& config);
 std::unique_ptr<Model> make_gpt_neox_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_llama(Build& build, const Config& config);

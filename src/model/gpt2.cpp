@@ -42,7 +42,9 @@ struct GPT2Attention : Module {
         config(c),
         c_attn(*this, "c_attn", 3 * c.n_embd, c.n_embd),
         c_proj(*this, "c_proj", c.n_embd, c.n_embd),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {
+    if (build().legacy()) buffer("bias", {1, 1, c.n_positions, c.n_positions}, DType::bool_);  // the causal mask
+  }
 
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -131,9 +133,7 @@ struct GPT2Model : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    if (input_ids.size(1) > config.n_positions)
-      throw Error("[gpt2] " + std::to_string(input_ids.size(1)) + " tokens are more than n_positions " + std::to_string(config.n_positions),
-                  "shorten the sequence or raise n_positions");
+    require_positions("gpt2", input_ids.size(1), "n_positions", config.n_positions);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
     const Tensor positions = position_ids(tape(), embeds.size(1));
     const Tensor position_embeds = wpe(positions);  // (1, T, C)
@@ -161,7 +161,8 @@ struct GPT2Model : Module {
 
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
   const GPT2Config config(c);
-  const HeadSettings head{.body = "transformer", .width = config.n_embd, .vocab_size = config.vocab_size, .tied = config.tied};
+  const HeadSettings head{
+      .body = "transformer", .width = config.n_embd, .vocab_size = config.vocab_size, .tied = config.tied, .upcast_before_4_49 = false};
   return std::make_unique<CausalLM<GPT2Config, GPT2Model>>(build, config, head);
 }
 

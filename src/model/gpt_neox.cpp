@@ -1,60 +1,35 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
 #include "model/families.h"
-#include "nn/causal_lm.h"
+#include "nn/decoder_stack.h"
+#include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
-#include "nn/layers.h"
-#include "nn/masking.h"
-#include "nn/rotary.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
 namespace {
 
-struct GPTNeoXConfig {
+struct GPTNeoXConfig : DecoderConfig {
   explicit GPTNeoXConfig(const Config& c)
-      : vocab_size(c.size({"vocab_size"}, 50432)),
-        hidden_size(c.size({"hidden_size"}, 6144)),
-        num_hidden_layers(c.size({"num_hidden_layers"}, 44)),
-        num_attention_heads(c.size({"num_attention_heads"}, 64)),
-        intermediate_size(c.size({"intermediate_size"}, 24576)),
-        hidden_act(c.text({"hidden_act"}, "gelu")),
-        attention_dropout(c.number({"attention_dropout"}, 0.0)),
-        hidden_dropout(c.number({"hidden_dropout"}, 0.0)),
-        attention_bias(c.flag({"attention_bias"}, true)),
-        use_parallel_residual(c.flag({"use_parallel_residual"}, true)),
-        tie_word_embeddings(c.flag({"tie_word_embeddings"}, false)) {
+      : hidden_dropout(c.number({"hidden_dropout"}, 0.0)), use_parallel_residual(c.flag({"use_parallel_residual"}, true)) {
+    names = {.embed = "embed_in", .norm = "final_layer_norm"};
+    vocab_size = c.size({"vocab_size"}, 50432);
+    hidden_size = c.size({"hidden_size"}, 6144);
+    num_hidden_layers = c.size({"num_hidden_layers"}, 44);
+    num_attention_heads = c.size({"num_attention_heads"}, 64);
+    intermediate_size = c.size({"intermediate_size"}, 24576);
+    hidden_act = c.text({"hidden_act"}, "gelu");
+    attention_dropout = c.number({"attention_dropout"}, 0.0);
+    qkv_bias = o_bias = c.flag({"attention_bias"}, true);
+    tie_word_embeddings = c.flag({"tie_word_embeddings"}, false);
     c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
-    head_size = hidden_size / num_attention_heads;
-    rope = rope_settings(c, {head_size, 2048, 0.25, "rotary_pct"});
+    head_dim = hidden_size / num_attention_heads;
+    rope = rope_settings(c, {head_dim, 2048, 0.25, "rotary_pct"});
   }
-  int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size, head_size;
-  std::string hidden_act;
-  double attention_dropout, hidden_dropout;
-  bool attention_bias, use_parallel_residual, tie_word_embeddings;
-  RopeSettings rope;
-};
-
-struct GPTNeoXMLP : Module {
-  GPTNeoXMLP(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        dense_h_to_4h(*this, "dense_h_to_4h", c.hidden_size, c.intermediate_size),
-        dense_4h_to_h(*this, "dense_4h_to_h", c.intermediate_size, c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Forward here(*this);
-    Tensor hidden = dense_h_to_4h(x);  // (B, T, F)
-    hidden = activation(config.hidden_act, hidden);
-    hidden = dense_4h_to_h(hidden);  // (B, T, C)
-    return hidden;
-  }
-
-  const GPTNeoXConfig& config;
-  Linear dense_h_to_4h, dense_4h_to_h;
+  double hidden_dropout;
+  bool use_parallel_residual;
 };
 
 // The first rotary_dim numbers of each head turn, the others pass; both results are joined last.
@@ -74,13 +49,16 @@ struct GPTNeoXAttention : Module {
   GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c)
       : Module(parent, name),
         config(c),
-        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.attention_bias),
-        dense(*this, "dense", c.hidden_size, c.hidden_size, c.attention_bias) {}
+        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.qkv_bias),
+        dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {
+    const int64_t positions = c.rope.max_position_embeddings;
+    if (build().legacy()) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
+  }
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
-    const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_size}), 1, 2);  // (B, H, T, 3 D)
-    Tensor q, k, v;                                                                                                  // (B, H, T, D)
+    const Tensor qkv = transpose(view(query_key_value(x), {x.size(0), x.size(1), -1, 3 * config.head_dim}), 1, 2);  // (B, H, T, 3 D)
+    Tensor q, k, v;                                                                                                 // (B, H, T, D)
     {
       const Tensors parts = chunk(qkv, 3, -1);
       q = parts[0];
@@ -89,6 +67,17 @@ struct GPTNeoXAttention : Module {
     }
     std::tie(q, k) = apply_partial_rotary(q, k, tables);
     AttentionCall call;
+    if (build().legacy()) {  // tables in fp32 made q and k fp32; so they were cached, and eager attention went on with them
+      q = to(q, DType::float32);
+      k = to(k, DType::float32);
+      call.caches = false;
+      call.cast_to_values = true;
+      if (build().cache) build().cache->insert(build().cache->end(), {k, v});
+      if (!build().eager()) {
+        q = to(q, v.dtype());
+        k = to(k, v.dtype());
+      }
+    }
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;
@@ -111,7 +100,7 @@ struct GPTNeoXLayer : Module {
         post_attention_dropout(*this, "post_attention_dropout", c.hidden_dropout),
         post_mlp_dropout(*this, "post_mlp_dropout", c.hidden_dropout),
         attention(*this, "attention", c),
-        mlp(*this, "mlp", c) {}
+        mlp(*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", c.hidden_size, c.intermediate_size, c.hidden_act}) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -133,58 +122,24 @@ struct GPTNeoXLayer : Module {
   LayerNorm input_layernorm, post_attention_layernorm;
   Dropout post_attention_dropout, post_mlp_dropout;
   GPTNeoXAttention attention;
-  GPTNeoXMLP mlp;
+  FeedForward mlp;
 };
 
-struct GPTNeoXModel : Module {
+struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {
   GPTNeoXModel(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_in(*this, "embed_in", c.vocab_size, c.hidden_size),
-        emb_dropout(*this, "emb_dropout", c.hidden_dropout),
-        layers(*this, "layers"),
-        final_layer_norm(add_layers(), "final_layer_norm", c.hidden_size),
-        rotary_emb(*this, "rotary_emb", c.rope) {}
-
-  Module& add_layers() {
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
-    return *this;
-  }
-
-  Tensor operator()(const Tensor& input_ids) {
-    Forward here(*this);
-    const Tensor embeds = embed_in(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
-    const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});
-    Tensor hidden = emb_dropout(embeds);
-    const CosSin tables = rotary_emb(hidden, positions);
-    for (GPTNeoXLayer& layer : layers) {
-      auto run = [&layer, tables, mask, positions](const Tensor& x) { return layer(x, tables, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
-    }
-    hidden = final_layer_norm(hidden);
-    return hidden;
-  }
-
-  const Tensor& embedding() const { return embed_in.weight; }
-
-  const GPTNeoXConfig& config;
-  Embedding embed_in;
+      : DecoderStack(parent, name, c), emb_dropout(*this, "emb_dropout", c.hidden_dropout) {}
+  Tensor enter(Tensor& embeds) const override { return emb_dropout(embeds); }
   Dropout emb_dropout;
-  ModuleList<GPTNeoXLayer> layers;
-  LayerNorm final_layer_norm;
-  RotaryEmbedding rotary_emb;
 };
 
 }  // namespace
 
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);
-  const HeadSettings head{.body = "gpt_neox",
-                          .head = "embed_out",
-                          .width = config.hidden_size,
-                          .vocab_size = config.vocab_size,
-                          .tied = config.tie_word_embeddings};
+  HeadSettings head = lm_head(config);
+  head.body = "gpt_neox";
+  head.head = "embed_out";
+  head.upcast_before_4_49 = false;
   return std::make_unique<CausalLM<GPTNeoXConfig, GPTNeoXModel>>(build, config, head);
 }
 

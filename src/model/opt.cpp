@@ -57,6 +57,12 @@ struct OPTAttention : Module {
     k = transpose(view(k, heads), 1, 2);  // (B, H, T, D)
     v = transpose(view(v, heads), 1, 2);  // (B, H, T, D)
     AttentionCall call;
+    if (build().legacy()) {  // _shape made them contiguous
+      q = contiguous(q);
+      k = contiguous(k);
+      v = contiguous(v);
+      call.clamps_scores = true;
+    }
     call.mask = mask;
     call.dropout = config.attention_dropout;
     call.has_kv_groups = false;
@@ -135,10 +141,7 @@ struct OPTDecoder : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    if (input_ids.size(1) > config.max_position_embeddings)
-      throw Error("[opt] " + std::to_string(input_ids.size(1)) + " tokens are more than max_position_embeddings " +
-                      std::to_string(config.max_position_embeddings),
-                  "shorten the sequence or raise max_position_embeddings");
+    require_positions("opt", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     Tensor embeds = embed_tokens(input_ids);  // (B, T, W)
     const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor positions = count(attention_mask);  // (B, T)
@@ -148,7 +151,7 @@ struct OPTDecoder : Module {
     if (project_in) embeds = (*project_in)(embeds);             // (B, T, C)
     Tensor hidden = add(embeds, position_embeds);
     for (OPTDecoderLayer& layer : *layers) {
-      if (drops_layer()) continue;
+      if (drops_layer(tape())) continue;
       auto run = [&layer, mask, positions](const Tensor& x) { return layer(x, mask); };
       hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
     }
@@ -167,10 +170,6 @@ struct OPTDecoder : Module {
     }
     return positions;
   }
-
-  // `if torch.rand([]) < layerdrop`: recorded rows read a constant there, a true one drops every layer. A real run is
-  // simulated with every layer, which is what it needs at most.
-  bool drops_layer() const { return tape().dialect.item.value_or(0) != 0; }
 
   const OPTConfig& config;
   Embedding embed_tokens;
@@ -191,7 +190,10 @@ struct OPTModel : Module {
 
 std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
   const OPTConfig config(c);
-  const HeadSettings head{.width = config.word_embed_proj_dim, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  const HeadSettings head{.width = config.word_embed_proj_dim,
+                          .vocab_size = config.vocab_size,
+                          .tied = config.tie_word_embeddings,
+                          .upcast_before_4_49 = false};
   return std::make_unique<CausalLM<OPTConfig, OPTModel>>(build, config, head);
 }
 

@@ -1,13 +1,10 @@
 // transformers.models.phi3: Phi3ForCausalLM and Phi3ForSequenceClassification.
 #include "model/families.h"
-#include "nn/causal_lm.h"
-#include "nn/decoder.h"
+#include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
-#include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -21,6 +18,7 @@ struct Phi3Config : DecoderConfig {
     read_decoder_config(c, *this);
     resid_pdrop = c.number({"resid_pdrop"}, 0.0);
     sliding_window = plimsoll::sliding_window(c, std::nullopt);
+    full_mask = !sliding_window;  // one mask for all layers
     rope = rope_settings(c, {head_dim, 4096, 1.0, "partial_rotary_factor", {"default", "longrope", "su", "yarn"}});
     if (rope.type != "default") rope.type = "longrope";  // su and yarn are names that older checkpoints use
     rope.original_max_position_embeddings = c.size({"original_max_position_embeddings"}, 4096);
@@ -117,51 +115,13 @@ struct Phi3DecoderLayer : Module {
   Dropout resid_attn_dropout, resid_mlp_dropout;
 };
 
-struct Phi3Model : Module {
-  Phi3Model(Module& parent, std::string_view name, const Phi3Config& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
-        layers(*this, "layers"),
-        norm(add_layers(), "norm", c.hidden_size),
-        rotary_emb(*this, "rotary_emb", c.rope) {}
-
-  Module& add_layers() {
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
-    return *this;
-  }
-
-  Tensor operator()(const Tensor& input_ids) {
-    Forward here(*this);
-    const Tensor embeds = embed_tokens(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
-    const Tensor mask =
-        create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, config.sliding_window});
-    Tensor hidden = embeds;
-    const CosSin tables = rotary_emb(hidden, positions);
-    for (Phi3DecoderLayer& layer : layers) {
-      auto run = [&layer, tables, mask, positions](const Tensor& x) { return layer(x, tables, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
-    }
-    hidden = norm(hidden);
-    return hidden;
-  }
-
-  const Tensor& embedding() const { return embed_tokens.weight; }
-
-  const Phi3Config& config;
-  Embedding embed_tokens;
-  ModuleList<Phi3DecoderLayer> layers;
-  RMSNorm norm;
-  RotaryEmbedding rotary_emb;
-};
+using Phi3Model = DecoderStack<Phi3Config, Phi3DecoderLayer, RMSNorm>;
 
 }  // namespace
 
 std::unique_ptr<Model> make_phi3(Build& build, const Config& c) {
   const Phi3Config config(c);
-  const HeadSettings head{.width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
-  return std::make_unique<CausalLM<Phi3Config, Phi3Model>>(build, config, head);
+  return std::make_unique<CausalLM<Phi3Config, Phi3Model>>(build, config, lm_head(config));
 }
 
 std::unique_ptr<Model> make_phi3_classifier(Build& build, const Config& c) {

@@ -20,13 +20,23 @@ ModelEntry torchvision(const char* name, TorchvisionFamily make, int64_t side = 
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> kModels{
       // transformers, by model_type
+      {"albert", {"AlbertForMaskedLM"}, InputKind::lm, 512, make_albert},
+      {"albert-classifier", {"AlbertForSequenceClassification"}, InputKind::cls, 512, make_albert_classifier},
       {"bert", {"BertForMaskedLM"}, InputKind::lm, 512, make_bert},
       {"bert-classifier", {"BertForSequenceClassification"}, InputKind::cls, 512, make_bert_classifier},
+      {"biogpt", {"BioGptForCausalLM"}, InputKind::lm, 1024, make_biogpt},
+      {"biogpt-classifier", {"BioGptForSequenceClassification"}, InputKind::cls, 1024, make_biogpt_classifier},
       {"dinov2", {"Dinov2ForImageClassification"}, InputKind::image, 224, make_dinov2},
+      {"distilbert", {"DistilBertForMaskedLM"}, InputKind::lm, 512, make_distilbert},
+      {"distilbert-classifier", {"DistilBertForSequenceClassification"}, InputKind::cls, 512, make_distilbert_classifier},
       {"gemma2", {"Gemma2ForCausalLM"}, InputKind::lm, 2048, make_gemma2},
       {"gemma2-classifier", {"Gemma2ForSequenceClassification"}, InputKind::cls, 2048, make_gemma2_classifier},
       {"gpt2", {"GPT2LMHeadModel"}, InputKind::lm, 1024, make_gpt2},
       {"gpt2-classifier", {"GPT2ForSequenceClassification"}, InputKind::cls, 1024, make_gpt2_classifier},
+      {"gpt_bigcode", {"GPTBigCodeForCausalLM"}, InputKind::lm, 1024, make_gpt_bigcode},
+      {"gpt_bigcode-classifier", {"GPTBigCodeForSequenceClassification"}, InputKind::cls, 1024, make_gpt_bigcode_classifier},
+      {"gpt_neo", {"GPTNeoForCausalLM"}, InputKind::lm, 2048, make_gpt_neo},
+      {"gpt_neo-classifier", {"GPTNeoForSequenceClassification"}, InputKind::cls, 2048, make_gpt_neo_classifier},
       {"gpt_neox", {"GPTNeoXForCausalLM"}, InputKind::lm, 2048, make_gpt_neox},
       {"gpt_neox-classifier", {"GPTNeoXForSequenceClassification"}, InputKind::cls, 2048, make_gpt_neox_classifier},
       {"llama", {"LlamaForCausalLM"}, InputKind::lm, 2048, make_llama},

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 struct RobertaConfig : BertConfig {
-  explicit RobertaConfig(const Config& c) : BertConfig(c, 50265) { padding_position = c.integer({"pad_token_id"}, 1); }
+  explicit RobertaConfig(const Config& c) : BertConfig(c, {.vocab_size = 50265}) { padding_position = c.integer({"pad_token_id"}, 1); }
 };
 
 struct RobertaLMHead : Module {

@@ -332,8 +332,8 @@ struct T5ForConditionalGeneration : Model {
         lm_head(*this, "lm_head", shared.weight, false) {}
 
   Output forward(const Batch& batch) override {
-    const Tensor encoder_hidden = encoder(batch.input_ids, {});  // (B, T, C)
-    const Tensor decoder_input_ids = shift_right(batch.labels);  // (B, T)
+    const Tensor encoder_hidden = encoder(batch.input_ids, {});                                   // (B, T, C)
+    const Tensor decoder_input_ids = shift_right(batch.labels ? batch.labels : batch.input_ids);  // (B, T)
     const Tensor decoder_hidden = decoder(decoder_input_ids, encoder_hidden);
     const Tensor sequence_output = config.scale_decoder_outputs ? mul_scalar(decoder_hidden) : decoder_hidden;
     const Tensor lm_logits = lm_head(sequence_output);  // (B, T, V)

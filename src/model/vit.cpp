@@ -1,6 +1,7 @@
 // transformers.models.vit: ViTForImageClassification.
 #include "model/families.h"
 #include "nn/classification.h"
+#include "nn/feed_forward.h"
 #include "nn/layers.h"
 #include "nn/patch_embedding.h"
 #include "nn/transformer.h"
@@ -92,32 +93,13 @@ struct ViTAttention : Module {
   Linear q_proj, k_proj, v_proj, o_proj;
 };
 
-struct ViTMLP : Module {
-  ViTMLP(Module& parent, std::string_view name, const ViTConfig& c)
-      : Module(parent, name),
-        config(c),
-        fc1(*this, "fc1", c.hidden_size, c.intermediate_size),
-        fc2(*this, "fc2", c.intermediate_size, c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x) const {
-    Forward here(*this);
-    Tensor hidden = fc1(x);  // (B, T, F)
-    hidden = activation(config.hidden_act, hidden);
-    hidden = fc2(hidden);  // (B, T, C)
-    return hidden;
-  }
-
-  const ViTConfig& config;
-  Linear fc1, fc2;
-};
-
 struct ViTLayer : Module {
   ViTLayer(Module& parent, std::string_view name, const ViTConfig& c)
       : Module(parent, name),
         attention(*this, "attention", c),
         layernorm_before(*this, "layernorm_before", c.hidden_size),
         layernorm_after(*this, "layernorm_after", c.hidden_size),
-        mlp(*this, "mlp", c),
+        mlp(*this, "mlp", {"fc1", "fc2", c.hidden_size, c.intermediate_size, c.hidden_act}),
         dropout(*this, "dropout", c.hidden_dropout_prob) {}
 
   Tensor operator()(const Tensor& x) const {
@@ -138,7 +120,7 @@ struct ViTLayer : Module {
 
   ViTAttention attention;
   LayerNorm layernorm_before, layernorm_after;
-  ViTMLP mlp;
+  FeedForward mlp;
   Dropout dropout;
 };
 

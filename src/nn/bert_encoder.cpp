@@ -9,17 +9,18 @@
 
 namespace plimsoll {
 
-BertConfig::BertConfig(const Config& c, int64_t default_vocab)
-    : vocab_size(c.size({"vocab_size"}, default_vocab)),
-      hidden_size(c.size({"hidden_size"}, 768)),
-      num_hidden_layers(c.size({"num_hidden_layers"}, 12)),
-      num_attention_heads(c.size({"num_attention_heads"}, 12)),
-      intermediate_size(c.size({"intermediate_size"}, 3072)),
+BertConfig::BertConfig(const Config& c, const BertDefaults& d)
+    : vocab_size(c.size({"vocab_size"}, d.vocab_size)),
+      hidden_size(c.size({"hidden_size"}, d.hidden_size)),
+      embedding_size(d.embedding_size ? c.size({"embedding_size"}, *d.embedding_size) : hidden_size),
+      num_hidden_layers(c.size({"num_hidden_layers"}, d.num_hidden_layers)),
+      num_attention_heads(c.size({"num_attention_heads"}, d.num_attention_heads)),
+      intermediate_size(c.size({"intermediate_size"}, d.intermediate_size)),
       max_position_embeddings(c.size({"max_position_embeddings"}, 512)),
       type_vocab_size(c.size({"type_vocab_size"}, 2)),
-      hidden_act(c.text({"hidden_act"}, "gelu")),
-      hidden_dropout_prob(c.number({"hidden_dropout_prob"}, 0.1)),
-      attention_probs_dropout_prob(c.number({"attention_probs_dropout_prob"}, 0.1)),
+      hidden_act(c.text({"hidden_act"}, d.hidden_act)),
+      hidden_dropout_prob(c.number({"hidden_dropout_prob"}, d.dropout)),
+      attention_probs_dropout_prob(c.number({"attention_probs_dropout_prob"}, d.dropout)),
       classifier_dropout(c.number({"classifier_dropout"}, hidden_dropout_prob)),
       is_decoder(c.flag({"is_decoder"}, false)),
       tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)),
@@ -35,9 +36,9 @@ BertConfig::BertConfig(const Config& c, int64_t default_vocab)
 BertEmbeddings::BertEmbeddings(Module& parent, std::string_view name, const BertConfig& c)
     : Module(parent, name),
       config(c),
-      word_embeddings(*this, "word_embeddings", c.vocab_size, c.hidden_size),
-      token_type_embeddings(c.padding_position ? *this : add_positions(), "token_type_embeddings", c.type_vocab_size, c.hidden_size),
-      norm(*this, "LayerNorm", c.hidden_size),
+      word_embeddings(*this, "word_embeddings", c.vocab_size, c.embedding_size),
+      token_type_embeddings(c.padding_position ? *this : add_positions(), "token_type_embeddings", c.type_vocab_size, c.embedding_size),
+      norm(*this, "LayerNorm", c.embedding_size),
       dropout(*this, "dropout", c.hidden_dropout_prob),
       position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)),
       token_type_ids(buffer("token_type_ids", {1, c.max_position_embeddings}, DType::int64)) {
@@ -45,7 +46,7 @@ BertEmbeddings::BertEmbeddings(Module& parent, std::string_view name, const Bert
 }
 
 Module& BertEmbeddings::add_positions() {
-  position_embeddings = std::make_unique<Embedding>(*this, "position_embeddings", config.max_position_embeddings, config.hidden_size);
+  position_embeddings = std::make_unique<Embedding>(*this, "position_embeddings", config.max_position_embeddings, config.embedding_size);
   return *this;
 }
 
@@ -148,16 +149,8 @@ Tensor BertLayer::operator()(const Tensor& x, const Tensor& mask) const {
   Forward here(*this);
   Tensor weights;                                                // eager attention's weights live until the layer returns
   const Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
-  const int64_t chunk_size = config.chunk_size_feed_forward;
-  if (chunk_size <= 0) return feed_forward_chunk(attention_output);
-  if (x.size(1) % chunk_size != 0)
-    throw Error(
-        "[bert] chunk_size_feed_forward " + std::to_string(chunk_size) + " does not divide the " + std::to_string(x.size(1)) + " tokens",
-        "choose a sequence length that it divides");
-  const Tensors chunks = chunk(attention_output, x.size(1) / chunk_size, 1);
-  Tensors outputs;
-  for (const Tensor& piece : chunks) outputs.push_back(feed_forward_chunk(piece));  // (B, chunk, C)
-  return cat(outputs, 1);                                                           // (B, T, C)
+  auto forward = [this](const Tensor& piece) { return feed_forward_chunk(piece); };
+  return apply_chunking_to_forward(forward, config.chunk_size_feed_forward, attention_output);
 }
 
 Tensor BertLayer::feed_forward_chunk(const Tensor& x) const {
@@ -201,10 +194,7 @@ void BertModel::check_positions(int64_t tokens) const {
   // Tensors without data cannot show that an index counted from ids is out of range, so recorded rows may exceed it.
   if (config.padding_position && tape().dialect.recorder) return;
   const int64_t needed = tokens + (config.padding_position ? *config.padding_position + 1 : 0);
-  if (needed > config.max_position_embeddings)
-    throw Error("[bert] " + std::to_string(tokens) + " tokens need " + std::to_string(needed) +
-                    " positions, more than max_position_embeddings " + std::to_string(config.max_position_embeddings),
-                "shorten the sequence or raise max_position_embeddings");
+  require_positions("bert", needed, "max_position_embeddings", config.max_position_embeddings);
 }
 
 BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
@@ -222,7 +212,7 @@ BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
 
 BertDecoder::BertDecoder(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding, const Tensor& owner_bias)
     : Module(parent, name),
-      weight(c.tie_word_embeddings ? tied("weight", embedding) : parameter("weight", {c.vocab_size, c.hidden_size})),
+      weight(c.tie_word_embeddings ? tied("weight", embedding) : parameter("weight", {c.vocab_size, c.embedding_size})),
       bias(c.tie_word_embeddings ? tied("bias", owner_bias) : parameter("bias", {c.vocab_size})) {}
 
 Tensor BertDecoder::operator()(const Tensor& x) const {

@@ -1,4 +1,5 @@
-// The encoder that BERT and RoBERTa share, module for module: embeddings, layers, pooler. Heads are in model/.
+// The encoder that BERT, RoBERTa and ELECTRA share, module for module: embeddings, layers, pooler. ALBERT has its own layers
+// under the same embeddings. Heads are in model/.
 #pragma once
 
 #include "job/config.h"
@@ -7,9 +8,17 @@
 
 namespace plimsoll {
 
+// What the classes that are configured alike have as defaults; BERT's own.
+struct BertDefaults {
+  int64_t vocab_size = 30522, hidden_size = 768, num_hidden_layers = 12, num_attention_heads = 12, intermediate_size = 3072;
+  std::optional<int64_t> embedding_size = {};  // empty: there is no such setting, embeddings are as wide as the layers
+  const char* hidden_act = "gelu";
+  double dropout = 0.1;
+};
+
 struct BertConfig {
-  BertConfig(const Config& config, int64_t vocab_size);
-  int64_t vocab_size, hidden_size, num_hidden_layers, num_attention_heads, intermediate_size;
+  explicit BertConfig(const Config& config, const BertDefaults& defaults = {});
+  int64_t vocab_size, hidden_size, embedding_size, num_hidden_layers, num_attention_heads, intermediate_size;
   int64_t max_position_embeddings, type_vocab_size;
   std::string hidden_act;
   double hidden_dropout_prob, attention_probs_dropout_prob, classifier_dropout;

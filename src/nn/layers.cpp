@@ -106,10 +106,10 @@ Tensor Embedding::operator()(const Tensor& ids) const {
   return result;
 }
 
-LayerNorm::LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine) : Module(parent, name) {
+LayerNorm::LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine, bool with_bias) : Module(parent, name) {
   if (!affine) return;
   weight = parameter("weight", {width});
-  bias = parameter("bias", {width});
+  if (with_bias) bias = parameter("bias", {width});
 }
 
 Tensor LayerNorm::operator()(const Tensor& x) const {

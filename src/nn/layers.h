@@ -60,7 +60,7 @@ struct Embedding : Module {
 };
 
 struct LayerNorm : Module {
-  LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine = true);
+  LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine = true, bool with_bias = true);
   Tensor operator()(const Tensor& x) const;
   Tensor weight, bias;
 };

@@ -82,7 +82,7 @@ Tensor create_causal_mask(Build& build, const MaskArgs& args) {
   Tape& tape = build.tape;
   const bool eager = build.eager() || args.only_eager;
   const Tensor padding = args.attention_mask ? nondiff("_to_copy", args.attention_mask, DType::bool_) : Tensor();
-  const Tensor packed = args.position_ids && !padding ? packed_sequences(args.position_ids, args.batch) : Tensor();
+  const Tensor packed = args.position_ids && !padding && !build.cache ? packed_sequences(args.position_ids, args.batch) : Tensor();
   const bool local = args.sliding_window && args.keys >= *args.sliding_window;
   if (!eager && !packed && args.queries == args.keys && !local && (!padding || reads_true(padding))) return {};
   const Tensor keep = visible(tape, args, packed, padding);

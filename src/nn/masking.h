@@ -8,7 +8,7 @@ namespace plimsoll {
 struct MaskArgs {
   int64_t batch = 1, queries = 1, keys = 1;
   DType dtype = DType::float32;           // of the embeddings: eager masks are additive in this type
-  Tensor position_ids;                    // checked for packed sequences when given
+  Tensor position_ids;                    // checked for packed sequences when given, unless there is a cache
   std::optional<int64_t> sliding_window;  // keys a query may look back
   bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
   Tensor attention_mask = {};             // (B, T) of ones: no padding, but the model makes one

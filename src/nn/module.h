@@ -17,6 +17,9 @@ struct Build {
   bool checkpointing = false;        // transformers' gradient_checkpointing_enable
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
+  // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
+  Tensors* cache = nullptr;
+  Version transformers = Platform{}.transformers;
   Tuning tuning;                      // what is trained, and how
   DType load_dtype = DType::float32;  // of weights before they are quantised
   Tensor shared_code;                 // bitsandbytes' table of 8-bit values, one for all layers
@@ -24,6 +27,8 @@ struct Build {
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
+  // Before 4.48 each model of transformers had attention code of its own, and the cache held what it was given.
+  bool legacy() const { return transformers < Version{4, 48}; }
 };
 
 class Module {

@@ -15,21 +15,24 @@ Tensor repeat_kv(const Tensor& x, int64_t groups) {
   return reshape(wide, {b, kv * groups, t, d});
 }
 
+Tensor soft_cap(Tensor x) {
+  x = div_scalar(x);
+  x = tanh(x);
+  return mul_scalar(x);
+}
+
 namespace {
 
 Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, const AttentionCall& call, Tensor* kept) {
   const Tensor k = repeat_kv(key, call.kv_groups), v = repeat_kv(value, call.kv_groups);
   Tensor weights = matmul(q, transpose(k, 2, 3));  // (B, H, T, T)
   weights = mul_scalar(weights);
-  if (call.softcap > 0) {
-    weights = div_scalar(weights);
-    weights = tanh(weights);
-    weights = mul_scalar(weights);
-  }
+  if (call.softcap) weights = soft_cap(std::move(weights));
   if (call.mask) weights = add(weights, call.mask);
+  if (call.clamps_scores) weights = clamp_min(weights);
   if (call.softmax_fp32) {
     const Tensor probs = softmax(weights, DType::float32);
-    weights = to(probs, q.dtype());
+    weights = to(probs, call.cast_to_values ? v.dtype() : q.dtype());
   } else {
     weights = softmax(weights);
     if (call.cast_weights) weights = to(weights, q.dtype());
@@ -63,13 +66,33 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 }  // namespace
 
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
-  return build.eager() ? eager_attention(q, k, v, call, weights) : sdpa_attention(q, k, v, call);
+  const bool cached = build.cache && call.causal;
+  Tensor keys = k, values = v;
+  if (cached && !build.legacy()) {  // DynamicCache.update: joined to what is there, at first nothing in the type of the keys
+    Dims none = k.sizes();
+    none[2] = 0;
+    const Tensor nothing = empty(build.tape, none, k.dtype());
+    keys = cat({nothing, k}, 2);
+    values = cat({nothing, v}, 2);
+  }
+  if (cached && call.caches) {
+    build.cache->push_back(keys);
+    build.cache->push_back(values);
+  }
+  return build.eager() ? eager_attention(q, keys, values, call, weights) : sdpa_attention(q, keys, values, call);
 }
 
 void reject_captured_outputs(const Config& config) {
   for (const char* key : {"output_hidden_states", "output_attentions"})
     if (config.flag({key}, false))
       throw Error("[" + config.source() + "] " + key + " true is not supported", std::string("leave ") + key + " false");
+}
+
+void require_positions(const char* model, int64_t needed, const char* key, int64_t available) {
+  if (needed <= available) return;
+  throw Error(
+      std::string("[") + model + "] " + std::to_string(needed) + " positions are more than " + key + " " + std::to_string(available),
+      std::string("shorten the sequence or raise ") + key);
 }
 
 Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }
@@ -88,6 +111,22 @@ Tensor gelu_new(const Tensor& x) {
   return mul(half, inner);
 }
 
+// FastGELUActivation: 0.5 * x * (1 + tanh(x * 0.7978845608 * (1 + 0.044715 * x * x))), op by op.
+Tensor gelu_fast(const Tensor& x) {
+  const Tensor half = mul_scalar(x);
+  Tensor inner;
+  {
+    const Tensor scaled = mul_scalar(x);
+    Tensor square = mul_scalar(x);
+    square = mul(square, x);
+    square = add_scalar(square);
+    inner = mul(scaled, square);
+  }
+  inner = tanh(inner);
+  inner = add_scalar(inner);
+  return mul(half, inner);
+}
+
 // quick_gelu: x * sigmoid(1.702 * x)
 Tensor quick_gelu(const Tensor& x) {
   const Tensor gate = sigmoid(mul_scalar(x));
@@ -100,16 +139,38 @@ Tensor activation(std::string_view name, const Tensor& x) {
   if (name == "silu" || name == "swish") return silu(x);
   if (name == "gelu" || name == "gelu_pytorch_tanh") return gelu(x);
   if (name == "gelu_new") return gelu_new(x);
+  if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
   if (name == "tanh") return tanh(x);
   if (name == "sigmoid") return sigmoid(x);
   if (name == "quick_gelu") return quick_gelu(x);
   throw Error("[activation] '" + std::string(name) + "' is not known",
-              "known: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
+              "known: silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
 }
 
-Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
-  Tensor logits = to(raw_logits, DType::float32);
+Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x) {
+  if (chunk_size <= 0) return forward(x);
+  if (x.size(1) % chunk_size != 0)
+    throw Error(
+        "[model] chunk_size_feed_forward " + std::to_string(chunk_size) + " does not divide the " + std::to_string(x.size(1)) + " tokens",
+        "choose a sequence length that it divides");
+  const Tensors chunks = chunk(x, x.size(1) / chunk_size, 1);
+  Tensors outputs;
+  for (const Tensor& piece : chunks) outputs.push_back(forward(piece));  // (B, chunk, C)
+  return cat(outputs, 1);                                                // (B, T, C)
+}
+
+Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor& labels, bool upcast_before_4_49) {
+  if (!labels) return {};
+  const bool shifts_logits = build.transformers < Version{4, 49};  // transformers pull 35646
+  Tensor logits = shifts_logits && !upcast_before_4_49 ? raw_logits : to(raw_logits, DType::float32);
+  if (shifts_logits) {
+    Tensor shift_logits = contiguous(slice(logits, 1, 0, logits.size(1) - 1)),
+           shift_labels = contiguous(slice(labels, 1, 1, labels.size(1)));
+    shift_logits = view(shift_logits, {-1, logits.size(-1)});
+    shift_labels = view(shift_labels, {-1});
+    return cross_entropy(shift_logits, shift_labels);
+  }
   const Tensor padded = constant_pad_nd(labels, {0, 1});
   Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
   logits = view(logits, {-1, logits.size(-1)});
@@ -118,6 +179,7 @@ Tensor causal_lm_loss(const Tensor& raw_logits, const Tensor& labels) {
 }
 
 Tensor flat_cross_entropy(const Tensor& raw_logits, const Tensor& labels, bool upcast) {
+  if (!labels) return {};
   const Tensor logits = upcast ? to(raw_logits, DType::float32) : raw_logits;
   return cross_entropy(view(logits, {-1, logits.size(-1)}), view(labels, {-1}));
 }

@@ -9,6 +9,36 @@ namespace plimsoll {
 
 namespace {
 
+int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+// mha_bwd of flash_api.cpp: the softmax's row sums and the query gradient in fp32; with fewer key than query heads also the key
+// and value gradients of every query head.
+std::vector<Ref<Storage>> flash_backward_scratch(const Tensor& q, const Tensor& k) {
+  Tape& tape = q.tape();
+  if (!tape.dialect.kernels.scratch) return {};
+  const int64_t rows = checked_mul(q.size(0) * q.size(1), round_up(q.size(2), 128)), width = q.size(3);
+  std::vector<Ref<Storage>> held{tape.scratch(checked_mul(rows, 4)),
+                                 tape.scratch(checked_mul(rows, 4 * (width <= 192 ? round_up(width, 32) : 256)))};
+  if (k.size(1) != q.size(1)) {
+    const int64_t expanded = checked_mul(checked_mul(q.size(0) * q.size(1), k.size(2)), width * size_of(k.dtype()));
+    held.push_back(tape.scratch(expanded));
+    held.push_back(tape.scratch(expanded));
+  }
+  return held;
+}
+
+// attention_backward.cu and mem_eff_attention/kernel_backward.h: the row sums, and for half types the query gradient in fp32 by
+// blocks of 64 (the block depends on the device; 64 is the usual one).
+std::vector<Ref<Storage>> efficient_backward_scratch(const Tensor& q) {
+  Tape& tape = q.tape();
+  if (!tape.dialect.kernels.scratch) return {};
+  const int64_t heads = checked_mul(q.size(0), q.size(1));
+  std::vector<Ref<Storage>> held{tape.scratch(checked_mul(checked_mul(heads, q.size(2)), 4))};
+  if (is_half(q.dtype()))
+    held.push_back(tape.scratch(checked_mul(checked_mul(heads, round_up(q.size(2), 64)), 4 * round_up(q.size(3), 64))));
+  return held;
+}
+
 // saves q, k, v, the output, the log-sum-exp and the random state
 Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
   Tape& tape = q.tape();
@@ -27,6 +57,7 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
     grads[0] = empty_like(q);
     grads[1] = empty_like(k);
     grads[2] = empty_like(v);
+    flash_backward_scratch(q, k);
     return grads;
   });
 }
@@ -58,6 +89,7 @@ Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     grads[0] = tokens_first(tape, q.sizes(), q.dtype());
     grads[1] = tokens_first(tape, k.sizes(), k.dtype());
     grads[2] = tokens_first(tape, v.sizes(), v.dtype());
+    efficient_backward_scratch(q);
     if (needs[3]) {  // rows of the bias gradient are aligned to 16 elements
       Dims sizes = mask.sizes();
       sizes[-1] = (sizes[-1] + 15) / 16 * 16;

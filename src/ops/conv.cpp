@@ -35,6 +35,15 @@ Tensor result(const Tensor& like, const Dims& sizes, bool channels_last) {
   return empty_strided(like.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), like.dtype());
 }
 
+// Tensor-core kernels of cuDNN read channels-last; contiguous tensors are turned around in a workspace of the call.
+std::vector<Ref<Storage>> turned_around(const Tensor& x, const Tensor& w, const Tensor& y, bool channels_last) {
+  Tape& tape = x.tape();
+  const bool depthwise = w.size(1) == 1 && x.size(1) > 1;
+  if (!tape.dialect.kernels.scratch || channels_last || depthwise) return {};
+  return {tape.scratch(checked_mul(x.numel(), size_of(x.dtype())) + checked_mul(w.numel(), size_of(w.dtype())) +
+                       checked_mul(y.numel(), size_of(y.dtype())))};
+}
+
 }  // namespace
 
 // saves input and weight; backward makes the gradients of input, weight and bias in that order. On autocast's
@@ -45,13 +54,21 @@ Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const bool channels_last = prefers_channels_last(x, weight);
-  return op.finish(result(x, sizes, channels_last),
+  Tensor y = result(x, sizes, channels_last);
+  turned_around(x, weight, y, channels_last);
+  return op.finish(std::move(y),
                    [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels_last](Tensors& g, Needs needs) {
                      const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
                      Op op(x.tape(), "convolution_backward", {});
                      Tensors out(3);
-                     if (needs[0]) out[0] = result(g[0], x.sizes(), channels_last);
-                     if (needs[1]) out[1] = result(g[0], weight.sizes(), channels_last);
+                     if (needs[0]) {
+                       out[0] = result(g[0], x.sizes(), channels_last);
+                       turned_around(x, weight, g[0], channels_last);
+                     }
+                     if (needs[1]) {
+                       out[1] = result(g[0], weight.sizes(), channels_last);
+                       turned_around(x, weight, g[0], channels_last);
+                     }
                      if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
                      return out;
                    });

@@ -7,7 +7,7 @@ namespace plimsoll {
 
 namespace {
 
-// saves the result; backward allocates a gradient in the input's type
+// saves the result, and before PyTorch 1.11 the input too; backward allocates a gradient in the input's type
 Tensor normalise(const char* name, const char* backward_name, const Tensor& input, std::optional<DType> wanted) {
   Tape& tape = input.tape();
   if (!wanted && tape.autocast && is_half(input.dtype())) wanted = DType::float32;  // autocast's fp32 list
@@ -15,9 +15,10 @@ Tensor normalise(const char* name, const char* backward_name, const Tensor& inpu
   const bool fused = wanted == DType::float32 && input.dtype() == DType::float16;
   const Tensor x = wanted && !fused ? to(input, *wanted) : input;
   Op op(tape, name, {&x});
+  Saved self = op.save_if(tape.dialect.torch < Version{1, 11}, x);
   Tensor y = empty_like(x, fused ? DType::float32 : x.dtype());
   Saved result = op.save(y);
-  return op.finish(y, [result = std::move(result), dtype = x.dtype(), backward_name](Tensors& g, Needs) {
+  return op.finish(y, [self = std::move(self), result = std::move(result), dtype = x.dtype(), backward_name](Tensors& g, Needs) {
     const Tensor y = result.unpack();
     Op op(y.tape(), backward_name, {});
     return Tensors{empty_like(g[0], dtype)};
@@ -52,6 +53,19 @@ Tensor nll_loss(const Tensor& input, const Tensor& target) {
 Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   const Tensor log_probs = log_softmax(logits, logits.dtype());
   return nll_loss(log_probs, target);
+}
+
+// saves logits and target; backward: (sigmoid(logits) - target) * grad / n. On autocast's fp32 list.
+Tensor binary_cross_entropy_with_logits(const Tensor& raw, const Tensor& raw_target) {
+  const Tensor target = autocast_fp32(raw_target), logits = autocast_fp32(raw);
+  Tape& tape = logits.tape();
+  Op op(tape, "binary_cross_entropy_with_logits", {&logits});
+  Saved self = op.save(logits), labels = op.save(target);
+  return op.finish(empty(tape, {}, logits.dtype()), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
+    const Tensor x = self.unpack(), target = labels.unpack();
+    Op op(x.tape(), "binary_cross_entropy_with_logits_backward", {});
+    return Tensors{empty_like(x)};
+  });
 }
 
 // saves input and target; backward allocates a gradient like the input. On autocast's fp32 list.

@@ -1,5 +1,7 @@
 #include "ops/matmul.h"
 
+#include <algorithm>
+
 #include "ops/autocast.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -8,11 +10,30 @@ namespace plimsoll {
 
 namespace {
 
+// prepare_matrix_for_cublas of Blas.cpp: a matrix whose rows and columns are both strided is copied for the call.
+bool suits_blas(const Tensor& m) {
+  const int64_t rows = m.size(-2), columns = m.size(-1), down = m.strides()[-2], along = m.strides()[-1];
+  return (along == 1 && down >= std::max<int64_t>(1, columns)) || (down == 1 && along >= std::max<int64_t>(1, rows));
+}
+
+// What the library takes while it multiplies: its workspace and copies of what it cannot read in place.
+void multiply(const Tensor& a, const Tensor& b, bool with_bias = false) {
+  Tape& tape = a.tape();
+  Ref<Storage> left, right;
+  if (tape.dialect.kernels.scratch) {
+    if (!suits_blas(a)) left = tape.scratch(checked_mul(a.numel(), size_of(a.dtype())));
+    if (!suits_blas(b)) right = tape.scratch(checked_mul(b.numel(), size_of(b.dtype())));
+  }
+  tape.use_blas(with_bias);
+}
+
 Tensor product(const char* name, const Tensor& a, const Tensor& b) {
   Op op(a.tape(), name, {});
   Dims sizes = a.sizes();
   sizes[-1] = b.size(-1);
-  return empty(a.tape(), sizes, a.dtype());
+  Tensor out = empty(a.tape(), sizes, a.dtype());
+  multiply(a, b);
+  return out;
 }
 
 bool is_column_major(const Dims& sizes, const Dims& strides) { return strides[0] == 1 && strides[1] == sizes[0]; }
@@ -39,6 +60,7 @@ Tensor mm_plain(const Tensor& a, const Tensor& b) {
   Op op(a.tape(), "mm", {&a, &b});
   Saved self = op.save_if(op.needs(1), a), mat2 = op.save_if(op.needs(0), b);
   Tensor out = empty(a.tape(), {a.size(0), b.size(1)}, a.dtype());
+  multiply(a, b);
   return op.finish(std::move(out), [self = std::move(self), mat2 = std::move(mat2), ma = TensorMeta{a.sizes(), a.dtype()}, sa = a.strides(),
                                     mb = TensorMeta{b.sizes(), b.dtype()}, sb = b.strides()](Tensors& g, Needs needs) {
     const Tensor b = mat2.defined() ? mat2.unpack() : Tensor(), a = self.defined() ? self.unpack() : Tensor();
@@ -54,6 +76,7 @@ Tensor addmm_plain(const Tensor& bias, const Tensor& a, const Tensor& b) {
   Op op(a.tape(), "addmm", {&bias, &a, &b});
   Saved mat1 = op.save_if(op.needs(2), a), mat2 = op.save_if(op.needs(1), b);
   Tensor out = empty(a.tape(), {a.size(0), b.size(1)}, a.dtype());
+  multiply(a, b, true);
   return op.finish(std::move(out), [mat1 = std::move(mat1), mat2 = std::move(mat2), ma = TensorMeta{a.sizes(), a.dtype()}, sa = a.strides(),
                                     mb = TensorMeta{b.sizes(), b.dtype()}, sb = b.strides()](Tensors& g, Needs needs) {
     const Tensor a = mat1.defined() ? mat1.unpack() : Tensor(), b = mat2.defined() ? mat2.unpack() : Tensor();
@@ -70,6 +93,7 @@ Tensor bmm_plain(const Tensor& a, const Tensor& b) {
   Op op(a.tape(), "bmm", {&a, &b});
   Saved self = op.save_if(op.needs(1), a), mat2 = op.save_if(op.needs(0), b);
   Tensor out = empty(a.tape(), {a.size(0), a.size(1), b.size(2)}, a.dtype());
+  multiply(a, b);
   return op.finish(std::move(out), [self = std::move(self), mat2 = std::move(mat2)](Tensors& g, Needs needs) {
     const Tensor b = mat2.defined() ? mat2.unpack() : Tensor(), a = self.defined() ? self.unpack() : Tensor();
     Tensors out(2);

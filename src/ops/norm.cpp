@@ -1,6 +1,7 @@
 #include "ops/norm.h"
 
 #include "ops/autocast.h"
+#include "ops/pointwise.h"
 #include "ops/reshape.h"
 #include "tensor/iterator.h"
 
@@ -82,6 +83,7 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
 // the running statistics, which are buffers and live anyway). On no autocast list: half inputs meet fp32 weights.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   Tape& tape = x.tape();
+  if (!tape.training) return nondiff("native_batch_norm", x, x.dtype());  // running statistics
   if (x.numel() == x.size(1))
     throw Error("[batch_norm] one value per channel in " + to_string(x.sizes()) + ": no statistics to train on",
                 "use a larger batch or larger images");

@@ -209,7 +209,7 @@ Tensor div_scalar(const Tensor& a) {
   return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("div", g[0])}; });
 }
 
-// saves the condition; backward: where(condition, grad, 0)
+// saves the condition; backward: where(condition, grad, 0), whose number becomes a tensor
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Tensor& value = a ? a : b;
   Op op(condition.tape(), "where", {&a, &b});
@@ -223,6 +223,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     Tensors out(2);
     for (size_t i : {0, 1}) {
       if (!needs[i]) continue;
+      const Tensor zero = filled(m.tape(), "scalar_tensor", {}, g[0].dtype());
       Op op(m.tape(), "where", {});
       out[i] = empty_like(g[0]);
     }
@@ -320,7 +321,7 @@ Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
 // native_dropout: saves its mask, one byte an element; the gradient is contiguous, or channels-last if it came so.
 // p == 1 is a product with a zero.
 Tensor dropout(const Tensor& x, double p) {
-  if (p == 0.0) return x;
+  if (p == 0.0 || !x.tape().training) return x;
   if (p == 1.0) return mul(x, filled(x.tape(), "zeros", {}, x.dtype()));
   Op op(x.tape(), "native_dropout", {&x});
   Tensor y = empty_like(x);
@@ -336,7 +337,7 @@ Tensor dropout(const Tensor& x, double p) {
 
 // In place there is no fused kernel: x.mul_(noise), which saves noise of x's own type.
 Tensor dropout_(const Tensor& x, double p) {
-  if (p == 0.0) return x;
+  if (p == 0.0 || !x.tape().training) return x;
   Tape& tape = x.tape();
   const Tensor noise = p == 1.0 ? filled(tape, "zeros", {}, x.dtype()) : nondiff("empty_like", x, x.dtype());
   return mul_(x, noise);

@@ -41,7 +41,7 @@ Tensor hardswish(const Tensor& x);
 Tensor hardswish_(const Tensor& x);
 Tensor hardsigmoid(const Tensor& x);
 Tensor hardsigmoid_(const Tensor& x);
-Tensor dropout(const Tensor& x, double p);   // training; p == 0 returns x itself
+Tensor dropout(const Tensor& x, double p);   // p == 0 and evaluation return x itself
 Tensor dropout_(const Tensor& x, double p);  // Dropout(inplace=True)
 Tensor clamp(const Tensor& x);
 Tensor clamp_min(const Tensor& x);

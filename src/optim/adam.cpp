@@ -62,6 +62,8 @@ class Adam final : public Optimizer {
         correction2_sqrt = correction2;
       }
       roots = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      // Until PyTorch 2.1 (pull 104898) epsilon was added into a second set.
+      if (all[group.front()]->value.tape().dialect.torch < Version{2, 1}) roots = foreach ("_foreach_add", roots);
     }
   }
 

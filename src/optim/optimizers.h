@@ -9,13 +9,20 @@ std::unique_ptr<Optimizer> make_adadelta(const Config& args);
 std::unique_ptr<Optimizer> make_adafactor(const Config& args);
 std::unique_ptr<Optimizer> make_adagrad(const Config& args);
 std::unique_ptr<Optimizer> make_adam(const Config& args);
+std::unique_ptr<Optimizer> make_adam8bit(const Config& args);
 std::unique_ptr<Optimizer> make_adamax(const Config& args);
 std::unique_ptr<Optimizer> make_adamw(const Config& args);
+std::unique_ptr<Optimizer> make_adamw32bit(const Config& args);
+std::unique_ptr<Optimizer> make_adamw8bit(const Config& args);
 std::unique_ptr<Optimizer> make_asgd(const Config& args);
+std::unique_ptr<Optimizer> make_lion(const Config& args);
+std::unique_ptr<Optimizer> make_lion8bit(const Config& args);
 std::unique_ptr<Optimizer> make_nadam(const Config& args);
+std::unique_ptr<Optimizer> make_no_update(const Config& args);
 std::unique_ptr<Optimizer> make_radam(const Config& args);
 std::unique_ptr<Optimizer> make_rmsprop(const Config& args);
 std::unique_ptr<Optimizer> make_rprop(const Config& args);
 std::unique_ptr<Optimizer> make_sgd(const Config& args);
+std::unique_ptr<Optimizer> make_transformers_adafactor(const Config& args);
 
 }  // namespace plimsoll

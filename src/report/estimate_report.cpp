@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "report/fit_report.h"
+#include "report/host_report.h"
+
 namespace plimsoll {
 
 namespace {
@@ -25,6 +28,7 @@ std::string recipe_text(const Job& j) {
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
   if (j.ema) out += ", EMA";
+  if (j.parallel.any()) out += ", " + to_string(j.parallel);
   return out;
 }
 
@@ -51,10 +55,9 @@ class Writer {
                        category_name(t.category), t.module, t.op));
     line("");
     line(style_.dim(
-        "How sure: the step was executed op by op under PyTorch 2.14's memory rules, which `plimsoll score` checks against recorded"));
+        "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
     line(style_.dim(
-        "runs to the byte, and placed by its caching allocator. The CUDA context (a few hundred MiB) and the workspaces of cuBLAS and"));
-    line(style_.dim("cuDNN come on top and are not in these numbers."));
+        "the byte, and placed by its caching allocator. The intervals hold nine of ten published GPU measurements (docs/accuracy.md)."));
     return out_;
   }
 
@@ -66,19 +69,39 @@ class Writer {
                                           e_.peak_op.empty() ? "" : ", " + e_.peak_op);
     line(fmt::format("  tensors         {}   {} bytes alive at the peak", style_.bold(fmt::format("{:>11}", to_string(e_.peak))),
                      with_commas(e_.peak.count)));
-    if (e_.allocated)
-      line(fmt::format("  allocated       {:>11}   torch.cuda.max_memory_allocated(): their blocks", to_string(*e_.allocated)));
-    if (e_.reserved)
-      line(fmt::format("  reserved        {:>11}   torch.cuda.max_memory_reserved(): the allocator's segments", to_string(*e_.reserved)));
-    line(fmt::format("  reached in      step {} of {}: {}", e_.worst + 1, e_.steps.size(), where));
+    if (e_.memory) {
+      counter("allocated", e_.memory->allocated, "torch.cuda.max_memory_allocated(): their blocks");
+      counter("reserved", e_.memory->reserved, "torch.cuda.max_memory_reserved(): the allocator's segments");
+      counter("device", e_.memory->device,
+              "nvidia-smi: reserved, and on " + (e_.device.empty() ? "some NVIDIA card (--gpu for yours)" : e_.device) + ":");
+      out_ += overheads_text(e_.memory->overheads, style_);
+    }
+    line(fmt::format("  reached in      {}: {}", e_.steps[e_.worst].name, where));
     for (size_t i = 0; i < e_.steps.size(); ++i) {
       std::string phases;
       for (size_t p = 0; p < kPhases; ++p)
         if (e_.steps[i].by_phase[p])
           phases += fmt::format("  {} {}", phase_name(static_cast<Phase>(p)), to_string(Bytes{e_.steps[i].by_phase[p]}));
-      const std::string name = i == 0 ? "first step" : i == 1 ? "steady state" : fmt::format("step {}", i + 1);
-      line(fmt::format("  {:<14}  {:>11} {}", name, to_string(e_.steps[i].peak), style_.dim(phases)));
+      const std::string& name = e_.steps[i].name;
+      line(fmt::format("  {:<14}  {:>11} {}", i == 1 && name == "step 2" ? "steady state" : name, to_string(e_.steps[i].peak),
+                       style_.dim(phases + batch_text(name))));
     }
+    if (e_.memory)
+      line(fmt::format("  saving          {:>11} {}", to_string(e_.memory->resting.bytes),
+                       style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
+  }
+
+  void counter(const char* name, const ByteRange& r, const std::string& meaning) {
+    line(fmt::format("  {:<14}  {:>11}   {}", name, to_string(r.bytes),
+                     style_.dim(fmt::format("{} to {}; ", to_string(r.low), to_string(r.high))) + meaning));
+  }
+
+  // What a step that is not a training step was given.
+  std::string batch_text(const std::string& step) const {
+    const Job& j = e_.job;
+    if (step == "evaluation") return fmt::format("  batch {}", j.eval_batch);
+    if (step == "sampling") return fmt::format("  {} x {} + {} tokens", j.sampling.batch, j.sampling.prompt, j.sampling.tokens);
+    return step == "longest sample" ? fmt::format("  {} tokens", j.longest) : "";
   }
 
   // One character per slice of the worst step, with the phases named below.
@@ -158,6 +181,9 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
+  if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
+  if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
+  j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;
 }
@@ -173,15 +199,27 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                            {"parameters", e.parameters},
                            {"trainable_parameters", e.trainable},
                            {"peak_bytes", e.peak.count},
-                           {"allocated_peak_bytes", e.allocated ? nlohmann::ordered_json(e.allocated->count) : nullptr},
-                           {"reserved_peak_bytes", e.reserved ? nlohmann::ordered_json(e.reserved->count) : nullptr}};
+                           {"allocated_peak_bytes", nullptr},
+                           {"reserved_peak_bytes", nullptr},
+                           {"device_peak_bytes", nullptr},
+                           {"memory", nullptr}};
+  if (e.memory) {
+    j["allocated_peak_bytes"] = e.memory->allocated.bytes.count;
+    j["reserved_peak_bytes"] = e.memory->reserved.bytes.count;
+    j["device_peak_bytes"] = e.memory->device.bytes.count;
+    j["memory"] = {{"allocated", range_json(e.memory->allocated)},
+                   {"reserved", range_json(e.memory->reserved)},
+                   {"device", range_json(e.memory->device)},
+                   {"resting", range_json(e.memory->resting)},
+                   {"overheads", overheads_json(e.memory->overheads)}};
+  }
   j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};
   j["steps"] = nlohmann::ordered_json::array();
   for (const StepEstimate& s : e.steps) {
     nlohmann::ordered_json phases = nlohmann::ordered_json::object();
     for (size_t p = 0; p < kPhases; ++p)
       if (s.by_phase[p]) phases[std::string(phase_name(static_cast<Phase>(p)))] = s.by_phase[p];
-    j["steps"].push_back({{"peak_bytes", s.peak.count}, {"phase", phase_name(s.phase)}, {"phase_peak_bytes", phases}});
+    j["steps"].push_back({{"name", s.name}, {"peak_bytes", s.peak.count}, {"phase", phase_name(s.phase)}, {"phase_peak_bytes", phases}});
   }
   j["by_category"] = tree_json(e.by_category);
   j["by_module"] = tree_json(e.by_module);

@@ -1,10 +1,15 @@
 #include "step/train.h"
 
+#include <algorithm>
+
 #include "model/registry.h"
+#include "ops/reduce.h"
 #include "optim/foreach.h"
 #include "optim/optimizer.h"
 #include "step/clip.h"
+#include "step/ddp.h"
 #include "step/grad_scaler.h"
+#include "step/zero1.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -17,6 +22,11 @@ std::optional<DType> autocast_type(const Job& job) {
   return std::nullopt;
 }
 
+DType weight_type(Precision p) {
+  if (p == Precision::bf16) return DType::bfloat16;
+  return p == Precision::fp16 ? DType::float16 : DType::float32;
+}
+
 const ModelEntry& entry_of(const Job& job) {
   const ModelEntry* entry = find_model(job.family);
   if (!entry) {
@@ -27,16 +37,19 @@ const ModelEntry& entry_of(const Job& job) {
   if (job.inputs != entry->inputs)
     throw Error("[model] " + entry->name + " takes inputs of kind " + to_string(entry->inputs) + ", not " + to_string(job.inputs),
                 std::string("leave inputs out or set it to ") + to_string(entry->inputs));
+  if (job.loss == Loss::logits_sum && entry->inputs != InputKind::lm)
+    throw Error("[job] loss logits-sum: " + entry->name + " returns its loss alone", "leave loss out");
   return *entry;
 }
 
 std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
-  build.dtype = job.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
+  build.dtype = weight_type(job.precision);
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
   if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
   build.checkpointing = job.checkpointing;
+  build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
   build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
   std::unique_ptr<Model> model = entry.make(build, job.config);
@@ -44,38 +57,60 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   return model;
 }
 
-Batch make_batch(Tape& tape, const Job& job) {
+Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
   tape.category = Category::input;
   tape.op = "input";
   Batch batch;
   if (job.inputs == InputKind::image) {
-    const DType dtype = job.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
-    batch.pixel_values = empty(tape, {job.batch, 3, job.seq, job.seq}, dtype);
-    batch.labels = empty(tape, {job.batch}, DType::int64);
+    const DType dtype = weight_type(job.precision);
+    batch.pixel_values = empty(tape, {samples, 3, length, length}, dtype);
+    batch.labels = empty(tape, {samples}, DType::int64);
   } else {
-    batch.input_ids = empty(tape, {job.batch, job.seq}, DType::int64);
-    batch.labels = job.inputs == InputKind::cls ? empty(tape, {job.batch}, DType::int64) : batch.input_ids;
+    batch.input_ids = empty(tape, {samples, length}, DType::int64);
+    batch.labels = job.inputs == InputKind::cls ? empty(tape, {samples}, DType::int64) : batch.input_ids;
   }
+  if (job.loss == Loss::logits_sum) batch.labels.reset();
   tape.category.reset();
   return batch;
 }
 
+// model.eval() under torch.no_grad().
+class Inference {
+ public:
+  explicit Inference(Tape& tape) : tape_(tape), no_grad_(tape, false) { tape.training = false; }
+  ~Inference() { tape_.training = true; }
+
+ private:
+  Tape& tape_;
+  GradGuard no_grad_;
+};
+
 class Trainer {
  public:
   explicit Trainer(const Job& job)
-      : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {}
+      : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
+    check(job.parallel);
+    if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
+  }
 
   Simulation run() {
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
+    if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema) make_ema();
-    batch_ = make_batch(tape_, job_);
+    batch_ = make_batch(tape_, job_, job_.batch, job_.seq);
     if (job_.warm_optimizer) warm_optimizer();
     for (int64_t i = 0; i < job_.steps; ++i) step();
+    if (job_.longest > job_.seq) {
+      batch_ = make_batch(tape_, job_, job_.batch, job_.longest);
+      step();
+    }
+    if (job_.eval_batch > 0) evaluate();
+    if (job_.sampling.tokens > 0) sample();
     Simulation result;
     for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
@@ -89,12 +124,16 @@ class Trainer {
     d.attention = job.attention;
     d.item = job.recorded_item;
     d.recorder = job.recorded_item.has_value();
+    d.late_gradient_labels = d.recorder && job.parallel.any();
+    if (d.recorder) return d;
+    d.torch = job.platform.torch;
+    d.kernels = kernel_memory(job.platform);
     return d;
   }
 
   void step() {
     tape_.begin_step();
-    for (int64_t i = 0; i < micro_steps(); ++i) micro_step();
+    for (int64_t i = 0; i < micro_steps(); ++i) micro_step(i == 0, i == micro_steps() - 1);
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) {
       if (scaler_) scaler_->unscale(trained_);
@@ -104,29 +143,48 @@ class Trainer {
     if (job_.ema) update_ema();
   }
 
+  // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
+  bool uses_cache() const { return !job_.checkpointing && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
+
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
 
-  void micro_step() {
+  void micro_step(bool first, bool last) {
     tape_.begin_phase(Phase::forward);
+    if (first && job_.zero_grad == ZeroGrad::before_forward) zero_grad();
     {
       AutocastGuard autocast(tape_, autocast_type(job_));
+      Tensors cache;
+      if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
+      if (uses_cache()) build_.cache = &cache;
       Output out = model_->forward(batch_);  // the old outputs are still alive here
+      build_.cache = nullptr;
+      if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
-      loss_ = std::move(out.loss);
+      kept_.insert(kept_.end(), cache.begin(), cache.end());
+      loss_ = job_.loss == Loss::logits_sum ? sum(kept_.front()) : std::move(out.loss);
     }
     if (job_.drop_output) kept_.clear();
     tape_.begin_phase(Phase::backward);
+    if (first && job_.zero_grad == ZeroGrad::before_backward) zero_grad();
     {
       const Tensor loss = scaler_ ? scaler_->scale(loss_) : loss_;
       tape_.op = "ones_like";
       const Tensor seed = empty_like(loss);
       run_backward(loss, seed);
     }
+    if (ddp_) ddp_->after_backward();
+    label_gradients();
     if (job_.drop_after) {
       kept_.clear();
       loss_.reset();
     }
+  }
+
+  // Buckets that gradients are views of are gradients, too.
+  void label_gradients() {
+    for (const Parameter* p : trained_)
+      if (p->grad) tape_.relabel(p->grad, Category::gradient);
   }
 
   // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
@@ -147,10 +205,46 @@ class Trainer {
       optimizer_->step(trained_);
     }
     label_states();
-    zero_grad();
+    if (job_.zero_grad == ZeroGrad::after_step) zero_grad();
   }
 
+  // model.eval() and torch.no_grad(), one batch; the loss is kept, as when nothing but the loss is asked for.
+  void evaluate() {
+    tape_.begin_step();
+    batch_ = make_batch(tape_, job_, job_.eval_batch, std::max(job_.seq, job_.longest));
+    tape_.begin_phase(Phase::evaluation);
+    const Inference mode(tape_);
+    AutocastGuard autocast(tape_, autocast_type(job_));
+    const Output out = model_->forward(batch_);
+  }
+
+  // generate(): the prompts in one forward, then the cache grows to its last length. One token's own activations are left out.
+  void sample() {
+    if (job_.inputs != InputKind::lm) throw Error("[job] sample_tokens: " + job_.family + " generates no text", "leave sample_tokens out");
+    tape_.begin_step();
+    Job prompts = job_;
+    prompts.loss = Loss::logits_sum;  // no labels
+    batch_ = make_batch(tape_, prompts, job_.sampling.batch, job_.sampling.prompt);
+    tape_.begin_phase(Phase::sampling);
+    const Inference mode(tape_);
+    Tensors cache;
+    {
+      build_.cache = &cache;
+      AutocastGuard autocast(tape_, autocast_type(job_));
+      const Output out = model_->forward(batch_);
+      build_.cache = nullptr;
+    }
+    tape_.op = "cat";
+    for (Tensor& t : cache) {
+      Dims sizes = t.sizes();
+      sizes[2] += job_.sampling.tokens;
+      t = empty(tape_, sizes, t.dtype());
+    }
+  }
+
+  // Before 2.0 set_to_none was off: gradients were filled with zeros and lived on.
   void zero_grad() {
+    if (tape_.dialect.torch < Version{2, 0}) return;
     for (Parameter* p : trained_) p->grad.reset();
   }
 
@@ -161,7 +255,7 @@ class Trainer {
       tape_.relabel(p->grad, Category::gradient);
     }
     optimizer_->step(trained_);
-    label_states();
+    if (!(tape_.dialect.recorder && job_.parallel.zero1)) label_states();  // the recorder does not look into the wrapper here
     zero_grad();
   }
 
@@ -187,6 +281,7 @@ class Trainer {
   std::vector<Parameter*> parameters_;
   std::vector<Parameter*> trained_;  // those that require a gradient: what the optimizer gets
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<DataParallel> ddp_;
   std::optional<GradScaler> scaler_;
   Tensors ema_;
   Batch batch_;
@@ -197,5 +292,14 @@ class Trainer {
 }  // namespace
 
 Simulation simulate(const Job& job) { return Trainer(job).run(); }
+
+std::vector<std::string> step_names(const Job& job) {
+  std::vector<std::string> names;
+  for (int64_t i = 1; i <= job.steps; ++i) names.push_back("step " + std::to_string(i));
+  if (job.longest > job.seq) names.push_back("longest sample");
+  if (job.eval_batch > 0) names.push_back("evaluation");
+  if (job.sampling.tokens > 0) names.push_back("sampling");
+  return names;
+}
 
 }  // namespace plimsoll

@@ -1,6 +1,9 @@
 // The training loop, as a program: what the usual PyTorch script does, step by step, on a tape.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "job/job.h"
 #include "trace/trace.h"
 
@@ -13,5 +16,8 @@ struct Simulation {
 };
 
 Simulation simulate(const Job& job);
+
+// What the steps of that trace are, in order: "step 1", "step 2", "longest sample", "evaluation", "sampling".
+std::vector<std::string> step_names(const Job& job);
 
 }  // namespace plimsoll

@@ -8,7 +8,9 @@ namespace {
 Category category_of(Phase p) {
   switch (p) {
     case Phase::setup: return Category::parameter;
-    case Phase::forward: return Category::activation;
+    case Phase::forward:
+    case Phase::evaluation:
+    case Phase::sampling: return Category::activation;
     case Phase::backward: return Category::backward;
     case Phase::optimizer:
     case Phase::ema: return Category::optimizer;
@@ -85,6 +87,37 @@ void Tape::remember_cast(Parameter& p, Tensor cast) {
 void Tape::clear_casts() {
   for (Parameter* p : cast_parameters_) p->low_precision.reset();
   cast_parameters_.clear();
+}
+
+Ref<Storage> Tape::scratch(int64_t bytes) {
+  const std::optional<Category> outer = category;
+  category = Category::workspace;
+  Ref<Storage> s = allocate(bytes);
+  category = outer;
+  return s;
+}
+
+void Tape::use_blas(bool with_bias) {
+  const KernelMemory& m = dialect.kernels;
+  const size_t thread = phase_ == Phase::backward;
+  // Up to PyTorch 2.8 both libraries shared a handle, and taking it made the workspace of cuBLAS.
+  if ((!with_bias || !m.keeps_blas_lt) && m.blas > 0 && !blas_[thread]) blas_[thread] = keep_workspace("cublas_workspace", m.blas);
+  if (!with_bias || m.blas_lt == 0) return;
+  if (!m.keeps_blas_lt) {
+    scratch(m.blas_lt);
+  } else if (!blas_lt_[thread]) {
+    blas_lt_[thread] = keep_workspace("cublaslt_workspace", m.blas_lt);
+  }
+}
+
+// Belongs to no module.
+Ref<Storage> Tape::keep_workspace(const char* name, int64_t bytes) {
+  const char* outer = op;
+  op = name;
+  ScopeGuard root(*this, 0);
+  Ref<Storage> s = scratch(bytes);
+  op = outer;
+  return s;
 }
 
 void Tape::bury(Node* n) {

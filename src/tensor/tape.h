@@ -3,6 +3,7 @@
 // the tape, and a tensor reaches it through its storage.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "job/attention_kernel.h"
+#include "tensor/kernel_memory.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
 
@@ -25,6 +27,10 @@ struct Dialect {
   std::optional<double> item;
   // Rows recorded under a dispatch mode: some in-place operations of a plain CUDA run allocate there.
   bool recorder = false;
+  // Recorded rows of several processes call a gradient so when backward has ended, not when it is accumulated.
+  bool late_gradient_labels = false;
+  Version torch = Platform{}.torch;  // for rules that were others once
+  KernelMemory kernels;
 };
 
 // A leaf that collects a gradient.
@@ -51,6 +57,7 @@ class Tape {
 
   // Modes.
   bool grad_enabled = true;
+  bool training = true;           // model.train(): dropout drops, normalisation takes the batch's statistics
   std::optional<DType> autocast;  // the lower precision type while inside autocast
   int autocast_depth = 0;
 
@@ -73,6 +80,10 @@ class Tape {
   ScopeId scope_of(const Tensor& t) const;  // the module that made its storage
   void remember_cast(Parameter& p, Tensor cast);
   void clear_casts();
+  // A matrix product begins on this thread, with a fused bias (cuBLASLt) or without.
+  void use_blas(bool with_bias);
+  // What a kernel needs while it runs: bytes taken and given back at once. The caller holds the result while there is more.
+  Ref<Storage> scratch(int64_t bytes);
   // Deletes graph nodes without recursion.
   void bury(Node* n);
 
@@ -81,6 +92,7 @@ class Tape {
 
  private:
   NameId op_name();
+  Ref<Storage> keep_workspace(const char* name, int64_t bytes);
 
   Phase phase_ = Phase::setup;
   uint64_t sequence_ = 0;
@@ -91,6 +103,11 @@ class Tape {
   std::vector<Parameter*> cast_parameters_;
   std::vector<Node*> graves_;
   bool digging_ = false;
+  std::array<Ref<Storage>, 2> blas_, blas_lt_;  // of the forward and the backward thread
+
+ public:
+  // Called after each gradient that reaches its parameter, as a hook on AccumulateGrad is; may be empty.
+  std::function<void(Parameter&)> gradient_arrived;
 };
 
 // ---- guards -------------------------------------------------------------------------------------------------------

@@ -4,12 +4,14 @@ namespace plimsoll {
 
 std::string_view category_name(Category c) {
   static constexpr std::array<std::string_view, kCategories> kNames{
-      "parameter", "buffer", "input", "gradient", "optimizer state", "ema", "activation", "backward temporary", "optimizer temporary"};
+      "parameter",           "buffer",    "input",          "gradient", "optimizer state", "ema", "activation", "backward temporary",
+      "optimizer temporary", "workspace", "gradient bucket"};
   return kNames[static_cast<size_t>(c)];
 }
 
 std::string_view phase_name(Phase p) {
-  static constexpr std::array<std::string_view, kPhases> kNames{"setup", "forward", "backward", "optimizer", "ema"};
+  static constexpr std::array<std::string_view, kPhases> kNames{"setup", "forward",    "backward", "optimizer",
+                                                                "ema",   "evaluation", "sampling"};
   return kNames[static_cast<size_t>(p)];
 }
 

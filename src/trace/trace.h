@@ -13,14 +13,27 @@
 
 namespace plimsoll {
 
-// What a storage is for. The last three are named after the phase that made them and are what is left when nothing
-// better is known. `gradient` starts when a gradient is accumulated into its parameter.
-enum class Category : uint8_t { parameter, buffer, input, gradient, optimizer_state, ema, activation, backward, optimizer };
-inline constexpr int kCategories = 9;
+// What a storage is for. `activation`, `backward` and `optimizer` are named after the phase that made them and
+// are what is left when nothing better is known. `workspace` is what kernels take for themselves. `gradient` starts when a
+// gradient is accumulated into its parameter. `ddp_bucket` is the flat memory that gradients are reduced in.
+enum class Category : uint8_t {
+  parameter,
+  buffer,
+  input,
+  gradient,
+  optimizer_state,
+  ema,
+  activation,
+  backward,
+  optimizer,
+  workspace,
+  ddp_bucket,
+};
+inline constexpr int kCategories = 11;
 std::string_view category_name(Category c);
 
-enum class Phase : uint8_t { setup, forward, backward, optimizer, ema };
-inline constexpr int kPhases = 5;
+enum class Phase : uint8_t { setup, forward, backward, optimizer, ema, evaluation, sampling };
+inline constexpr int kPhases = 7;
 std::string_view phase_name(Phase p);
 
 using StorageId = uint32_t;

@@ -1,0 +1,63 @@
+#include "cli/job_flags.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "job/job_file.h"
+#include "job/settings.h"
+#include "model/resolve.h"
+
+namespace plimsoll {
+
+namespace {
+
+nlohmann::json key_values(const std::vector<std::string>& pairs, const char* flag) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const std::string& pair : pairs) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", flag, pair), fmt::format("e.g. {} key=8", flag), ExitCode::usage);
+    out[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
+  }
+  return out;
+}
+
+}  // namespace
+
+void JobFlags::add_to(CLI::App& app) {
+  constexpr const char* kGroup = "The run";
+  app.add_option("--job", job_file, "job file, YAML or JSON")->type_name("FILE")->group(kGroup);
+  for (const Setting& s : job_settings()) {
+    const std::string key = s.key;
+    if (key == "model") continue;
+    if (key == "config") {
+      app.add_option("--config", config, "override a key of the model's configuration (repeatable)")->type_name("KEY=VALUE")->group(kGroup);
+    } else if (key == "optimizer_args") {
+      app.add_option("--optimizer-args", optimizer_args, "an argument of the optimizer (repeatable)")
+          ->type_name("KEY=VALUE")
+          ->group(kGroup);
+    } else if (*s.value == '\0') {
+      app.add_flag(flag_of(s), switches[key], s.help)->group(kGroup);
+    } else {
+      app.add_option(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
+    }
+  }
+}
+
+Job JobFlags::job() const {
+  Job job;
+  if (!job_file.empty()) read_job_file(job, job_file);
+  if (!model.empty()) apply_setting(job, "model", model, "command line");
+  for (const auto& [key, on] : switches)
+    if (on) apply_setting(job, key, true, "--" + key);
+  for (const auto& [key, text] : values)
+    if (!text.empty()) apply_setting(job, key, parse_scalar(text), "--" + key);
+  if (!config.empty()) apply_setting(job, "config", key_values(config, "--config"), "--config");
+  if (!optimizer_args.empty()) apply_setting(job, "optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
+  resolve_model(job);
+  check(job.host);
+  return job;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,24 @@
+// The flags that describe a run, for every command that simulates one: a model or a job file, and a flag for each setting.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "job/job.h"
+
+namespace plimsoll {
+
+struct JobFlags {
+  std::string model, job_file;
+  std::map<std::string, std::string> values;  // setting -> text of its flag
+  std::map<std::string, bool> switches;
+  std::vector<std::string> config, optimizer_args;  // KEY=VALUE
+
+  void add_to(CLI::App& app);  // all but the model itself
+  // The job file, then the model, then the flags, with the model resolved.
+  Job job() const;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,107 @@
+#include "estimate/fit.h"
+
+#include <fmt/format.h>
+
+#include "hardware/lookup.h"
+#include "tensor/kernel_memory.h"
+
+namespace plimsoll {
+
+namespace {
+
+FirstFailure failure_of(const Job& job, const Trace& trace, const CudaOom& oom) {
+  FirstFailure f;
+  f.numbers = oom.numbers;
+  size_t steps = 0;
+  for (size_t i = 0; i < static_cast<size_t>(oom.at_event); ++i) {
+    const Event& e = trace.events[i];
+    if (e.kind == Event::Kind::step) ++steps;
+    if (e.kind == Event::Kind::phase) f.phase = static_cast<Phase>(e.value);
+  }
+  f.step = steps == 0 ? "before the first step" : step_names(job)[steps - 1];
+  const StorageRecord& s = trace.storages[oom.storage];
+  f.module = trace.scope_path(s.scope);
+  f.op = trace.names[s.op];
+  return f;
+}
+
+// Frameworks whose allocator is not PyTorch's CUDA one.
+bool has_other_allocator(const DeviceSpec& d) { return d.vendor == "Google" || d.arch == "Gaudi"; }
+
+// The allocator on a device of that size: it gives back what it cached before it gives up.
+void judge_by_replay(Fit& f, const Job& job, const Trace& trace, Bytes capacity, Bytes outside) {
+  if (outside >= capacity) {
+    f.verdict = Verdict::does_not_fit;
+    f.reason = "the context and other processes alone fill the device";
+    return;
+  }
+  const CudaTimeline t = cuda_timeline(trace, {}, {capacity.count, outside.count, {}});
+  f.retries = t.retries;
+  if (t.oom) {
+    f.verdict = Verdict::does_not_fit;
+    f.failure = failure_of(job, trace, *t.oom);
+    f.reason = "an allocation fails even after the cache was given back";
+    return;
+  }
+  f.verdict = Verdict::tight;
+  f.reason = fmt::format("only because the allocator gives its cache back {} time{}", t.retries, t.retries == 1 ? "" : "s");
+}
+
+}  // namespace
+
+TargetDevice target_device(const DeviceSpec& spec) { return {spec, spec.name, usable_memory(spec), {}}; }
+
+TargetDevice target_device(const DetectedDevice& d) {
+  TargetDevice t;
+  if (!d.catalogue_id.empty()) t.spec = find_device(d.catalogue_id);
+  t.spec.vendor = d.vendor;
+  t.spec.memory = d.memory;
+  if (!d.target.empty()) t.spec.compute_capability = d.target;
+  t.name = fmt::format("{}{}", d.name, d.index >= 0 ? fmt::format(" ({})", d.index) : "");
+  if (d.usable) t.capacity = Capacity{*d.usable, *d.usable, *d.usable, d.basis};
+  if (d.used) t.others = *d.used;
+  return t;
+}
+
+const Fitting::Run& Fitting::run_on(const std::string& target) {
+  Job job = job_;
+  job.platform.target = target;
+  const KernelMemory kernels = kernel_memory(job.platform);
+  const auto [it, added] = runs_.try_emplace({kernels.blas, kernels.blas_lt});
+  if (added) {
+    it->second.simulation = simulate(job);
+    it->second.boundless = cuda_timeline(it->second.simulation.trace);
+  }
+  return it->second;
+}
+
+Fit Fitting::on(const TargetDevice& device) {
+  const Run& run = run_on(device.spec.compute_capability);
+  const Trace& trace = run.simulation.trace;
+  Fit f;
+  f.device = device;
+  f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
+  if (!device.capacity) {
+    f.reason = "how much memory the device has is not established";
+    return f;
+  }
+  const Capacity& c = *device.capacity;
+  f.margin = c.bytes - device.others - f.memory.device.bytes;
+  if (has_other_allocator(device.spec)) {
+    f.reason = "another framework's allocator, which is not simulated";
+  } else if (f.memory.device.high + device.others <= c.low) {
+    f.verdict = Verdict::fits;
+    f.reason = "even the upper end of the interval fits";
+  } else if (f.margin.count >= 0 && !run.boundless.oom) {
+    f.verdict = Verdict::tight;
+    f.reason = "the expected need fits, the upper end of the interval does not";
+  } else {
+    Bytes outside = device.others;
+    for (const Overhead& o : f.memory.overheads) outside += o.range.bytes;
+    judge_by_replay(f, job_, trace, c.bytes, outside);
+  }
+  if (device.spec.memory == MemoryKind::unified) f.reason += "; the pool is the host's too, see --unified";
+  return f;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,67 @@
+// Whether a run fits a device: the interval of what it needs against what the device has, and where it would fail if it does not.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "allocator/cuda_oom.h"
+#include "estimate/device_memory.h"
+#include "estimate/verdict.h"
+#include "hardware/capacity.h"
+#include "hardware/machine.h"
+#include "job/job.h"
+#include "step/train.h"
+
+namespace plimsoll {
+
+// A device that a run is asked to fit: of the catalogue, or of this machine.
+struct TargetDevice {
+  DeviceSpec spec;
+  std::string name;                  // for people
+  std::optional<Capacity> capacity;  // none: not established
+  Bytes others;                      // in use by other processes
+};
+
+TargetDevice target_device(const DeviceSpec& spec);
+TargetDevice target_device(const DetectedDevice& device);
+
+// Where the first allocation failed.
+struct FirstFailure {
+  std::string step;  // "step 1", "evaluation"
+  Phase phase = Phase::setup;
+  std::string module, op;
+  OomNumbers numbers;
+};
+
+struct Fit {
+  TargetDevice device;
+  DeviceMemory memory;
+  Verdict verdict = Verdict::unknown;
+  std::string reason;   // one sentence
+  Bytes margin;         // what is left at the device peak; negative: what is missing
+  int64_t retries = 0;  // how often the allocator must give its cache back to go on
+  std::optional<FirstFailure> failure;
+};
+
+// Asks one job about many devices; the run is simulated once for each kind of device.
+class Fitting {
+ public:
+  explicit Fitting(Job job) : job_(std::move(job)) {}  // its model is resolved
+
+  // `fits` when even the upper end of the need is below the lower end of what there is; `tight` when it should go, but inside the
+  // interval or only by giving back the cache; `does not fit` when the allocator runs out.
+  Fit on(const TargetDevice& device);
+
+ private:
+  struct Run {
+    Simulation simulation;
+    CudaTimeline boundless;
+  };
+  const Run& run_on(const std::string& target);
+
+  Job job_;
+  std::map<std::pair<int64_t, int64_t>, Run> runs_;  // by the sizes of the libraries' workspaces
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,18 @@
+// The models of published measurements: from a public name and a list of sizes to a family of the registry and the configuration
+// its own library would write.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace plimsoll {
+
+struct PublishedModel {
+  std::string family;       // empty: not known
+  std::string unsupported;  // why not
+};
+
+// Fills `config`. `model` is the row's object with name, arch and config.
+PublishedModel published_model(const nlohmann::json& model, nlohmann::json& config);
+
+}  // namespace plimsoll

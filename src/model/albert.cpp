@@ -1,0 +1,247 @@
+// transformers.models.albert: AlbertForMaskedLM and AlbertForSequenceClassification. Layers of a group are one set of weights.
+#include "model/families.h"
+#include "nn/bert_encoder.h"
+#include "nn/classification.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct AlbertConfig : BertConfig {
+  explicit AlbertConfig(const Config& c, const Build& build)
+      : BertConfig(c, {.vocab_size = 30000,
+                       .hidden_size = 4096,
+                       .num_attention_heads = 64,
+                       .intermediate_size = 16384,
+                       .embedding_size = 128,
+                       .hidden_act = "gelu_new",
+                       .dropout = 0.0}),
+        num_hidden_groups(c.size({"num_hidden_groups"}, 1)),
+        inner_group_num(c.size({"inner_group_num"}, 1)) {
+    classifier_dropout = c.number({"classifier_dropout_prob"}, 0.1);
+    if (build.checkpointing) throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
+    if (num_hidden_groups > num_hidden_layers)
+      throw Error("[albert] num_hidden_groups " + std::to_string(num_hidden_groups) + " are more than num_hidden_layers " +
+                      std::to_string(num_hidden_layers),
+                  "give each group a layer");
+  }
+  int64_t num_hidden_groups, inner_group_num;
+};
+
+struct AlbertAttention : Module {
+  AlbertAttention(Module& parent, std::string_view name, const AlbertConfig& c)
+      : Module(parent, name),
+        config(c),
+        output_dropout(*this, "output_dropout", c.hidden_dropout_prob),
+        query(*this, "query", c.hidden_size, c.hidden_size),
+        key(*this, "key", c.hidden_size, c.hidden_size),
+        value(*this, "value", c.hidden_size, c.hidden_size),
+        dense(*this, "dense", c.hidden_size, c.hidden_size),
+        norm(*this, "LayerNorm", c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x, Tensor* weights) const {
+    Forward here(*this);
+    const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
+    const Tensor q = transpose(view(query(x), heads), 1, 2);  // (B, H, T, D)
+    const Tensor k = transpose(view(key(x), heads), 1, 2);
+    const Tensor v = transpose(view(value(x), heads), 1, 2);
+    AttentionCall call;
+    call.dropout = config.attention_probs_dropout_prob;
+    call.causal = false;
+    call.has_kv_groups = false;
+    call.softmax_fp32 = false;
+    call.cast_weights = false;
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+    out = dense(out);
+    out = output_dropout(out);
+    out = norm(add(x, out));
+    return out;
+  }
+
+  const AlbertConfig& config;
+  Dropout output_dropout;
+  Linear query, key, value, dense;
+  LayerNorm norm;
+};
+
+struct AlbertLayer : Module {
+  AlbertLayer(Module& parent, std::string_view name, const AlbertConfig& c)
+      : Module(parent, name),
+        config(c),
+        full_layer_layer_norm(*this, "full_layer_layer_norm", c.hidden_size),
+        attention(*this, "attention", c),
+        ffn(*this, "ffn", c.hidden_size, c.intermediate_size),
+        ffn_output(*this, "ffn_output", c.intermediate_size, c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor weights;                                          // eager attention's weights live until the layer returns
+    const Tensor attention_output = attention(x, &weights);  // (B, T, C)
+    auto chunk = [this](const Tensor& piece) { return ff_chunk(piece); };
+    const Tensor output = apply_chunking_to_forward(chunk, config.chunk_size_feed_forward, attention_output);
+    return full_layer_layer_norm(add(output, attention_output));
+  }
+
+  Tensor ff_chunk(const Tensor& x) const {
+    Tensor output = ffn(x);  // (B, T, F)
+    output = activation(config.hidden_act, output);
+    output = ffn_output(output);  // (B, T, C)
+    return output;
+  }
+
+  const AlbertConfig& config;
+  LayerNorm full_layer_layer_norm;
+  AlbertAttention attention;
+  Linear ffn, ffn_output;
+};
+
+struct AlbertLayerGroup : Module {
+  AlbertLayerGroup(Module& parent, std::string_view name, const AlbertConfig& c)
+      : Module(parent, name), albert_layers(*this, "albert_layers") {
+    for (int64_t i = 0; i < c.inner_group_num; ++i) albert_layers.add(c);
+  }
+
+  Tensor operator()(const Tensor& x) {
+    Tensor hidden = x;  // (B, T, C)
+    for (const AlbertLayer& layer : albert_layers) hidden = layer(hidden);
+    return hidden;
+  }
+
+  ModuleList<AlbertLayer> albert_layers;
+};
+
+struct AlbertTransformer : Module {
+  AlbertTransformer(Module& parent, std::string_view name, const AlbertConfig& c)
+      : Module(parent, name),
+        config(c),
+        embedding_hidden_mapping_in(*this, "embedding_hidden_mapping_in", c.embedding_size, c.hidden_size),
+        albert_layer_groups(*this, "albert_layer_groups") {
+    for (int64_t i = 0; i < c.num_hidden_groups; ++i) albert_layer_groups.add(c);
+  }
+
+  // int(i / (layers / groups)), in floating point as Python does it
+  size_t group_of(int64_t layer) const {
+    return static_cast<size_t>(static_cast<double>(layer) /
+                               (static_cast<double>(config.num_hidden_layers) / static_cast<double>(config.num_hidden_groups)));
+  }
+
+  Tensor operator()(const Tensor& x) {
+    Forward here(*this);
+    Tensor hidden = embedding_hidden_mapping_in(x);  // (B, T, C)
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) hidden = albert_layer_groups[group_of(i)](hidden);
+    return hidden;
+  }
+
+  const AlbertConfig& config;
+  Linear embedding_hidden_mapping_in;
+  ModuleList<AlbertLayerGroup> albert_layer_groups;
+};
+
+struct AlbertModel : Module {
+  AlbertModel(Module& parent, std::string_view name, const AlbertConfig& c, bool add_pooling_layer)
+      : Module(parent, name), config(c), embeddings(*this, "embeddings", c), encoder(*this, "encoder", c) {
+    if (add_pooling_layer) pooler = std::make_unique<Linear>(*this, "pooler", c.hidden_size, c.hidden_size);
+  }
+
+  struct Outputs {
+    Tensor last_hidden_state;  // (B, T, C)
+    Tensor pooler_output;      // (B, C), undefined without a pooler
+  };
+
+  Outputs operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    require_positions("albert", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
+    const Tensor embedding_output = embeddings(input_ids);  // (B, T, E)
+    Outputs out;
+    out.last_hidden_state = encoder(embedding_output);  // (B, T, C)
+    if (pooler) {
+      const Tensor pooled = (*pooler)(select(out.last_hidden_state, 1, 0));
+      out.pooler_output = tanh(pooled);
+    }
+    return out;
+  }
+
+  const AlbertConfig& config;
+  BertEmbeddings embeddings;
+  AlbertTransformer encoder;
+  std::unique_ptr<Linear> pooler;
+};
+
+struct AlbertMLMHead : Module {
+  AlbertMLMHead(Module& parent, std::string_view name, const AlbertConfig& c, const Tensor& embedding)
+      : Module(parent, name),
+        config(c),
+        bias(parameter("bias", {c.vocab_size})),
+        norm(*this, "LayerNorm", c.embedding_size),
+        dense(*this, "dense", c.hidden_size, c.embedding_size),
+        decoder(*this, "decoder", c, embedding, bias) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = dense(x);  // (B, T, E)
+    hidden = activation(config.hidden_act, hidden);
+    hidden = norm(hidden);
+    hidden = decoder(hidden);  // (B, T, V)
+    return hidden;
+  }
+
+  const AlbertConfig& config;
+  Tensor bias;  // the decoder's own bias when tied; without a gradient when not
+  LayerNorm norm;
+  Linear dense;
+  BertDecoder decoder;
+};
+
+struct AlbertForMaskedLM : Model {
+  AlbertForMaskedLM(Build& build, const Config& c)
+      : Model(build),
+        config(c, build),
+        albert(*this, "albert", config, false),
+        predictions(*this, "predictions", config, albert.embeddings.word_embeddings.weight) {}
+
+  Output forward(const Batch& batch) override {
+    const AlbertModel::Outputs outputs = albert(batch.input_ids);
+    const Tensor prediction_scores = predictions(outputs.last_hidden_state);  // (B, T, V)
+    return {flat_cross_entropy(prediction_scores, batch.labels, false), {prediction_scores}};
+  }
+
+  AlbertConfig config;
+  AlbertModel albert;
+  AlbertMLMHead predictions;
+};
+
+struct AlbertForSequenceClassification : Model {
+  AlbertForSequenceClassification(Build& build, const Config& c)
+      : Model(build),
+        config(c, build),
+        classes(c),
+        albert(*this, "albert", config, true),
+        dropout(*this, "dropout", config.classifier_dropout),
+        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+
+  Output forward(const Batch& batch) override {
+    const AlbertModel::Outputs outputs = albert(batch.input_ids);
+    const Tensor pooled_output = dropout(outputs.pooler_output);  // (B, C)
+    const Tensor logits = classifier(pooled_output);              // (B, labels)
+    return {classes.loss(logits, batch.labels), {logits}};
+  }
+
+  AlbertConfig config;
+  Classification classes;
+  AlbertModel albert;
+  Dropout dropout;
+  Linear classifier;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_albert(Build& build, const Config& config) { return std::make_unique<AlbertForMaskedLM>(build, config); }
+
+std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config) {
+  return std::make_unique<AlbertForSequenceClassification>(build, config);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,248 @@
+// transformers.models.distilbert: DistilBertForMaskedLM and DistilBertForSequenceClassification.
+#include "model/families.h"
+#include "nn/classification.h"
+#include "nn/layers.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+// sinusoidal_pos_embds fills the table of positions with other numbers; it is a parameter all the same.
+struct DistilBertConfig {
+  explicit DistilBertConfig(const Config& c)
+      : vocab_size(c.size({"vocab_size"}, 30522)),
+        max_position_embeddings(c.size({"max_position_embeddings"}, 512)),
+        n_layers(c.size({"n_layers", "num_hidden_layers"}, 6)),
+        n_heads(c.size({"n_heads", "num_attention_heads"}, 12)),
+        dim(c.size({"dim", "hidden_size"}, 768)),
+        hidden_dim(c.size({"hidden_dim"}, 3072)),
+        chunk_size_feed_forward(c.integer({"chunk_size_feed_forward"}, 0)),
+        activation(c.text({"activation"}, "gelu")),
+        dropout(c.number({"dropout"}, 0.1)),
+        attention_dropout(c.number({"attention_dropout"}, 0.1)),
+        seq_classif_dropout(c.number({"seq_classif_dropout"}, 0.2)),
+        tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)) {
+    reject_captured_outputs(c);
+    c.require_divides("n_heads", n_heads, "dim", dim);
+  }
+  int64_t vocab_size, max_position_embeddings, n_layers, n_heads, dim, hidden_dim, chunk_size_feed_forward;
+  std::string activation;
+  double dropout, attention_dropout, seq_classif_dropout;
+  bool tie_word_embeddings;
+};
+
+struct Embeddings : Module {
+  Embeddings(Module& parent, std::string_view name, const DistilBertConfig& c)
+      : Module(parent, name),
+        config(c),
+        word_embeddings(*this, "word_embeddings", c.vocab_size, c.dim),
+        position_embeddings(*this, "position_embeddings", c.max_position_embeddings, c.dim),
+        norm(*this, "LayerNorm", c.dim),
+        dropout(*this, "dropout", c.dropout),
+        position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)) {}
+
+  Tensor operator()(const Tensor& input_ids) const {
+    Forward here(*this);
+    require_positions("distilbert", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
+    const Tensor inputs_embeds = word_embeddings(input_ids);  // (B, T, C)
+    const Tensor positions = slice(position_ids, 1, 0, input_ids.size(1));
+    const Tensor position_embeds = position_embeddings(positions);  // (1, T, C)
+    Tensor embeddings = add(inputs_embeds, position_embeds);
+    embeddings = norm(embeddings);
+    embeddings = dropout(embeddings);
+    return embeddings;
+  }
+
+  const DistilBertConfig& config;
+  Embedding word_embeddings, position_embeddings;
+  LayerNorm norm;
+  Dropout dropout;
+  Tensor position_ids;
+};
+
+struct DistilBertSelfAttention : Module {
+  DistilBertSelfAttention(Module& parent, std::string_view name, const DistilBertConfig& c)
+      : Module(parent, name),
+        config(c),
+        q_lin(*this, "q_lin", c.dim, c.dim),
+        k_lin(*this, "k_lin", c.dim, c.dim),
+        v_lin(*this, "v_lin", c.dim, c.dim),
+        out_lin(*this, "out_lin", c.dim, c.dim) {}
+
+  Tensor operator()(const Tensor& x, Tensor* weights) const {
+    Forward here(*this);
+    const Dims heads{x.size(0), x.size(1), -1, config.dim / config.n_heads};
+    const Tensor q = transpose(view(q_lin(x), heads), 1, 2);  // (B, H, T, D)
+    const Tensor k = transpose(view(k_lin(x), heads), 1, 2);
+    const Tensor v = transpose(view(v_lin(x), heads), 1, 2);
+    AttentionCall call;
+    call.dropout = config.attention_dropout;
+    call.causal = false;
+    call.has_kv_groups = false;
+    call.softmax_fp32 = false;
+    call.cast_weights = false;
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
+    out = out_lin(out);
+    return out;
+  }
+
+  const DistilBertConfig& config;
+  Linear q_lin, k_lin, v_lin, out_lin;
+};
+
+struct FFN : Module {
+  FFN(Module& parent, std::string_view name, const DistilBertConfig& c)
+      : Module(parent, name),
+        config(c),
+        dropout(*this, "dropout", c.dropout),
+        lin1(*this, "lin1", c.dim, c.hidden_dim),
+        lin2(*this, "lin2", c.hidden_dim, c.dim) {}
+
+  Tensor operator()(const Tensor& input) const {
+    Forward here(*this);
+    return apply_chunking_to_forward([this](const Tensor& piece) { return ff_chunk(piece); }, config.chunk_size_feed_forward, input);
+  }
+
+  Tensor ff_chunk(const Tensor& input) const {
+    Tensor x = lin1(input);  // (B, T, F)
+    x = activation(config.activation, x);
+    x = lin2(x);  // (B, T, C)
+    x = dropout(x);
+    return x;
+  }
+
+  const DistilBertConfig& config;
+  Dropout dropout;
+  Linear lin1, lin2;
+};
+
+struct TransformerBlock : Module {
+  TransformerBlock(Module& parent, std::string_view name, const DistilBertConfig& c)
+      : Module(parent, name),
+        attention(*this, "attention", c),
+        sa_layer_norm(*this, "sa_layer_norm", c.dim),
+        ffn(*this, "ffn", c),
+        output_layer_norm(*this, "output_layer_norm", c.dim) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor weights;                                    // eager attention's weights live until the block returns
+    Tensor attention_output = attention(x, &weights);  // (B, T, C)
+    attention_output = sa_layer_norm(add(attention_output, x));
+    Tensor ffn_output = ffn(attention_output);
+    ffn_output = output_layer_norm(add(ffn_output, attention_output));
+    return ffn_output;
+  }
+
+  DistilBertSelfAttention attention;
+  LayerNorm sa_layer_norm;
+  FFN ffn;
+  LayerNorm output_layer_norm;
+};
+
+struct Transformer : Module {
+  Transformer(Module& parent, std::string_view name, const DistilBertConfig& c) : Module(parent, name), layer(*this, "layer") {
+    for (int64_t i = 0; i < c.n_layers; ++i) layer.add(c);
+  }
+
+  Tensor operator()(const Tensor& x) {
+    Forward here(*this);
+    Tensor hidden = x;  // (B, T, C)
+    for (TransformerBlock& block : layer) {
+      auto run = [&block](const Tensor& h) { return block(h); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    return hidden;
+  }
+
+  ModuleList<TransformerBlock> layer;
+};
+
+struct DistilBertModel : Module {
+  DistilBertModel(Module& parent, std::string_view name, const DistilBertConfig& c)
+      : Module(parent, name), embeddings(*this, "embeddings", c), transformer(*this, "transformer", c) {}
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    const Tensor embedded = embeddings(input_ids);  // (B, T, C)
+    return transformer(embedded);
+  }
+
+  Embeddings embeddings;
+  Transformer transformer;
+};
+
+struct DistilBertForMaskedLM : Model {
+  DistilBertForMaskedLM(Build& build, const Config& c)
+      : Model(build),
+        config(c),
+        distilbert(*this, "distilbert", config),
+        vocab_transform(*this, "vocab_transform", config.dim, config.dim),
+        vocab_layer_norm(*this, "vocab_layer_norm", config.dim),
+        vocab_projector(make_projector()) {}
+
+  std::unique_ptr<Linear> make_projector() {
+    if (config.tie_word_embeddings)
+      return std::make_unique<Linear>(*this, "vocab_projector", distilbert.embeddings.word_embeddings.weight, true);
+    return std::make_unique<Linear>(*this, "vocab_projector", config.dim, config.vocab_size);
+  }
+
+  Output forward(const Batch& batch) override {
+    const Tensor hidden = distilbert(batch.input_ids);  // (B, T, C)
+    Tensor logits = vocab_transform(hidden);            // (B, T, C)
+    logits = activation(config.activation, logits);
+    logits = vocab_layer_norm(logits);
+    logits = (*vocab_projector)(logits);  // (B, T, V)
+    return {flat_cross_entropy(logits, batch.labels, false), {logits}};
+  }
+
+  DistilBertConfig config;
+  DistilBertModel distilbert;
+  Linear vocab_transform;
+  LayerNorm vocab_layer_norm;
+  std::unique_ptr<Linear> vocab_projector;
+};
+
+struct DistilBertForSequenceClassification : Model {
+  DistilBertForSequenceClassification(Build& build, const Config& c)
+      : Model(build),
+        config(c),
+        classes(c),
+        distilbert(*this, "distilbert", config),
+        pre_classifier(*this, "pre_classifier", config.dim, config.dim),
+        classifier(*this, "classifier", config.dim, classes.num_labels),
+        dropout(*this, "dropout", config.seq_classif_dropout) {}
+
+  Output forward(const Batch& batch) override {
+    const Tensor hidden = distilbert(batch.input_ids);  // (B, T, C)
+    Tensor pooled = select(hidden, 1, 0);               // (B, C)
+    pooled = pre_classifier(pooled);
+    pooled = relu(pooled);
+    pooled = dropout(pooled);
+    const Tensor logits = classifier(pooled);  // (B, labels)
+    return {classes.loss(logits, batch.labels), {logits}};
+  }
+
+  DistilBertConfig config;
+  Classification classes;
+  DistilBertModel distilbert;
+  Linear pre_classifier, classifier;
+  Dropout dropout;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_distilbert(Build& build, const Config& config) {
+  return std::make_unique<DistilBertForMaskedLM>(build, config);
+}
+
+std::unique_ptr<Model> make_distilbert_classifier(Build& build, const Config& config) {
+  return std::make_unique<DistilBertForSequenceClassification>(build, config);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,173 @@
+// transformers.models.gpt_bigcode: GPTBigCodeForCausalLM and GPTBigCodeForSequenceClassification (SantaCoder, StarCoder). One
+// head of keys and values for all queries.
+#include "model/families.h"
+#include "nn/causal_lm.h"
+#include "nn/feed_forward.h"
+#include "nn/last_token_classifier.h"
+#include "nn/layers.h"
+#include "nn/masking.h"
+#include "nn/transformer.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+namespace {
+
+// attention_softmax_in_fp32 and its kin are read by the class and used nowhere.
+struct GPTBigCodeConfig {
+  explicit GPTBigCodeConfig(const Config& c)
+      : vocab_size(c.size({"vocab_size"}, 50257)),
+        n_positions(c.size({"n_positions", "max_position_embeddings"}, 1024)),
+        n_embd(c.size({"n_embd", "hidden_size"}, 768)),
+        n_layer(c.size({"n_layer", "num_hidden_layers"}, 12)),
+        n_head(c.size({"n_head", "num_attention_heads"}, 12)),
+        n_inner(c.size({"n_inner"}, checked_mul(4, n_embd))),
+        activation_function(c.text({"activation_function"}, "gelu_pytorch_tanh")),
+        resid_pdrop(c.number({"resid_pdrop"}, 0.1)),
+        embd_pdrop(c.number({"embd_pdrop"}, 0.1)),
+        attn_pdrop(c.number({"attn_pdrop"}, 0.1)),
+        multi_query(c.flag({"multi_query"}, true)),
+        tie_word_embeddings(c.flag({"tie_word_embeddings"}, true)) {
+    reject_captured_outputs(c);
+    c.require_divides("n_head", n_head, "n_embd", n_embd);
+    if (c.flag({"add_cross_attention"}, false))
+      throw Error("[" + c.source() + "] add_cross_attention true is not supported", "leave it false: there is no encoder to attend to");
+  }
+  int64_t head_dim() const { return n_embd / n_head; }
+  int64_t kv_heads() const { return multi_query ? 1 : n_head; }
+  int64_t vocab_size, n_positions, n_embd, n_layer, n_head, n_inner;
+  std::string activation_function;
+  double resid_pdrop, embd_pdrop, attn_pdrop;
+  bool multi_query, tie_word_embeddings;
+};
+
+struct GPTBigCodeAttention : Module {
+  GPTBigCodeAttention(Module& parent, std::string_view name, const GPTBigCodeConfig& c)
+      : Module(parent, name),
+        config(c),
+        c_attn(*this, "c_attn", c.n_embd, c.n_embd + 2 * c.kv_heads() * c.head_dim()),
+        c_proj(*this, "c_proj", c.n_embd, c.n_embd),
+        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+
+  // q: (B, H, T, D), k and v: (B, 1 or H, T, D)
+  Tensors split_heads(const Tensor& x) const {
+    const int64_t d = config.head_dim();
+    if (!config.multi_query) {
+      const Tensor fused = transpose(view(c_attn(x), {x.size(0), x.size(1), config.n_head, 3 * d}), 1, 2);
+      return split(fused, {d, d, d}, 3);
+    }
+    Tensors parts = split(unsqueeze(c_attn(x), 1), {config.n_embd, d, d}, 3);
+    parts[0] = transpose(view(parts[0], {x.size(0), x.size(1), -1, d}), 1, 2);
+    return parts;
+  }
+
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
+    Forward here(*this);
+    const Tensors qkv = split_heads(x);
+    AttentionCall call;
+    call.mask = mask;
+    call.dropout = config.attn_pdrop;
+    call.kv_groups = config.n_head / config.kv_heads();
+    Tensor out = attention(build(), qkv[0], qkv[1], qkv[2], call, weights);  // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));              // (B, T, C)
+    out = c_proj(out);
+    out = resid_dropout(out);
+    return out;
+  }
+
+  const GPTBigCodeConfig& config;
+  Linear c_attn, c_proj;
+  Dropout resid_dropout;
+};
+
+struct GPTBigCodeBlock : Module {
+  GPTBigCodeBlock(Module& parent, std::string_view name, const GPTBigCodeConfig& c)
+      : Module(parent, name),
+        ln_1(*this, "ln_1", c.n_embd),
+        attn(*this, "attn", c),
+        ln_2(*this, "ln_2", c.n_embd),
+        mlp(*this, "mlp", {"c_fc", "c_proj", c.n_embd, c.n_inner, c.activation_function, c.resid_pdrop}) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor weights, residual = x;
+    Tensor hidden = ln_1(x);  // (B, T, C)
+    const Tensor attn_output = attn(hidden, mask, &weights);
+    hidden = add(attn_output, residual);
+    residual = hidden;
+    hidden = ln_2(hidden);
+    const Tensor feed_forward = mlp(hidden);
+    hidden = add(residual, feed_forward);
+    return hidden;
+  }
+
+  LayerNorm ln_1;
+  GPTBigCodeAttention attn;
+  LayerNorm ln_2;
+  FeedForward mlp;
+};
+
+struct GPTBigCodeModel : Module {
+  GPTBigCodeModel(Module& parent, std::string_view name, const GPTBigCodeConfig& c)
+      : Module(parent, name),
+        config(c),
+        bias(buffer("bias", {c.n_positions, c.n_positions}, DType::bool_)),
+        wte(*this, "wte", c.vocab_size, c.n_embd),
+        wpe(*this, "wpe", c.n_positions, c.n_embd),
+        drop(*this, "drop", c.embd_pdrop),
+        h(*this, "h"),
+        ln_f(add_blocks(), "ln_f", c.n_embd) {}
+
+  Module& add_blocks() {
+    for (int64_t i = 0; i < config.n_layer; ++i) h.add(config);
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    require_positions("gpt_bigcode", input_ids.size(1), "n_positions", config.n_positions);
+    const Tensor embeds = wte(input_ids);  // (B, T, C)
+    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});
+    const Tensor position_embeds = wpe(positions);  // (1, T, C)
+    Tensor hidden = add(embeds, position_embeds);
+    hidden = drop(hidden);
+    for (GPTBigCodeBlock& block : h) {
+      auto run = [&block, mask](const Tensor& x) { return block(x, mask); };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    hidden = ln_f(hidden);
+    return hidden;
+  }
+
+  const Tensor& embedding() const { return wte.weight; }
+
+  const GPTBigCodeConfig& config;
+  Tensor bias;  // a causal mask that nothing reads any more
+  Embedding wte, wpe;
+  Dropout drop;
+  ModuleList<GPTBigCodeBlock> h;
+  LayerNorm ln_f;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_gpt_bigcode(Build& build, const Config& c) {
+  const GPTBigCodeConfig config(c);
+  const HeadSettings head{.body = "transformer",
+                          .width = config.n_embd,
+                          .vocab_size = config.vocab_size,
+                          .tied = config.tie_word_embeddings,
+                          .upcast_before_4_49 = false};
+  return std::make_unique<CausalLM<GPTBigCodeConfig, GPTBigCodeModel>>(build, config, head);
+}
+
+std::unique_ptr<Model> make_gpt_bigcode_classifier(Build& build, const Config& c) {
+  const GPTBigCodeConfig config(c);
+  return std::make_unique<LastTokenClassifier<GPTBigCodeConfig, GPTBigCodeModel>>(build, c, config, "transformer", config.n_embd,
+                                                                                  std::nullopt);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,101 @@
+// The body of transformers' decoders with rotary positions: token embeddings, layers that share masks and rotary tables, and a
+// last norm. A model gives its layer and norm; what else it does to the embeddings are overrides.
+#pragma once
+
+#include "nn/causal_lm.h"
+#include "nn/decoder.h"
+#include "nn/masking.h"
+#include "ops/pointwise.h"
+#include "tensor/checkpoint.h"
+
+namespace plimsoll {
+
+// Settings derive from DecoderConfig. A Layer is made of (parent, name, settings) and called with (x, tables, mask).
+template <class Settings, class Layer, class Norm, class Embed = Embedding>
+struct DecoderStack : Module {
+  DecoderStack(Module& parent, std::string_view name, const Settings& s)
+      : Module(parent, name),
+        config(s),
+        embed_tokens(*this, s.names.embed, s.vocab_size, s.hidden_size),
+        layers(*this, s.names.layers),
+        norm(add_layers(), s.names.norm, s.hidden_size),
+        rotary_emb(*this, "rotary_emb", s.rope) {}
+
+  Module& add_layers() {
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
+    return *this;
+  }
+
+  virtual Tensor embed(const Tensor& input_ids) const { return embed_tokens(input_ids); }
+  // From the embeddings, which Python's name keeps until the body returns, to what the first layer gets.
+  virtual Tensor enter(Tensor& embeds) const { return embeds; }
+
+  Tensor operator()(const Tensor& input_ids) {
+    Forward here(*this);
+    Tensor embeds = embed(input_ids);  // (B, T, C)
+    const Tensor positions = position_ids(tape(), embeds.size(1));
+    MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
+    Tensor full, sliding;  // undefined where the kernel can do without
+    if (config.full_mask) full = create_causal_mask(build(), args);
+    args.sliding_window = config.sliding_window;
+    if (config.sliding_window) sliding = create_causal_mask(build(), args);
+    Tensor hidden = enter(embeds);
+    const CosSin tables = rotary_emb(hidden, positions);
+    for (size_t i = 0; i < layers.size(); ++i) {
+      auto run = [&layer = layers[i], tables, mask = config.slides(i) ? sliding : full, positions](const Tensor& x) {
+        return layer(x, tables, mask);
+      };
+      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    }
+    hidden = norm(hidden);
+    return hidden;
+  }
+
+  const Tensor& embedding() const { return embed_tokens.weight; }
+
+  const Settings& config;
+  Embed embed_tokens;
+  ModuleList<Layer> layers;
+  Norm norm;
+  RotaryEmbedding rotary_emb;
+};
+
+inline HeadSettings lm_head(const DecoderConfig& d) {
+  return {.width = d.hidden_size, .vocab_size = d.vocab_size, .tied = d.tie_word_embeddings};
+}
+
+// LlamaDecoderLayer: attention and a gated feed-forward, each after a norm and beside a residual.
+template <class Norm>
+struct PreNormLayer : Module {
+  PreNormLayer(Module& parent, std::string_view name, const DecoderConfig& c)
+      : Module(parent, name),
+        config(c),
+        self_attn(*this, "self_attn", c),
+        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, c.mlp_bias, c.hidden_act),
+        input_layernorm(*this, "input_layernorm", c.hidden_size),
+        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor weights, residual = x;
+    Tensor hidden = input_layernorm(x);  // (B, T, C)
+    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = add_branch(residual, hidden);
+    residual = hidden;
+    hidden = post_attention_layernorm(hidden);
+    hidden = mlp(hidden);
+    hidden = add_branch(residual, hidden);
+    return hidden;
+  }
+
+  Tensor add_branch(const Tensor& residual, const Tensor& branch) const {
+    return config.scales_branches ? add(residual, mul_scalar(branch)) : add(residual, branch);
+  }
+
+  const DecoderConfig& config;
+  DecoderAttention self_attn;
+  GatedMLP mlp;
+  Norm input_layernorm, post_attention_layernorm;
+};
+
+}  // namespace plimsoll

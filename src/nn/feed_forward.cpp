@@ -1,0 +1,23 @@
+#include "nn/feed_forward.h"
+
+#include "nn/transformer.h"
+
+namespace plimsoll {
+
+FeedForward::FeedForward(Module& parent, std::string_view name, const FeedForwardSettings& s)
+    : Module(parent, name),
+      first_(*this, s.first, s.width, s.inner),
+      second_(*this, s.second, s.inner, s.width),
+      act_(s.act),
+      dropout_(*this, "dropout", s.dropout) {}
+
+Tensor FeedForward::operator()(const Tensor& x) const {
+  Forward here(*this);
+  Tensor hidden = first_(x);  // (..., inner)
+  hidden = activation(act_, hidden);
+  hidden = second_(hidden);  // (..., width)
+  hidden = dropout_(hidden);
+  return hidden;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,44 @@
+#include "nn/gemma.h"
+
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+Tensor normalise(const Tensor& x) {
+  Tensor scale;  // (B, T, 1)
+  {
+    const Tensor variance = mean(pow(x, 2), {-1}, true);
+    scale = add_scalar(variance);
+  }
+  scale = rsqrt(scale);
+  return mul(x, scale);
+}
+
+}  // namespace
+
+GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) {
+  weight = parameter("weight", {width});
+}
+
+Tensor GemmaRMSNorm::operator()(const Tensor& x) const {
+  Forward here(*this);
+  Tensor output = normalise(to(x, DType::float32));
+  {
+    const Tensor scale = add_scalar(to(weight, DType::float32));
+    output = mul(output, scale);
+  }
+  return to(output, x.dtype());
+}
+
+GemmaTextScaledWordEmbedding::GemmaTextScaledWordEmbedding(Module& parent, std::string_view name, int64_t rows, int64_t width)
+    : Embedding(parent, name, rows, width) {
+  embed_scale = buffer("embed_scale", {});
+}
+
+Tensor GemmaTextScaledWordEmbedding::scaled(const Tensor& embeds, DType dtype) const { return mul(embeds, to(embed_scale, dtype)); }
+
+}  // namespace plimsoll

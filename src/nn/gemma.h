@@ -1,0 +1,20 @@
+// What the Gemma models share beside the decoder: an RMS norm that scales by 1 + weight in fp32, and scaled embeddings.
+#pragma once
+
+#include "nn/layers.h"
+
+namespace plimsoll {
+
+struct GemmaRMSNorm : Module {
+  GemmaRMSNorm(Module& parent, std::string_view name, int64_t width);
+  Tensor operator()(const Tensor& x) const;
+  Tensor weight;
+};
+
+struct GemmaTextScaledWordEmbedding : Embedding {
+  GemmaTextScaledWordEmbedding(Module& parent, std::string_view name, int64_t rows, int64_t width);
+  Tensor scaled(const Tensor& embeds, DType dtype) const override;
+  Tensor embed_scale;  // buffer, ()
+};
+
+}  // namespace plimsoll

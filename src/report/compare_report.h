@@ -1,0 +1,23 @@
+// Several jobs side by side: totals, what each is made of, and the difference from the first.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "estimate/estimate.h"
+#include "estimate/fit.h"
+#include "report/style.h"
+
+namespace plimsoll {
+
+struct ComparedJob {
+  std::string name;
+  Estimate estimate;
+  std::vector<Fit> fits;  // on the devices asked for, the same for all
+};
+
+std::string compare_text(const std::vector<ComparedJob>& jobs, const Style& style);
+nlohmann::ordered_json compare_json(const std::vector<ComparedJob>& jobs);
+
+}  // namespace plimsoll

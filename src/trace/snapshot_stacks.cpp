@@ -1,0 +1,69 @@
+#include "trace/snapshot_stacks.h"
+
+#include <fmt/format.h>
+
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Kind = Pickle::Kind;
+
+std::string_view base_name(std::string_view path) {
+  const size_t slash = path.find_last_of("/\\");
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// A Python frame of the user or of a library above PyTorch.
+bool outside_of_pytorch(std::string_view file) { return file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"); }
+
+}  // namespace
+
+SnapshotStacks::SnapshotStacks(const Pickle& pickle, Snapshot& out)
+    : pickle_(pickle),
+      out_(out),
+      name_(pickle.find_text("name")),
+      filename_(pickle.find_text("filename")),
+      line_(pickle.find_text("line")) {}
+
+uint32_t SnapshotStacks::stack(Pickle::Id frames) {
+  if (pickle_.kind(frames) != Kind::list || pickle_.size(frames) == 0) return 0;
+  const auto [it, added] = stacks_.try_emplace(frames, static_cast<uint32_t>(out_.stacks.size()));
+  if (!added) return it->second;
+  SnapshotStack s;
+  for (const Pickle::Id id : pickle_.items(frames)) {
+    const Frame f = frame(id);
+    s.empties_cache |= f.empties_cache;
+    if (s.place == 0) s.place = f.place;
+  }
+  out_.stacks.push_back(s);
+  return it->second;
+}
+
+SnapshotStacks::Frame SnapshotStacks::frame(Pickle::Id id) {
+  const auto it = frames_.find(id);
+  return it != frames_.end() ? it->second : frames_.emplace(id, look_at(id)).first->second;
+}
+
+SnapshotStacks::Frame SnapshotStacks::look_at(Pickle::Id id) {
+  if (pickle_.kind(id) != Kind::dict) return {false, 0};
+  std::string_view name, file;
+  int64_t line = 0;
+  for (auto it = pickle_.items(id).begin(); it != std::default_sentinel; ++it) {
+    const Pickle::Id key = *it, value = *++it;
+    const Kind kind = pickle_.kind(value);
+    if (key == name_ && kind == Kind::text) name = pickle_.text(value);
+    if (key == filename_ && kind == Kind::text) file = pickle_.text(value);
+    if (key == line_ && kind == Kind::integer) line = pickle_.integer(value);
+  }
+  // Python's function, and the C++ method for files without Python frames.
+  const bool empties = name == "empty_cache" || has(name, "::emptyCache(") || has(name, "_emptyCache(");
+  if (!outside_of_pytorch(file)) return {empties, 0};
+  out_.places.push_back(fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line));
+  return {empties, static_cast<uint32_t>(out_.places.size() - 1)};
+}
+
+}  // namespace plimsoll

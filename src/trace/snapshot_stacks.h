@@ -1,0 +1,34 @@
+// The call stacks of a snapshot, each looked at once however many entries share it.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include "trace/pickle.h"
+#include "trace/snapshot.h"
+
+namespace plimsoll {
+
+class SnapshotStacks {
+ public:
+  SnapshotStacks(const Pickle& pickle, Snapshot& out);
+
+  // Index into Snapshot::stacks for the value of a "frames" key; 0 for None and an empty list.
+  uint32_t stack(Pickle::Id frames);
+
+ private:
+  struct Frame {
+    bool empties_cache;
+    uint32_t place;  // 0: C++ or PyTorch's own
+  };
+  Frame frame(Pickle::Id id);
+  Frame look_at(Pickle::Id id);
+
+  const Pickle& pickle_;
+  Snapshot& out_;
+  Pickle::Id name_, filename_, line_;
+  std::unordered_map<Pickle::Id, uint32_t> stacks_;
+  std::unordered_map<Pickle::Id, Frame> frames_;
+};
+
+}  // namespace plimsoll
