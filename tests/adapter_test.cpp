@@ -94,17 +94,23 @@ TEST(Adapters, FlagsAreWrittenShort) {
 }
 
 TEST(Adapters, NamesThatNoModuleHasAreErrorsThatNameThoseThereAre) {
-  expect_error("lora: {target_modules: [q_prj]}\n", {"q_prj", "did you mean 'q_proj'", "gate_proj"});
-  expect_error("lora: {target_modules: [q_proj, query_key_value]}\n", {"query_key_value", "v_proj"});
+  expect_error("lora: {target_modules: [q_prj]}\n",
+               {"'q_prj'", "did you mean 'q_proj'? There are: q_proj, k_proj, o_proj, v_proj, up_proj"});
+  expect_error("lora: {target_modules: [q_proj, query_key_value]}\n",
+               {"no linear layer or embedding is called 'query_key_value'", "v_proj"});
   expect_error("lora: {target_modules: 'x(y|z)'}\n", {"x(y|z)", "q_proj"});
   expect_error("lora: {modules_to_save: [lm_heda]}\n", {"lm_heda", "did you mean 'lm_head'"});
+  expect_error("lora: {rank_pattern: {v_prj: 2}}\n", {"'v_prj' matches no layer", "did you mean 'v_proj'"});
   expect_error("frozen: [embed]\n", {"embed", "embed_tokens"});
-  expect_error("quantization: {skip_modules: [fc]}\n", {"fc"});
+  expect_error("lora: {}\nquantization: {type: nf4, skip_modules: [fc]}\n", {"'fc'"});
 }
 
 TEST(Adapters, WrongSettingsAreErrors) {
   expect_error("lora: {rank: 4}\n", {"rank", "did you mean"});
   expect_error("lora: {r: 0}\n", {"r is 0"});
+  expect_error("lora: {r: -4}\n", {"r is -4"});
+  expect_error("lora: {rank_pattern: {v_proj: 0}}\n", {"v_proj is 0"});
+  expect_error("lora: {rank_pattern: 4}\n", {"rank_pattern 4"});
   expect_error("lora: {dropout: 2}\n", {"dropout 2"});
   expect_error("lora: {target_modules: '('}\n", {"regular expression"});
   expect_error("lora: {target_modules: [1]}\n", {"1"});
@@ -112,7 +118,32 @@ TEST(Adapters, WrongSettingsAreErrors) {
   expect_error("lora: {r: 4}\nlokr: {r: 4}\n", {"lokr", "lora"});
   expect_error("quantization: nf5\n", {"nf5", "did you mean 'nf4'"});
   expect_error("lokr: {decompose_factor: 0}\n", {"decompose_factor 0"});
+  expect_error("lokr: {target_modules: [q_proj], rank_dropout: 0.1}\n", {"rank_dropout 0.1"});
   expect_error("quantization: nf4\nia3: {}\n", {"quantised"});
+}
+
+TEST(Adapters, SomeLayersAreChosenByNumber) {
+  const int64_t both = run("lora: {r: 4, target_modules: [q_proj]}\n").trainable;
+  EXPECT_EQ(run("lora: {r: 4, target_modules: [q_proj], layers_to_transform: [1]}\n").trainable, both / 2);
+  EXPECT_EQ(run("lora: {r: 4, target_modules: [q_proj], layers_to_transform: 0, layers_pattern: layers}\n").trainable, both / 2);
+  expect_error("lora: {target_modules: [q_proj], layers_to_transform: [1, 7]}\n", {"layer 7", "layers 0 to 1"});
+  expect_error("lora: {target_modules: [q_proj], layers_to_transform: [-1]}\n", {"-1", "count from 0"});
+  expect_error("lora: {target_modules: all-linear, layers_to_transform: [0]}\n", {"all-linear", "list the targets"});
+  expect_error("lora: {target_modules: [q_proj], layers_pattern: layers}\n", {"'layers'", "numbers"});
+  expect_error("lora: {target_modules: [q_proj], layers_to_transform: 0, layers_pattern: h}\n", {"'h'", "leave layers_pattern out"});
+}
+
+TEST(Adapters, RanksMayDifferFromLayerToLayer) {
+  EXPECT_EQ(run("lora: {r: 4, target_modules: [q_proj], rank_pattern: {layers.1.self_attn.q_proj: 16}}\n").trainable,
+            (4 + 16) * (kWidth + kWidth));
+  expect_error("lora: {target_modules: [q_proj], rank_pattern: {q_proj: 2, '.*_proj': 4}}\n", {"'.*_proj'", "'q_proj'", "one pattern"});
+}
+
+TEST(Adapters, SettingsThatContradictEachOtherAreErrors) {
+  expect_error("lora: {}\ntrainable: [lm_head]\n", {"'lm_head'", "lora", "modules_to_save"});
+  expect_error("lora: {modules_to_save: [lm_head]}\nfrozen: [lm_head]\n", {"'lm_head' is frozen"});
+  expect_error("lora: {target_modules: [lm_head], modules_to_save: [lm_head]}\n", {"'lm_head'", "modules_to_save"});
+  expect_error("lora: {target_modules: [q_proj], exclude_modules: [q_proj]}\n", {"'q_proj'", "exclude_modules"});
 }
 
 TEST(Adapters, ASavedModuleIsTrainedAsACopyBesideTheOriginal) {
@@ -123,7 +154,6 @@ TEST(Adapters, ASavedModuleIsTrainedAsACopyBesideTheOriginal) {
 }
 
 TEST(Adapters, AClassifierHeadIsSavedWithItsTaskType) {
-  const std::string classifier = "model: llama-classifier\n";
   Job job;
   read_job_text(job, std::string(kTiny) + "lora: {r: 4, task_type: SEQ_CLS}\n", "test");
   job.model = "llama-classifier";
@@ -146,9 +176,25 @@ TEST(Frozen, ModulesGetNoGradientAndNoOptimizerState) {
   EXPECT_LT(peak("trainable: [lm_head]\n"), peak("frozen: [embed_tokens]\n"));
 }
 
-TEST(Frozen, AModelThatTrainsNothingSaysSo) {
-  expect_error("frozen: [model, lm_head]\n", {"requires a gradient"});
-  expect_error("quantization: nf4\n", {"requires a gradient", "adapter"});
+TEST(Frozen, AModelThatTrainsNothingSaysSo) { expect_error("frozen: [model, lm_head]\n", {"requires a gradient"}); }
+
+TEST(Quantization, APurelyQuantisedModelIsNotTrained) {
+  expect_error("quantization: nf4\n", {"nf4 without an adapter", "--lora"});
+  expect_error("quantization: int8\nfrozen: [embed_tokens]\n", {"int8 without an adapter"});
+}
+
+TEST(Quantization, QuantisedWeightsAreNotTrained) {
+  expect_error("quantization: nf4\ntrainable: [q_proj]\n", {"layers.0.self_attn.q_proj", "nf4", "skip_modules"});
+  expect_error("quantization: int8\nlora: {modules_to_save: [down_proj]}\n", {"mlp.down_proj", "int8", "skip_modules"});
+  EXPECT_EQ(run("quantization: nf4\ntrainable: [lm_head]\n").trainable, kVocab * kWidth);
+  EXPECT_GT(run("quantization: {type: int8, skip_modules: [down_proj]}\nlora: {modules_to_save: [down_proj]}\n").trainable,
+            kLayers * kWidth * kInner);
+}
+
+TEST(Quantization, WhatDoesNotExistBesideItIsNamed) {
+  const std::string qlora = "quantization: nf4\nlora: {}\n";
+  expect_error(qlora + "optimizer: AdamW4bit\n", {"AdamW4bit", "did you mean 'AdamW"});
+  expect_error(qlora + "offload: cpu\n", {"offload"});
 }
 
 TEST(Quantization, FourBitsAreTwoWeightsAByteAndScales) {

@@ -2,14 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <vector>
 
-#include "job/config.h"
-#include "job/settings.h"
-#include "util/text.h"
+#include "job/mapping.h"
 
 namespace plimsoll {
 
@@ -18,26 +13,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kLargestBucket = 1 << 20;  // MiB: a tebibyte, more than any device has
-
-// A mapping, or the text of a flag: "key=value,key=value".
-Config mapping_of(const Json& value, const std::string& source, const std::vector<std::string>& known) {
-  const std::string hint = fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source);
-  Json fields = value;
-  if (value.is_string()) {
-    fields = Json::object();
-    std::istringstream pairs(value.get<std::string>());
-    for (std::string pair; std::getline(pairs, pair, ',');) {
-      const size_t equals = pair.find('=');
-      if (equals == std::string::npos || equals == 0) throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", source, pair), hint);
-      fields[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
-    }
-  }
-  if (!fields.is_object()) throw Error(fmt::format("[{}] {} is not a mapping", source, dump(fields).substr(0, 80)), hint);
-  for (const auto& item : fields.items())
-    if (std::find(known.begin(), known.end(), item.key()) == known.end())
-      throw Error(fmt::format("[{}] '{}' is not known", source, item.key()), did_you_mean(item.key(), known));
-  return Config(source, fields);
-}
 
 int64_t world_of(const Config& c) {
   if (!c.find({"world"})) throw Error(fmt::format("[{}] world is not given", c.source()), "set world to the number of processes");
@@ -67,8 +42,9 @@ std::optional<DdpSettings> ParallelSettings::reducer() const {
 }
 
 DdpSettings parse_ddp(const Json& value) {
-  const Config c = mapping_of(
-      value, "ddp", {"world", "bucket_mb", "bucket_view", "find_unused_parameters", "static_graph", "broadcast_buffers", "no_sync"});
+  const Config c = read_mapping(
+      value,
+      {"ddp", {"world", "bucket_mb", "bucket_view", "find_unused_parameters", "static_graph", "broadcast_buffers", "no_sync"}, "world=8"});
   DdpSettings d;
   d.world = world_of(c);
   d.bucket_mb = bucket_of(c);
@@ -81,7 +57,7 @@ DdpSettings parse_ddp(const Json& value) {
 }
 
 Zero1Settings parse_zero1(const Json& value) {
-  const Config c = mapping_of(value, "zero1", {"world", "rank", "ddp", "parameter_view"});
+  const Config c = read_mapping(value, {"zero1", {"world", "rank", "ddp", "parameter_view"}, "world=8"});
   Zero1Settings z;
   z.world = world_of(c);
   z.rank = c.integer({"rank"}, 0);

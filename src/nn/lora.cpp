@@ -128,14 +128,15 @@ LoraEmbedding::LoraEmbedding(Embedding& layer, const AdapterSettings& s)
     : lora_embedding_A_(layer, "lora_embedding_A.default", {s.r, layer.weight.size(0)}, adapter_dtype(s, layer.weight)),
       lora_embedding_B_(layer, "lora_embedding_B.default", {layer.weight.size(1), s.r}, adapter_dtype(s, layer.weight)) {}
 
-// peft 0.20, tuners/lora/layer.py, Embedding.forward
-Tensor LoraEmbedding::operator()(const Embedding& layer, const Tensor& base_result, const Tensor& ids) const {
+// peft 0.20, tuners/lora/layer.py, Embedding.forward: the sum takes the place of the embedding's result.
+Tensor LoraEmbedding::operator()(const Embedding& layer, Tensor result, const Tensor& ids) const {
+  const DType dtype = result.dtype();
   const Tensor after_A = embedding(t(lora_embedding_A_.weight), ids);  // (..., r)
   Tensor output = matmul(after_A, t(lora_embedding_B_.weight));        // (..., width)
   output = mul_scalar(output);
   output = layer.scaled(output, output.dtype());
-  const Tensor sum = add(base_result, output);
-  return to(sum, base_result.dtype());
+  result = add(result, output);
+  return to(result, dtype);
 }
 
 }  // namespace plimsoll

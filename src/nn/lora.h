@@ -48,7 +48,7 @@ class Dora : public Lora {
 class LoraEmbedding {
  public:
   LoraEmbedding(Embedding& layer, const AdapterSettings& settings);
-  Tensor operator()(const Embedding& layer, const Tensor& base_result, const Tensor& ids) const;
+  Tensor operator()(const Embedding& layer, Tensor result, const Tensor& ids) const;  // `result`: of the embedding alone
 
  private:
   AdapterParameter lora_embedding_A_, lora_embedding_B_;

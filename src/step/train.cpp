@@ -90,6 +90,7 @@ class Trainer {
   explicit Trainer(const Job& job)
       : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     check(job.parallel);
+    check(job.tuning);
     if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
   }
 
