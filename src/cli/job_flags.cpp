@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/fields.h"
 #include "job/job_file.h"
-#include "job/mapping.h"
 #include "job/settings.h"
 #include "model/resolve.h"
 
@@ -33,6 +33,8 @@ void JobFlags::add_to(CLI::App& app) {
           ->group(kGroup);
     } else if (*s.value == '\0') {
       app.add_flag(flag_of(s), switches[key], s.help)->group(kGroup);
+    } else if (*s.value == '=') {  // a switch that may have a value
+      app.add_flag(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
     } else {
       app.add_option(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
     }

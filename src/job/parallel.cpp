@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <vector>
 
-#include "job/mapping.h"
+#include "job/fields.h"
 
 namespace plimsoll {
 
@@ -13,6 +14,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kLargestBucket = 1 << 20;  // MiB: a tebibyte, more than any device has
+
+Config mapping_of(const Json& value, const std::string& source, const std::vector<std::string>& known) {
+  return fields_of(value, source, known, fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source));
+}
 
 int64_t world_of(const Config& c) {
   if (!c.find({"world"})) throw Error(fmt::format("[{}] world is not given", c.source()), "set world to the number of processes");
@@ -42,9 +47,8 @@ std::optional<DdpSettings> ParallelSettings::reducer() const {
 }
 
 DdpSettings parse_ddp(const Json& value) {
-  const Config c = read_mapping(
-      value,
-      {"ddp", {"world", "bucket_mb", "bucket_view", "find_unused_parameters", "static_graph", "broadcast_buffers", "no_sync"}, "world=8"});
+  const Config c = mapping_of(
+      value, "ddp", {"world", "bucket_mb", "bucket_view", "find_unused_parameters", "static_graph", "broadcast_buffers", "no_sync"});
   DdpSettings d;
   d.world = world_of(c);
   d.bucket_mb = bucket_of(c);
@@ -57,7 +61,7 @@ DdpSettings parse_ddp(const Json& value) {
 }
 
 Zero1Settings parse_zero1(const Json& value) {
-  const Config c = read_mapping(value, {"zero1", {"world", "rank", "ddp", "parameter_view"}, "world=8"});
+  const Config c = mapping_of(value, "zero1", {"world", "rank", "ddp", "parameter_view"});
   Zero1Settings z;
   z.world = world_of(c);
   z.rank = c.integer({"rank"}, 0);

@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "job/mapping.h"
+#include "job/fields.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -114,7 +114,8 @@ std::vector<std::string> parse_name_list(const Json& value, const std::string& s
 }
 
 AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
-  const Config c = read_mapping(value, {to_string(kind), known_keys(kind), "target_modules=q_proj+v_proj"});
+  const Config c =
+      fields_of(value, to_string(kind), known_keys(kind), fmt::format("e.g. --{} target_modules=q_proj+v_proj", to_string(kind)));
   AdapterSettings a;
   a.kind = kind;
   const std::string source = c.source();
@@ -135,8 +136,9 @@ AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
 QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
-  const Config c = read_mapping(
-      given, {"quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"}, "nf4"});
+  const Config c =
+      fields_of(given, "quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
+                "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
   q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8"});
   q.double_quant = c.flag({"double_quant"}, false);
@@ -169,8 +171,7 @@ void check(const TuningSettings& t) {
 
 nlohmann::ordered_json to_json(const AdapterSettings& a) {
   constexpr std::array kBias{"none", "all", "lora_only"};
-  nlohmann::ordered_json j{{"kind", to_string(a.kind)},
-                           {"target_modules", a.target_modules.empty() ? nlohmann::ordered_json(nullptr) : to_json(a.target_modules)},
+  nlohmann::ordered_json j{{"target_modules", a.target_modules.empty() ? nlohmann::ordered_json(nullptr) : to_json(a.target_modules)},
                            {"modules_to_save", a.modules_to_save},
                            {"dtype", a.fp32 ? "fp32" : "base"}};
   if (!a.exclude_modules.empty()) j["exclude_modules"] = to_json(a.exclude_modules);

@@ -8,7 +8,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -101,7 +100,7 @@ struct BioGptDecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = self_attn_layer_norm(x);  // (B, T, C)
-    hidden = self_attn(hidden, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, mask);
     hidden = dropout(hidden, config.hidden_dropout_prob);
     hidden = add(residual, hidden);
     residual = hidden;
@@ -150,7 +149,7 @@ struct BioGptModel : Module {
     for (BioGptDecoderLayer& layer : layers) {
       if (drops_layer(tape())) continue;
       auto run = [&layer, mask, ids](const Tensor& x) { return layer(x, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layer, run, hidden);
     }
     hidden = layer_norm(hidden);
     return hidden;

@@ -65,7 +65,7 @@ struct EncoderBlock : Module {
     x = dropout(x);
     x = add(x, input);
     Tensor y = ln_2(x);  // (B, T, C)
-    y = mlp(y);
+    y = run_part(mlp, y);
     return add(x, y);
   }
 

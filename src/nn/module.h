@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 
+#include "nn/blocks.h"
 #include "nn/tuning.h"
 #include "tensor/node.h"
 
@@ -13,8 +14,9 @@ namespace plimsoll {
 // What every module of one model shares.
 struct Build {
   Tape& tape;
-  DType dtype = DType::float32;      // of parameters; buffers keep their own
-  bool checkpointing = false;        // transformers' gradient_checkpointing_enable
+  DType dtype = DType::float32;  // of parameters; buffers keep their own
+  CheckpointPlan checkpointing;
+  int block_depth = 0;               // blocks of a torchvision network that we are in
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
   // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
@@ -43,6 +45,7 @@ class Module {
   Tape& tape() const { return build_.tape; }
   ScopeId scope() const { return scope_; }
   std::string path() const { return tape().trace.scope_path(scope_); }
+  bool has_children() const { return !children_.empty(); }
   // In the order of Python's Module.parameters(): own first, then each child; a tied parameter once.
   std::vector<Parameter*> parameters() const;
 
@@ -68,6 +71,15 @@ class Module {
   ScopeId scope_ = 0, parameter_scope_ = 0;
   std::vector<Parameter*> own_;
   std::vector<const Module*> children_;
+};
+
+class BlockDepth {
+ public:
+  explicit BlockDepth(Build& build) : build_(build) { ++build.block_depth; }
+  ~BlockDepth() { --build_.block_depth; }
+
+ private:
+  Build& build_;
 };
 
 // nn.ModuleList or nn.Sequential of one type: children "0", "1", ...

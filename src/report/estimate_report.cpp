@@ -23,12 +23,15 @@ std::string recipe_text(const Job& j) {
                                 j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
                                 to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
-  if (j.checkpointing) out += ", checkpointing";
+  if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
+  if (j.offload_activations) out += ", activations on the host";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
   if (j.ema) out += ", EMA";
   if (j.parallel.any()) out += ", " + to_string(j.parallel);
+  if (j.tuning.adapter) out += ", " + to_string(*j.tuning.adapter);
+  if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
   return out;
 }
 
@@ -37,7 +40,7 @@ class Writer {
   Writer(const Estimate& e, const Style& style, const TextOptions& options) : e_(e), style_(style), options_(options) {}
 
   std::string write() {
-    line(style_.bold(e_.job.model) + fmt::format("  {} parameters, {}", count_text(e_.parameters), recipe_text(e_.job)));
+    line(style_.bold(e_.job.model) + fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job)));
     line("");
     peaks();
     curve();
@@ -62,6 +65,8 @@ class Writer {
   }
 
  private:
+  std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
+
   void line(const std::string& text) { out_ += text + "\n"; }
 
   void peaks() {
@@ -172,7 +177,8 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"inputs", to_string(job.inputs)},
                            {"precision", to_string(job.precision)},
                            {"attention", to_string(job.attention)},
-                           {"checkpointing", job.checkpointing},
+                           {"checkpointing", to_json(job.checkpointing)},
+                           {"offload_activations", job.offload_activations},
                            {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
                            {"accumulation", job.accumulation},
                            {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},
@@ -183,6 +189,10 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"steps", job.steps}};
   if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
+  if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
+  if (job.tuning.quantization) j["quantization"] = to_json(*job.tuning.quantization);
+  if (!job.tuning.frozen.empty()) j["frozen"] = job.tuning.frozen;
+  if (!job.tuning.trainable.empty()) j["trainable"] = job.tuning.trainable;
   j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;

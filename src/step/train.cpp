@@ -48,10 +48,10 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
   if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
-  build.checkpointing = job.checkpointing;
+  build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
-  build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
+  build.input_require_grads = job.checkpointing.on && build.tuning.has_adapter();
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
   return model;
@@ -113,6 +113,7 @@ class Trainer {
     if (job_.eval_batch > 0) evaluate();
     if (job_.sampling.tokens > 0) sample();
     Simulation result;
+    result.activations_on_host = tape_.on_host.peak;
     for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
@@ -145,7 +146,7 @@ class Trainer {
   }
 
   // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
-  bool uses_cache() const { return !job_.checkpointing && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
+  bool uses_cache() const { return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
 
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
@@ -158,8 +159,11 @@ class Trainer {
       Tensors cache;
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
+      tape_.saves_on_host = job_.offload_activations;
       Output out = model_->forward(batch_);  // the old outputs are still alive here
+      tape_.saves_on_host = false;
       build_.cache = nullptr;
+      build_.checkpointing.require_all_found(tape_.trace);
       if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
       kept_.insert(kept_.end(), cache.begin(), cache.end());

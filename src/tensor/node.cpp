@@ -72,9 +72,14 @@ void Op::init(Node& node) {
   node.sequence = sequence_;
   node.next = std::move(edges_);
   node.kept = std::move(kept_);
+  node.kept_closure = std::move(kept_closure_);
 }
 
 void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
+  if (!out.defined()) {  // None among the results of a Python function
+    node->outputs.push_back({});
+    return;
+  }
   TensorBody& body = out.body();
   node->outputs.push_back({body.sizes, body.dtype});
   body.grad_fn = node;
@@ -93,6 +98,8 @@ void make_leaf(Tensor& t) {
   t.body().grad_fn = std::move(node);
   t.body().requires_grad = true;
 }
+
+Tensor leaf_gradient(const Tensor& leaf) { return static_cast<const AccumulateLeafGrad&>(*leaf.body().grad_fn).grad; }
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad) {
   p.value = empty(tape, sizes, dtype);

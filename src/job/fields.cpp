@@ -1,4 +1,4 @@
-#include "job/mapping.h"
+#include "job/fields.h"
 
 #include <fmt/format.h>
 
@@ -10,17 +10,7 @@
 
 namespace plimsoll {
 
-namespace {
-
 using Json = nlohmann::json;
-
-void require_known(const Json& fields, const MappingForm& form) {
-  for (const auto& item : fields.items())
-    if (std::find(form.known.begin(), form.known.end(), item.key()) == form.known.end())
-      throw Error(fmt::format("[{}] '{}' is not known", form.source, item.key()), did_you_mean(item.key(), form.known));
-}
-
-}  // namespace
 
 // Names are joined by '+'; a regular expression with a '+' has other signs too.
 Json parse_flag_value(const std::string& text) {
@@ -34,11 +24,11 @@ Json parse_flag_value(const std::string& text) {
   return list;
 }
 
-Json read_pairs(const std::vector<std::string>& pairs, const std::string& source, const std::string& hint, ExitCode code) {
+Json read_pairs(const std::vector<std::string>& pairs, const std::string& source, const std::string& example, ExitCode code) {
   Json out = Json::object();
   for (const std::string& pair : pairs) {
     const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", source, pair), hint, code);
+    if (equals == std::string::npos || equals == 0) throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", source, pair), example, code);
     const std::string key = pair.substr(0, equals);
     if (out.contains(key)) throw Error(fmt::format("[{}] '{}' is given twice", source, key), "leave one of them out", code);
     out[key] = parse_flag_value(pair.substr(equals + 1));
@@ -46,14 +36,15 @@ Json read_pairs(const std::vector<std::string>& pairs, const std::string& source
   return out;
 }
 
-Config read_mapping(const Json& value, const MappingForm& form) {
-  const std::string hint = fmt::format("e.g. --{} {}, or a mapping in a job file", form.source, form.example);
+Config fields_of(const Json& value, const std::string& source, const std::vector<std::string>& known, const std::string& example) {
   Json fields = value;
   if (value.is_boolean() && value.get<bool>()) fields = Json::object();
-  if (value.is_string()) fields = read_pairs(split_at(value.get<std::string>(), ','), form.source, hint);
-  if (!fields.is_object()) throw Error(fmt::format("[{}] {} is not a mapping", form.source, dump(fields).substr(0, 80)), hint);
-  require_known(fields, form);
-  return Config(form.source, fields);
+  if (value.is_string()) fields = read_pairs(split_at(value.get<std::string>(), ','), source, example);
+  if (!fields.is_object()) throw Error(fmt::format("[{}] {} is not a mapping", source, dump(fields).substr(0, 80)), example);
+  for (const auto& item : fields.items())
+    if (std::find(known.begin(), known.end(), item.key()) == known.end())
+      throw Error(fmt::format("[{}] '{}' is not known", source, item.key()), did_you_mean(item.key(), known));
+  return Config(source, fields);
 }
 
 }  // namespace plimsoll
