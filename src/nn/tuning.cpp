@@ -107,7 +107,7 @@ std::string Tuning::copied_root(const std::string& module) {
 
 bool Tuning::trains(const std::string& module, std::string_view parameter) {
   modules_.insert(module);
-  const bool kept_frozen = any(frozen_, module, is_within);
+  const bool kept_frozen = any(frozen_, module, is_within) && !adapter_;  // get_peft_model decides anew
   if (!trainable_.names.empty() && any(trainable_, module, is_within)) return !kept_frozen;
   if (kept_frozen || !trainable_.names.empty()) return false;
   if (!adapter_) return !quantization_;
