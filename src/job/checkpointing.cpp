@@ -79,4 +79,14 @@ std::string to_string(const Checkpointing& c) {
   return out;
 }
 
+Offload parse_offload(const nlohmann::json& value, const std::string& source) {
+  if (value.is_boolean()) return value.get<bool>() ? Offload::pinned : Offload::none;
+  const std::string text = value.is_string() ? value.get<std::string>() : dump(value);
+  for (const Offload m : {Offload::none, Offload::pageable, Offload::pinned})
+    if (text == to_string(m)) return m;
+  throw Error(fmt::format("[{}] '{}' is not known", source, text.substr(0, 80)), "true, false, pinned or pageable");
+}
+
+const char* to_string(Offload m) { return m == Offload::none ? "none" : m == Offload::pinned ? "pinned" : "pageable"; }
+
 }  // namespace plimsoll

@@ -2,11 +2,15 @@
 // nn/blocks.h acts on it.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 namespace plimsoll {
+
+// Where what is kept for backward goes, if not to the device.
+enum class Offload : uint8_t { none, pageable, pinned };
 
 struct Checkpointing {
   bool on = false;
@@ -23,5 +27,9 @@ const std::vector<std::string>& matmul_ops();
 Checkpointing parse_checkpointing(const nlohmann::json& value);
 nlohmann::ordered_json to_json(const Checkpointing& c);  // what parse_checkpointing reads
 std::string to_string(const Checkpointing& c);           // "checkpointing of every 2nd block"; empty when off
+
+// true is pinned.
+Offload parse_offload(const nlohmann::json& value, const std::string& source);
+const char* to_string(Offload m);
 
 }  // namespace plimsoll

@@ -63,7 +63,7 @@ struct Job {
   TuningSettings tuning;  // adapters, quantised base, frozen modules
   AttentionKernel attention = AttentionKernel::automatic;
   Checkpointing checkpointing;
-  bool offload_activations = false;  // save_on_cpu: what is kept for backward lies in the host's memory
+  Offload offload_activations = Offload::none;  // save_on_cpu: what is kept for backward lies in the host's memory
   Loss loss = Loss::model;
   OptimizerSpec optimizer;
   int64_t accumulation = 1;

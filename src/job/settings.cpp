@@ -97,8 +97,10 @@ std::vector<Setting> all_settings() {
       {"checkpointing", "=full|every=K|modules=A+B|save=matmuls|reentrant=true",
        "recompute blocks (or the modules named) in backward; save: but not what these ops return",
        [](Job& j, const Config& c) { j.checkpointing = parse_checkpointing(c.values().at("checkpointing")); }},
-      {"offload_activations", "", "keep for backward in the host's memory (torch.autograd.graph.save_on_cpu)",
-       [](Job& j, const Config& c) { j.offload_activations = c.flag({"offload_activations"}, false); }},
+      {"offload_activations", "=pinned|pageable", "keep for backward in the host's memory (torch.autograd.graph.save_on_cpu)",
+       [](Job& j, const Config& c) {
+         j.offload_activations = parse_offload(c.values().at("offload_activations"), "offload_activations");
+       }},
       {"loss", "model|logits-sum", "the model's own loss, or the sum of its logits as benchmarks take it",
        [](Job& j, const Config& c) { j.loss = parse_loss(c.text({"loss"}, "model")); }},
       {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...; none: forward and backward alone", apply_optimizer},

@@ -146,11 +146,13 @@ struct BioGptModel : Module {
     const Tensor positions = embed_positions(ids);  // (1, T, C)
     Tensor hidden = add(embeds, positions);
     hidden = dropout(hidden, config.hidden_dropout_prob);
+    build().position_ids = ids;
     for (BioGptDecoderLayer& layer : layers) {
       if (drops_layer(tape())) continue;
       auto run = [&layer, mask, ids](const Tensor& x) { return layer(x, mask); };
       hidden = run_block(layer, run, hidden);
     }
+    build().position_ids.reset();
     hidden = layer_norm(hidden);
     return hidden;
   }

@@ -220,7 +220,7 @@ struct Dinov2Layer : Module {
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     const Tensor hidden_norm = norm1(x);  // (B, T, C)
-    Tensor attention_output = attention(hidden_norm);
+    Tensor attention_output = run_part(attention, hidden_norm);
     attention_output = layer_scale1(attention_output);
     const Tensor hidden = add(drop_path(attention_output), x);
     Tensor layer_output = norm2(hidden);

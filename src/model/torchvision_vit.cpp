@@ -93,7 +93,9 @@ struct Encoder : Module {
     Forward here(*this);
     const Tensor input = add(x, pos_embedding);  // (B, T, C)
     Tensor hidden = dropout(input);
-    for (EncoderBlock& layer : layers) hidden = layer(hidden);
+    for (EncoderBlock& layer : layers)
+      hidden = run_block(
+          layer, [&layer](const Tensor& x) { return layer(x); }, hidden);
     return ln(hidden);
   }
 

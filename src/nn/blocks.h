@@ -39,6 +39,7 @@ class CheckpointPlan {
 
 bool checkpoints(const Module& module, bool is_block);
 const CheckpointStyle& checkpoint_style(const Module& module);
+Tensor passed_on(const Module& module);  // what a checkpoint of it holds without using it: the ids of positions
 
 // `run(x)` is the block; what else it uses must be captured by value.
 template <class Run>
@@ -63,7 +64,7 @@ Tensor run_part(const Part& part, const Tensor& x) {
 template <class Part, class... Args>
 Tensor run_attention(const Part& part, const Tensor& x, Tensor* weights, const Args&... args) {
   if (!checkpoints(part, false)) return part(x, args..., weights);
-  const auto run = [&part, args...](const Tensors& in) -> Tensors {
+  const auto run = [&part, args..., held = passed_on(part)](const Tensors& in) -> Tensors {
     Tensor w;
     Tensor out = part(in[0], args..., &w);
     return {std::move(out), std::move(w)};

@@ -40,12 +40,14 @@ struct DecoderStack : Module {
     if (config.sliding_window) sliding = create_causal_mask(build(), args);
     Tensor hidden = enter(embeds);
     const CosSin tables = rotary_emb(hidden, positions);
+    build().position_ids = positions;
     for (size_t i = 0; i < layers.size(); ++i) {
       auto run = [&layer = layers[i], tables, mask = config.slides(i) ? sliding : full, positions](const Tensor& x) {
         return layer(x, tables, mask);
       };
       hidden = run_block(layers[i], run, hidden);
     }
+    build().position_ids.reset();
     hidden = norm(hidden);
     return hidden;
   }

@@ -16,6 +16,7 @@ struct Build {
   Tape& tape;
   DType dtype = DType::float32;  // of parameters; buffers keep their own
   CheckpointPlan checkpointing;
+  Tensor position_ids;               // an argument of blocks and attentions that they only pass on; undefined: none
   int block_depth = 0;               // blocks of a torchvision network that we are in
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;

@@ -24,7 +24,7 @@ std::string recipe_text(const Job& j) {
                                 to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
   if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
-  if (j.offload_activations) out += ", activations on the host";
+  if (j.offload_activations != Offload::none) out += ", activations on the host";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
@@ -178,7 +178,7 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"precision", to_string(job.precision)},
                            {"attention", to_string(job.attention)},
                            {"checkpointing", to_json(job.checkpointing)},
-                           {"offload_activations", job.offload_activations},
+                           {"offload_activations", to_string(job.offload_activations)},
                            {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
                            {"accumulation", job.accumulation},
                            {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},

@@ -160,11 +160,11 @@ class Trainer {
       Tensors cache;
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
-      tape_.saves_on_host = job_.offload_activations;
+      tape_.saves_on = job_.offload_activations;
       Output out = model_->forward(batch_);  // the old outputs are still alive here
-      tape_.saves_on_host = false;
+      tape_.saves_on = Offload::none;
       build_.cache = nullptr;
-      build_.checkpointing.require_all_found(tape_.trace);
+      if (!tape_.dialect.recorder) build_.checkpointing.require_all_found(tape_.trace);  // there a layer may be dropped
       if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
       kept_.insert(kept_.end(), cache.begin(), cache.end());

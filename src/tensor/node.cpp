@@ -16,13 +16,13 @@ struct AccumulateGrad final : Node {
 };
 
 struct AccumulateLeafGrad final : Node {
-  explicit AccumulateLeafGrad(Tensor t) : value(std::move(t)) {}
+  explicit AccumulateLeafGrad(Tensor t) { leaf.value = std::move(t); }
   Tensors apply(Tensors& grads) override {
-    accumulate_grad(value, grad, std::move(grads[0]));
+    accumulate_grad(leaf.value, leaf.grad, std::move(grads[0]));
     return {};
   }
   void release_variables() override {}
-  Tensor value, grad;
+  Parameter leaf;
 };
 
 Edge gradient_edge(const Tensor& t) {
@@ -89,7 +89,9 @@ void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
 }
 
 void make_leaf(Tensor& t) {
-  Ref<Node> node(new AccumulateLeafGrad(detach(t)));
+  auto* accumulate = new AccumulateLeafGrad(detach(t));
+  Ref<Node> node(accumulate);
+  t.body().parameter = &accumulate->leaf;
   node->tape = &t.tape();
   node->sequence = UINT64_MAX;
   node->name = "AccumulateGrad";
@@ -99,7 +101,7 @@ void make_leaf(Tensor& t) {
   t.body().requires_grad = true;
 }
 
-Tensor leaf_gradient(const Tensor& leaf) { return static_cast<const AccumulateLeafGrad&>(*leaf.body().grad_fn).grad; }
+Tensor leaf_gradient(const Tensor& leaf) { return static_cast<const AccumulateLeafGrad&>(*leaf.body().grad_fn).leaf.grad; }
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad) {
   p.value = empty(tape, sizes, dtype);

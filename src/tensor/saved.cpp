@@ -1,22 +1,33 @@
 // What a node keeps for backward: the tensor, a ticket of a checkpoint, or a copy on the host.
+#include <bit>
+
 #include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
-// torch.autograd.graph.save_on_cpu: a contiguous copy, which comes back as a new tensor.
+// torch.autograd.graph.save_on_cpu: a copy, which comes back as a new tensor. Pinned copies are contiguous, others laid out
+// like what they are copies of.
 struct Saved::HostCopy {
-  HostCopy(Tape& tape, const Tensor& t) : tape(tape), sizes(t.sizes()), dtype(t.dtype()) { tape.on_host.add(bytes()); }
-  ~HostCopy() { tape.on_host.remove(bytes()); }
-  int64_t bytes() const { return checked_mul(numel(sizes), size_of(dtype)); }
+  HostCopy(Tape& tape, const Tensor& t)
+      : tape(tape),
+        sizes(t.sizes()),
+        strides(tape.saves_on == Offload::pinned ? contiguous_strides(sizes) : dense_strides_like(sizes, t.strides())),
+        dtype(t.dtype()) {
+    on_host = checked_mul(numel(sizes), size_of(dtype));
+    if (tape.saves_on == Offload::pinned && on_host > 0) on_host = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(on_host)));
+    tape.on_host.add(on_host);
+  }
+  ~HostCopy() { tape.on_host.remove(on_host); }
 
   Tensor on_device() const {
     Op op(tape, "_to_copy", {});
-    return empty(tape, sizes, dtype);
+    return empty_strided(tape, sizes, strides, dtype);
   }
 
   Tape& tape;
-  Dims sizes;
+  Dims sizes, strides;
   DType dtype;
+  int64_t on_host;  // bytes there: PyTorch rounds pinned memory up to powers of two
 };
 
 Saved::Saved() = default;
@@ -48,7 +59,7 @@ Saved Saved::pack(const Tensor& t) {
     s.ticket_ = tape.packing->pack();
     return s;
   }
-  if (tape.saves_on_host && !tape.recomputing) {
+  if (tape.saves_on != Offload::none && !tape.recomputing) {
     s.host_ = std::make_unique<HostCopy>(tape, t);
     return s;
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "job/attention_kernel.h"
+#include "job/checkpointing.h"
 #include "tensor/kernel_memory.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
@@ -80,7 +81,7 @@ class Tape {
   // Saved-tensor hooks of activation checkpointing; null outside.
   CheckpointFrame* packing = nullptr;
   CheckpointFrame* recomputing = nullptr;
-  bool saves_on_host = false;  // save_on_cpu: what is kept for backward goes to the host
+  Offload saves_on = Offload::none;  // save_on_cpu: what is kept for backward goes to the host
   ByteCount on_host;
 
   uint64_t next_sequence() { return sequence_++; }

@@ -1,4 +1,4 @@
-"""Which activations the recorded step keeps: spec["checkpoint"] (true, or a mapping) and spec["offload_activations"].
+"""Which activations the recorded step keeps: spec["checkpoint"] (true, or a mapping) and spec["offload_activations"] (pinned, pageable).
 
 checkpoint: {"every": k}      every k-th block, as torchtitan counts: the k-th, the 2k-th, ...
             {"modules": [..]} the modules of these names (whole, or what follows a dot), in torch's checkpoint_wrapper
@@ -68,4 +68,5 @@ def apply(net, spec):
 
 
 def around_forward(spec):
-    return torch.autograd.graph.save_on_cpu() if spec.get('offload_activations') else contextlib.nullcontext()
+    where = spec.get('offload_activations')  # "pinned" or "pageable"
+    return torch.autograd.graph.save_on_cpu(pin_memory=where == 'pinned') if where else contextlib.nullcontext()
