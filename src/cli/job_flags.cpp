@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/fields.h"
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "model/resolve.h"
@@ -13,14 +14,7 @@ namespace plimsoll {
 namespace {
 
 nlohmann::json key_values(const std::vector<std::string>& pairs, const char* flag) {
-  nlohmann::json out = nlohmann::json::object();
-  for (const std::string& pair : pairs) {
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", flag, pair), fmt::format("e.g. {} key=8", flag), ExitCode::usage);
-    out[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
-  }
-  return out;
+  return read_pairs(pairs, flag, fmt::format("e.g. {} key=8", flag), ExitCode::usage);
 }
 
 }  // namespace

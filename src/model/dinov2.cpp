@@ -73,9 +73,9 @@ struct Dinov2Embeddings : Module {
 
   Tensor operator()(const Tensor& pixel_values) const {
     Forward here(*this);
-    Tensor embeddings = patch_embeddings(pixel_values);                           // (B, patches, C)
-    const Tensor cls_tokens = expand(cls_token, {pixel_values.size(0), -1, -1});  // (B, 1, C)
-    embeddings = cat({cls_tokens, embeddings}, 1);                                // (B, T, C)
+    Tensor embeddings = patch_embeddings(to(pixel_values, patch_embeddings.projection.weight.dtype()));  // (B, patches, C)
+    const Tensor cls_tokens = expand(cls_token, {pixel_values.size(0), -1, -1});                         // (B, 1, C)
+    embeddings = cat({cls_tokens, embeddings}, 1);                                                       // (B, T, C)
     embeddings = add(embeddings, interpolate_pos_encoding(embeddings, pixel_values.size(2), pixel_values.size(3)));
     embeddings = dropout(embeddings);
     return embeddings;

@@ -135,8 +135,9 @@ struct ViTModel : Module {
     return *this;
   }
 
-  Tensor operator()(const Tensor& pixel_values) {
+  Tensor operator()(const Tensor& images) {
     Forward here(*this);
+    const Tensor pixel_values = to(images, embeddings.patch_embeddings.projection.weight.dtype());
     const Tensor embedding_output = embeddings(pixel_values);  // (B, T, C)
     Tensor hidden = embedding_output;
     for (ViTLayer& layer : layers) {

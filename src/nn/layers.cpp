@@ -33,7 +33,6 @@ void DenseLayer::make(const Tensor& tied_weight, bool with_bias) {
 
 // transformers turns a Conv1D's weight round before it is quantised.
 void DenseLayer::quantize(const QuantizationSettings& settings) {
-  build().tuning.trains(path(), "weight");
   fan_in_fan_out = false;
   weight = parameter("weight", packed_sizes(settings, out, in), packed_dtype(settings), false);
   weight.parameter()->elements = checked_mul(out, in);
@@ -101,7 +100,7 @@ Tensor Embedding::operator()(const Tensor& ids) const {
   Forward here(*this);
   Tensor result = embedding(weight, ids);
   result = scaled(result, weight.dtype());
-  if (lora_) result = (*lora_)(*this, result, ids);
+  if (lora_) result = (*lora_)(*this, std::move(result), ids);
   if (is_input_) require_input_grad(build(), result);
   return result;
 }

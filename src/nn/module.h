@@ -66,7 +66,7 @@ class Module {
 
  private:
   void collect(std::vector<Parameter*>& out) const;
-  Tensor trained_copy(std::string_view name, Parameter& original);
+  Tensor trained_copy(std::string_view name, Parameter& original, const std::string& root);
 
   Build& build_;
   ScopeId scope_ = 0, parameter_scope_ = 0;

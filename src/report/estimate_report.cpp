@@ -32,6 +32,8 @@ std::string recipe_text(const Job& j) {
   if (j.compile) out += ", torch.compile";
   if (!j.alloc_conf.empty()) out += ", " + j.alloc_conf;
   if (j.parallel.any()) out += ", " + to_string(j.parallel);
+  if (j.tuning.adapter) out += ", " + to_string(*j.tuning.adapter);
+  if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
   return out;
 }
 
@@ -40,7 +42,7 @@ class Writer {
   Writer(const Estimate& e, const Style& style, const TextOptions& options) : e_(e), style_(style), options_(options) {}
 
   std::string write() {
-    line(style_.bold(e_.job.model) + fmt::format("  {} parameters, {}", count_text(e_.parameters), recipe_text(e_.job)));
+    line(style_.bold(e_.job.model) + fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job)));
     line("");
     peaks();
     curve();
@@ -71,6 +73,8 @@ class Writer {
   }
 
  private:
+  std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
+
   void line(const std::string& text) { out_ += text + "\n"; }
 
   void peaks() {
@@ -195,6 +199,10 @@ nlohmann::ordered_json job_json(const Job& job) {
   if (!job.alloc_conf.empty()) j["alloc_conf"] = job.alloc_conf;
   if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
+  if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
+  if (job.tuning.quantization) j["quantization"] = to_json(*job.tuning.quantization);
+  if (!job.tuning.frozen.empty()) j["frozen"] = job.tuning.frozen;
+  if (!job.tuning.trainable.empty()) j["trainable"] = job.tuning.trainable;
   j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;

@@ -51,7 +51,8 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
-  build.input_require_grads = job.checkpointing.on && build.tuning.has_adapter();
+  // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text.
+  build.input_require_grads = job.checkpointing.on && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
   return model;
@@ -90,6 +91,7 @@ class Trainer {
   explicit Trainer(const Job& job)
       : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     check(job.parallel);
+    check(job.tuning);
     if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
   }
 

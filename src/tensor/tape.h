@@ -50,6 +50,7 @@ struct Parameter {
   Ref<Node> accumulate;              // made when first needed
   Tensor low_precision;              // autocast's cached cast
   Parameter* copied_from = nullptr;  // the frozen one this one is trained in place of
+  std::string copied_under;          // the module that was copied with it
   int64_t elements = 0;              // that it stands for, when it is packed; 0: as many as it has
 };
 
