@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
 
 #include "util/error.h"
 
@@ -130,15 +129,9 @@ CudaBlock* CudaCachingAllocator::take_segment(const Request& r, bool retry) {
   return block;
 }
 
-// Whether no segment lies there. A recording may ask for a place that is still taken when its replay went another way.
-bool CudaCachingAllocator::is_unused(int64_t address, int64_t size) const {
-  return std::none_of(segments_.begin(), segments_.end(),
-                      [&](const auto& s) { return address < s.second.base + s.second.size && s.second.base - size < address; });
-}
-
 CudaSegment& CudaCachingAllocator::new_segment(int64_t size, int64_t page) {
-  const std::optional<int64_t> wanted = std::exchange(next_address_, std::nullopt);
-  const int64_t base = wanted && is_unused(*wanted, size) ? *wanted : top_address_;
+  const int64_t base = next_address_.value_or(top_address_);
+  next_address_.reset();
   if (base > kAddressSpace - size)
     throw Error(fmt::format("[device] the addresses are used up after {} segments", created_segments_), "a smaller capacity");
   top_address_ = std::max(top_address_, base + size);

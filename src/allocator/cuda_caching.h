@@ -67,7 +67,7 @@ class CudaCachingAllocator {
   void set_events_pending(bool pending) { events_pending_ = pending; }
   void empty_cache() { release_all(); }
   void reset_peak();
-  // The next segment (or expandable range) lies at this address instead of above all earlier ones, unless another lies there.
+  // The next segment (or expandable range) lies at this address instead of above all earlier ones.
   void next_segment_at(std::optional<int64_t> address) { next_address_ = address; }
   // Begins with this state, before anything else was done; returns its blocks in order. Throws Error for an expandable
   // segment that is not made of whole pages.
@@ -100,7 +100,6 @@ class CudaCachingAllocator {
   void process_events();
   void complete_events();
   void complete_all();
-  bool is_unused(int64_t address, int64_t size) const;
   CudaSegment& new_segment(int64_t size, int64_t page);
   void taken(int64_t address, int64_t bytes);
   void given_back(int64_t address, int64_t bytes);
