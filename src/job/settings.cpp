@@ -67,7 +67,7 @@ std::vector<Setting> all_settings() {
       {"config", "{KEY: VALUE}", "overrides of the model's own configuration, e.g. {num_hidden_layers: 8}", apply_config},
       {"batch", "N", "samples per device and micro-step", [](Job& j, const Config& c) { j.batch = c.size({"batch"}, 1); }},
       {"seq", "N", "tokens per sample, or the side of an image", [](Job& j, const Config& c) { j.seq = c.size({"seq"}, 1); }},
-      {"inputs", "lm|cls|image", "what a sample is; the model's own kind by default",
+      {"inputs", "lm|cls|image|pair|vector", "what a sample is; the model's own kind by default",
        [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
       {"precision", "fp32|amp|amp-fp16|bf16|fp16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16 or fp16",
        [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},

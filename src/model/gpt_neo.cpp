@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/families.h"
+#include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -13,7 +14,6 @@
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -104,6 +104,7 @@ struct GPTNeoSelfAttention : Module {
     query = split_heads(query);
     key = split_heads(key);
     value = split_heads(value);
+    update_cache(build(), key, value);
     Tensor out = attend(query, key, value, mask, weights);
     out = contiguous(permute(out, {0, 2, 1, 3}));
     out = view(out, x.sizes());  // (B, T, C)
@@ -177,12 +178,9 @@ struct GPTNeoModel : Module {
     const Tensor position_embeds = wpe(positions);  // (1, T, C)
     Tensor hidden = add(embeds, position_embeds);
     hidden = drop(hidden);
-    Tensors outputs;  // of the last block: its weights stay until the next one has run
-    for (GPTNeoBlock& block : h) {
-      auto run = [&block, hidden, mask] { return block(hidden, mask); };
-      outputs = build().checkpointing ? checkpoint(tape(), run) : run();
-      hidden = outputs[0];
-    }
+    Tensors outputs;
+    auto run = [mask](const GPTNeoBlock& block, const Tensor& x) { return block(x, mask); };
+    hidden = run_blocks(build(), h, std::move(hidden), outputs, run);
     hidden = ln_f(hidden);
     return hidden;
   }
