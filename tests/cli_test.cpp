@@ -310,4 +310,57 @@ TEST_F(Cli, DevicesThatCannotBeAreErrors) {
   expect_error("estimate resnet18 --loss logits-sum", 5, {"logits-sum"});
 }
 
+TEST_F(Cli, HostSectionHasRowsPeaksAndAVerdict) {
+  const Result r = run("estimate resnet50 --batch 32 --workers 4 --pin-memory --host-memory 64GiB --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  int64_t sum = 0;
+  for (const auto& row : j["host"]["rows"]) sum += row["bytes"].get<int64_t>();
+  EXPECT_EQ(j["host"]["steady"]["bytes"], sum);
+  EXPECT_EQ(j["host"]["verdict"], "fits");
+  EXPECT_EQ(j["host"]["target"]["shm_bytes"], int64_t{32} << 30);
+  EXPECT_EQ(j["job"]["host"]["workers"], 4);
+  EXPECT_EQ(j["job"]["origin"]["workers"], "--workers");
+}
+
+TEST_F(Cli, AHostThatIsTooSmallExitsWithNoAndSaysWhatToChange) {
+  const Result r = run("estimate resnet50 --batch 32 --workers 8 --host-memory 64GiB --shm 64MiB");
+  EXPECT_EQ(r.code, 3) << r.err;
+  EXPECT_NE(r.out.find("--shm-size=512m"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("No space left on device"), std::string::npos);
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --host-memory 2GiB").code, 3);
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --host-memory 9GiB").code, 4);
+  EXPECT_EQ(run("estimate gpt2 --seq 64 --host").code, 0);
+}
+
+TEST_F(Cli, ThisMachineIsAHostToo) {
+  const Result r = run("estimate gpt2 --seq 64 --host-memory this --json");
+  ASSERT_TRUE(r.code == 0 || r.code == 3 || r.code == 4) << r.err;
+  EXPECT_GT(nlohmann::json::parse(r.out)["host"]["target"]["total_bytes"].get<int64_t>(), 0);
+}
+
+TEST_F(Cli, UnifiedMemoryIsWorkedOutStepByStep) {
+  const Result r = run("estimate gpt2 --seq 256 --unified gb10 --rule-of-thumb --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j["unified"]["steps"][0]["name"], "total");
+  EXPECT_EQ(j["unified"]["steps"].back()["samples"], j["unified"]["max_batch"]);
+  EXPECT_GT(j["unified"]["max_batch"].get<int64_t>(), 1);
+  EXPECT_TRUE(j["rule_of_thumb"]["per_sample_gib"].is_null());
+  EXPECT_EQ(run("estimate gpt2 --seq 256 --unified 4GiB").code, 3);
+}
+
+TEST_F(Cli, HostSettingsAreCheckedLikeAllOthers) {
+  expect_error("estimate gpt2 --prefetch-factor 4", 5, {"prefetch_factor 4", "workers"});
+  expect_error("estimate gpt2 --workers -2", 5, {"workers -2"});
+  expect_error("estimate gpt2 --workers 2147483648 --prefetch-factor 2147483648 --item-bytes 1GiB --host", 5, {"63 bits"});
+  expect_error("estimate gpt2 --cache ram", 5, {"how many items", "dataset_size"});
+  expect_error("estimate gpt2 --host-memory lots", 5, {"--host-memory", "lots"});
+  expect_error("estimate gpt2 --unified rtx-4090", 2, {"memory of its own"});
+  expect_error("estimate gpt2 --unified -5", 5, {"--unified"});
+  expect_error("estimate gpt2 --rule-of-thumb", 2, {"--unified"});
+  expect_error("estimate gpt2 --os-reserve 4GiB", 2, {"--host"});
+  expect_error("estimate gpt2 --margin 0.2", 2, {"--unified"});
+}
+
 }  // namespace

@@ -24,8 +24,15 @@ std::vector<Pickle::Id> items(const Pickle& p, Pickle::Id id) {
 }
 
 // The body is what stands between PROTO 4 and STOP.
+std::string framed(const std::string& body, bool stop = true) {
+  std::string bytes = "\x80\x04";
+  bytes += body;
+  if (stop) bytes += '.';
+  return bytes;
+}
+
 std::string error_of(const std::string& body, bool stop = true) {
-  const std::string bytes = "\x80\x04" + body + (stop ? "." : "");
+  const std::string bytes = framed(body, stop);
   try {
     read_pickle(bytes, "f.pickle");
   } catch (const Error& e) {
@@ -45,7 +52,7 @@ void expect_error(const std::string& body, const std::string& words, bool stop =
 struct Read {
   std::string bytes;
   Pickle pickle;
-  explicit Read(const std::string& body) : bytes("\x80\x04" + body + "."), pickle(read_pickle(bytes, "f.pickle")) {}
+  explicit Read(const std::string& body) : bytes(framed(body)), pickle(read_pickle(bytes, "f.pickle")) {}
 };
 
 TEST(Pickle, ReadsNumbersOfEveryOpcode) {

@@ -51,6 +51,7 @@ class PickleWriter {
     put();
   }
   std::string finish() { return out_ + '.'; }
+  uint32_t next_memo() const { return memos_; }
   bool batches() const { return protocol_ >= 4; }
 
  private:

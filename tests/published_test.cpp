@@ -45,6 +45,19 @@ TEST_F(Published, ARowBecomesTheJobItDescribes) {
   EXPECT_EQ(job.config.size({"n_embd"}, 0), 64);
 }
 
+TEST_F(Published, SeveralProcessesWithoutShardingAreDistributedDataParallel) {
+  nlohmann::json j = row();
+  j["parallel"] = {{"world", 8}, {"ddp", true}, {"zero_stage", nullptr}, {"fsdp", nullptr}, {"tp", 1}, {"pp", 1}};
+  const PublishedRow r = read(j.dump()).at(0);
+  ASSERT_EQ(r.unsupported, "");
+  EXPECT_EQ(r.job.parallel.ddp->world, 8);
+  j["parallel"]["zero_stage"] = 3;
+  EXPECT_EQ(read(j.dump()).at(0).unsupported, "parallel: zero_stage");
+  j["parallel"]["zero_stage"] = 0;
+  j["software"]["framework"] = "Megatron-LM";
+  EXPECT_EQ(read(j.dump()).at(0).unsupported, "parallel: Megatron's own data parallel");
+}
+
 TEST_F(Published, EachKindIsPredictedByItsOwnNumber) {
   nlohmann::json j = row();
   std::map<std::string, int64_t> by_kind;
@@ -63,7 +76,7 @@ TEST_F(Published, EachKindIsPredictedByItsOwnNumber) {
 
 TEST_F(Published, WhatCannotBeExpressedIsSaidAndNotPredicted) {
   for (const auto& [pointer, value, word] :
-       std::vector<std::tuple<const char*, nlohmann::json, const char*>>{{"/parallel/world", 8, "parallel"},
+       std::vector<std::tuple<const char*, nlohmann::json, const char*>>{{"/parallel", {{"world", 8}, {"tp", 2}}, "parallel"},
                                                                          {"/train/compile", "model", "compile"},
                                                                          {"/train/optimizer/state_bits", 8, "8-bit"},
                                                                          {"/train/precision/weights", "int2", "precision"},

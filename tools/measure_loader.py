@@ -3,8 +3,9 @@
 
 Needs PyTorch (a CPU build is enough) and Linux. Prints one JSON object a line; docs/host-memory.md quotes it.
 
-    python3 measure_loader.py [--only outstanding,pages,worker,collected,objects,cache,build,load,moved]
+    python3 measure_loader.py [--only build,outstanding,pages,worker,collected,objects,cache,load,moved]
     python3 measure_loader.py --only pinned          compiles pinned_host.cpp: PyTorch's pinned-memory allocator over malloc
+    unshare -m sh -c 'mount -t tmpfs -o size=24m tmpfs /dev/shm && python3 measure_loader.py --only limit'    as root; 2 workers, or LIMIT=1,3
     MEASURE_IMPORT=transformers.trainer,torchvision python3 measure_loader.py --only worker,collected
 """
 
@@ -283,6 +284,27 @@ def build():
         gc.collect()
 
 
+class Plain(Dataset):
+    def __len__(self):
+        return 60
+
+    def __getitem__(self, i):
+        return torch.full((MIB,), 1, dtype=torch.uint8)
+
+
+def limit():
+    """Does an epoch of 15 batches of 4 MiB run in a /dev/shm of this size?"""
+    workers, prefetch = map(int, os.environ.get("LIMIT", "2,2").split(","))
+    size = os.statvfs("/dev/shm")
+    row = dict(workers=workers, prefetch_factor=prefetch, shm_bytes=size.f_blocks * size.f_frsize)
+    try:
+        for _ in DataLoader(Plain(), batch_size=4, num_workers=workers, prefetch_factor=prefetch, multiprocessing_context="fork"):
+            time.sleep(0.1)
+        say("limit", **row, ran=True)
+    except RuntimeError as e:
+        say("limit", **row, ran=False, error=str(e).strip().splitlines()[-1])
+
+
 def moved():
     """Module.to(): new storages one by one, the old ones freed behind them. A clone stands in for the copy to a device."""
     model = torch.nn.Sequential(*[torch.nn.Linear(4096, 4096, bias=False) for _ in range(8)])
@@ -352,11 +374,11 @@ def load():
             del state
 
 
-EXPERIMENTS = {f.__name__: f for f in (outstanding, pages, worker, collected, objects, cache, build, load, moved, pinned)}
+EXPERIMENTS = {f.__name__: f for f in (build, outstanding, pages, worker, collected, objects, cache, load, moved, pinned, limit)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(e for e in EXPERIMENTS if e != "pinned"))
+    parser.add_argument("--only", default=",".join(e for e in EXPERIMENTS if e not in ("pinned", "limit")))
     parser.add_argument("--pinned-size", help=argparse.SUPPRESS)
     parser.add_argument("--pinned-loader", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -38,7 +38,7 @@ AllocatorFigures run_ideal(const Trace& trace, const TraceAllocatorOptions& opti
         return true;
       },
       [&](StorageId id) { now -= trace.storages[id].bytes; });
-  out.circumstances = "wastes nothing";
+  out.circumstances = "no rounding and no fragmentation";
   out.figures = {{"tensors_peak_bytes", "tensors peak", "the sum of what is alive: no allocator needs less", peak},
                  {"tensors_end_bytes", "tensors at the end", "", now}};
   return out;

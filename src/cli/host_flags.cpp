@@ -86,6 +86,7 @@ UnifiedPool catalogue_pool(const std::string& name) {
   if (!capacity)
     throw Error(fmt::format("[--unified] how much memory {} has is not established", spec.name), "give a size, e.g. --unified 64GiB");
   UnifiedPool pool;
+  pool.device = spec;
   pool.total = capacity->bytes;
   pool.source = fmt::format("{}: {}", spec.name, capacity->basis);
   if (spec.vendor == "Apple") {  // the capacity is what Metal allows, of a pool that is larger
@@ -115,16 +116,23 @@ UnifiedPool pool_of(const HostFlags& flags) {
 }  // namespace
 
 void HostFlags::add_to(CLI::App& app) {
-  app.add_flag("--host", host, "also the host's RAM: process, workers, batches on their way, caches, checkpoints");
-  app.add_option("--host-memory", memory, "RAM to fit into: a size, or 'this' for this machine (implies --host)")->type_name("SIZE|this");
-  app.add_option("--shm", shm, "size of /dev/shm (default: half of the RAM; Docker gives 64MiB)")->type_name("SIZE");
-  app.add_option("--os-reserve", system, "RAM that the system and others use (default 4 GiB, 1.5 to 8.6)")->type_name("SIZE");
+  constexpr const char* kGroup = "Host and unified memory";
+  app.add_flag("--host", host, "also the host's RAM: process, workers, batches on their way, caches, checkpoints")->group(kGroup);
+  app.add_option("--host-memory", memory, "RAM to fit into: a size, or 'this' for this machine (implies --host)")
+      ->type_name("SIZE|this")
+      ->group(kGroup);
+  app.add_option("--shm", shm, "size of /dev/shm (default: half of the RAM; Docker gives 64MiB)")->type_name("SIZE")->group(kGroup);
+  app.add_option("--os-reserve", system, "RAM that the system and others use (default 4 GiB, 1.5 to 8.6)")
+      ->type_name("SIZE")
+      ->group(kGroup);
   app.add_option("--unified", unified, "one pool for device and host, step by step: a size, a device such as gb10, or 'this'")
-      ->type_name("SIZE|DEVICE|this");
+      ->type_name("SIZE|DEVICE|this")
+      ->group(kGroup);
   margin_option = app.add_option("--margin", margin, "part of the pool that --unified leaves free (default 0.1)")
                       ->check(CLI::Range(0.0, 0.9))
-                      ->type_name("PART");
-  app.add_flag("--rule-of-thumb", rule, "with --unified: a widespread rule of thumb beside the simulation");
+                      ->type_name("PART")
+                      ->group(kGroup);
+  app.add_flag("--rule-of-thumb", rule, "with --unified: a widespread rule of thumb beside the simulation")->group(kGroup);
 }
 
 void HostFlags::check() const {

@@ -26,18 +26,21 @@ nlohmann::json key_values(const std::vector<std::string>& pairs, const char* fla
 }  // namespace
 
 void JobFlags::add_to(CLI::App& app) {
-  app.add_option("--job", job_file, "job file, YAML or JSON")->type_name("FILE");
+  constexpr const char* kGroup = "The run";
+  app.add_option("--job", job_file, "job file, YAML or JSON")->type_name("FILE")->group(kGroup);
   for (const Setting& s : job_settings()) {
     const std::string key = s.key;
     if (key == "model") continue;
     if (key == "config") {
-      app.add_option("--config", config, "override a key of the model's configuration (repeatable)")->type_name("KEY=VALUE");
+      app.add_option("--config", config, "override a key of the model's configuration (repeatable)")->type_name("KEY=VALUE")->group(kGroup);
     } else if (key == "optimizer_args") {
-      app.add_option("--optimizer-args", optimizer_args, "an argument of the optimizer (repeatable)")->type_name("KEY=VALUE");
+      app.add_option("--optimizer-args", optimizer_args, "an argument of the optimizer (repeatable)")
+          ->type_name("KEY=VALUE")
+          ->group(kGroup);
     } else if (*s.value == '\0') {
-      app.add_flag(flag_of(s), switches[key], s.help);
+      app.add_flag(flag_of(s), switches[key], s.help)->group(kGroup);
     } else {
-      app.add_option(flag_of(s), values[key], s.help)->type_name(s.value);
+      app.add_option(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
     }
   }
 }

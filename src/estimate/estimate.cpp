@@ -159,7 +159,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
     e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
   if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom)
-    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), 1});
+    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
   if (device) e.device = device->name;
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);

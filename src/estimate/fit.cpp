@@ -80,7 +80,7 @@ Fit Fitting::on(const TargetDevice& device) {
   const Trace& trace = run.simulation.trace;
   Fit f;
   f.device = device;
-  f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), 1});
+  f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;

@@ -23,86 +23,123 @@ std::string shm_size_for(Bytes need) {
   return size >= 1 << 30 ? fmt::format("{}g", size >> 30) : fmt::format("{}m", size >> 20);
 }
 
+using Apply = std::function<void(HostSettings&)>;
+
+// One shortage, of RAM or of /dev/shm, and what each change does to it.
 class Adviser {
  public:
-  Adviser(const Job& job, const HostFacts& facts, HostFit& v) : job_(job), facts_(facts), v_(v) {}
+  Adviser(const Job& job, const HostFacts& facts, const HostFit& fit, bool shm) : job_(job), facts_(facts), fit_(fit), shm_(shm) {}
 
-  void run() {
-    const bool ram_short = is_short(v_.ram), shm_short = is_short(v_.shm);
-    if (shm_short) {
-      v_.advice.push_back({fmt::format("docker run --shm-size={} (or --ipc=host); elsewhere: mount -o remount,size={} /dev/shm",
-                                       shm_size_for(v_.need.shm.high), shm_size_for(v_.need.shm.high)),
-                           v_.need.peak().bytes, Bytes{0}, true, Verdict::fits});
-      shm_ = true;
-      changes();
-    }
-    if (ram_short) {
-      shm_ = false;
-      changes();
-    }
-    std::stable_sort(v_.advice.begin(), v_.advice.end(), [](const HostAdvice& a, const HostAdvice& b) {
-      const bool fits_a = a.after == Verdict::fits, fits_b = b.after == Verdict::fits;
-      return fits_a != fits_b ? fits_a : a.saving > b.saving;
-    });
+  std::vector<HostAdvice> run() {
+    for (auto& [change, apply] : changes()) consider(change, apply);
+    if (job_.host.workers > 0) fewer_workers("", [](HostSettings&) {});
+    const auto fits = [](const HostAdvice& a) { return a.after == Verdict::fits; };
+    if (std::none_of(advice_.begin(), advice_.end(), fits)) together();
+    std::stable_sort(advice_.begin(), advice_.end(),
+                     [&](const HostAdvice& a, const HostAdvice& b) { return fits(a) != fits(b) ? fits(a) : a.saving > b.saving; });
+    return std::move(advice_);
   }
 
  private:
-  static bool is_short(Verdict v) { return v == Verdict::tight || v == Verdict::does_not_fit; }
-
-  void changes() {
+  // Every change but fewer workers that would do something to this job.
+  std::vector<std::pair<std::string, Apply>> changes() const {
     const HostSettings& h = job_.host;
-    if (h.workers > 0) fewer_workers();
-    if (h.prefetch() > 1) consider("prefetch_factor 1", [](HostSettings& s) { s.prefetch_factor = 1; });
+    std::vector<std::pair<std::string, Apply>> out;
     if (h.cache == CacheKind::ram || h.cache == CacheKind::worker)
-      consider("cache: disk", [](HostSettings& s) { s.cache = CacheKind::disk; });
+      out.emplace_back("cache: disk", [](HostSettings& s) { s.cache = CacheKind::disk; });
     if (h.cache == CacheKind::worker)
-      consider("cache: ram, made before the workers start", [](HostSettings& s) { s.cache = CacheKind::ram; });
-    if (h.pin_memory) consider("no pin_memory", [](HostSettings& s) { s.pin_memory = false; });
+      out.emplace_back("cache: ram, made before the workers start", [](HostSettings& s) { s.cache = CacheKind::ram; });
+    if (h.save == SavePlan::cpu) out.emplace_back("save: stream", [](HostSettings& s) { s.save = SavePlan::stream; });
+    if (h.load != LoadPlan::mmap) out.emplace_back("load: mmap", [](HostSettings& s) { s.load = LoadPlan::mmap; });
     if (h.workers > 0 && h.start_method == StartMethod::spawn)
-      consider("start_method fork", [](HostSettings& s) { s.start_method = StartMethod::fork; });
-    if (h.load != LoadPlan::mmap) consider("load: mmap", [](HostSettings& s) { s.load = LoadPlan::mmap; });
-    if (h.save == SavePlan::cpu) consider("save: stream", [](HostSettings& s) { s.save = SavePlan::stream; });
+      out.emplace_back("start_method: fork", [](HostSettings& s) { s.start_method = StartMethod::fork; });
+    if (h.prefetch() > 1) out.emplace_back("prefetch_factor: 1", [](HostSettings& s) { s.prefetch_factor = 1; });
+    if (h.pin_memory) out.emplace_back("pin_memory: false", [](HostSettings& s) { s.pin_memory = false; });
+    return out;
   }
 
-  HostEstimate with(const std::function<void(HostSettings&)>& change) const {
+  HostEstimate with(const Apply& apply) const {
     Job job = job_;
-    change(job.host);
+    apply(job.host);
     if (job.host.workers == 0) {
       job.host.prefetch_factor.reset();
       job.host.persistent_workers = false;
     }
-    return host_memory(job, facts_, v_.target.system);
+    if (job.host.cache == CacheKind::none) job.host.cache_item_bytes.reset();
+    return host_memory(job, facts_, fit_.target.system);
   }
 
-  Verdict verdict_of(const HostEstimate& e) const { return shm_ ? judge(e.shm, v_.target.shm) : judge(worst(e), v_.target.total); }
+  Verdict verdict_of(const HostEstimate& e) const { return shm_ ? judge(e.shm, fit_.target.shm) : judge(worst(e), fit_.target.total); }
+  Bytes need_of(const HostEstimate& e) const { return shm_ ? e.shm.bytes : e.peak().bytes; }
 
-  void consider(std::string change, const std::function<void(HostSettings&)>& apply) {
+  void consider(const std::string& change, const Apply& apply) {
     const HostEstimate e = with(apply);
-    const Bytes saving = shm_ ? v_.need.shm.bytes - e.shm.bytes : v_.need.peak().bytes - e.peak().bytes;
-    if (saving.count > 0) v_.advice.push_back({std::move(change), e.peak().bytes, saving, shm_, verdict_of(e)});
+    const Bytes saving = need_of(fit_.need) - need_of(e);
+    const Verdict after = verdict_of(e);
+    const bool worth_saying = after == Verdict::fits || saving.count >= need_of(fit_.need).count / 100;
+    if (saving.count > 0 && worth_saying) advice_.push_back({change, e.peak().bytes, saving, shm_, after});
   }
 
-  // The most workers that fit, else none at all. Fewer workers never need more, so halving the interval finds it.
-  void fewer_workers() {
-    const auto fits = [&](int64_t n) { return verdict_of(with([n](HostSettings& s) { s.workers = n; })) == Verdict::fits; };
+  // On top of `before`, the most workers that fit, else none at all. Fewer never need more, so halving the interval finds it.
+  void fewer_workers(const std::string& prefix, const Apply& before) {
+    const auto set = [&before](int64_t n) {
+      return [&before, n](HostSettings& s) {
+        before(s);
+        s.workers = n;
+      };
+    };
     int64_t best = 0;
     for (int64_t low = 1, high = job_.host.workers - 1; low <= high;) {
       const int64_t middle = low + (high - low) / 2;
-      if (fits(middle)) {
+      if (verdict_of(with(set(middle))) == Verdict::fits) {
         best = middle;
         low = middle + 1;
       } else {
         high = middle - 1;
       }
     }
-    consider(fmt::format("workers {}", best), [best](HostSettings& s) { s.workers = best; });
+    consider(fmt::format("{}workers: {}", prefix, best), set(best));
+  }
+
+  // No change alone is enough: as many as it takes, largest saving first, workers last.
+  void together() {
+    std::vector<std::pair<std::string, Apply>> left = changes();
+    std::stable_sort(left.begin(), left.end(),
+                     [&](const auto& a, const auto& b) { return need_of(with(a.second)) < need_of(with(b.second)); });
+    std::string name;
+    std::vector<Apply> chosen;
+    const Apply all = [&chosen](HostSettings& s) {
+      for (const Apply& apply : chosen) apply(s);
+    };
+    for (const auto& [change, apply] : left) {
+      const Bytes before = need_of(with(all));
+      chosen.push_back(apply);
+      if (need_of(with(all)) >= before) {
+        chosen.pop_back();
+        continue;
+      }
+      name += name.empty() ? change : " and " + change;
+      if (verdict_of(with(all)) != Verdict::fits) continue;
+      consider(name, all);
+      return;
+    }
+    if (!chosen.empty() && job_.host.workers > 0) fewer_workers(name + " and ", all);
   }
 
   const Job& job_;
   const HostFacts& facts_;
-  HostFit& v_;
-  bool shm_ = false;  // which shortage is being looked at
+  const HostFit& fit_;
+  const bool shm_;
+  std::vector<HostAdvice> advice_;
 };
+
+bool is_short(Verdict v) { return v == Verdict::tight || v == Verdict::does_not_fit; }
+
+HostAdvice larger_shm(const HostEstimate& need) {
+  const std::string size = shm_size_for(need.shm.high);
+  return {fmt::format("docker run --shm-size={} (or --ipc=host); elsewhere: mount -o remount,size={} /dev/shm", size, size),
+          need.peak().bytes, Bytes{0}, true, Verdict::fits};
+}
 
 }  // namespace
 
@@ -124,7 +161,14 @@ HostFit host_fit(const Job& job, const HostFacts& facts, const HostTarget& targe
   v.need = host_memory(job, facts, target.system);
   v.ram = judge(worst(v.need), target.total);
   v.shm = judge(v.need.shm, target.shm);
-  Adviser(job, facts, v).run();
+  std::vector<HostAdvice> advice;
+  const auto append = [&](std::vector<HostAdvice> more) { advice.insert(advice.end(), more.begin(), more.end()); };
+  if (is_short(v.shm)) {
+    advice.push_back(larger_shm(v.need));
+    append(Adviser(job, facts, v, true).run());
+  }
+  if (is_short(v.ram)) append(Adviser(job, facts, v, false).run());
+  v.advice = std::move(advice);
   return v;
 }
 

@@ -34,7 +34,7 @@ struct HostFit {
   HostEstimate need;
   Verdict ram = Verdict::unknown;
   Verdict shm = Verdict::unknown;
-  std::vector<HostAdvice> advice;  // what makes it fit first, then by saving; empty when all fits
+  std::vector<HostAdvice> advice;  // for each shortage what makes it fit first, then by saving; empty when all fits
 
   Verdict overall() const;  // the worse of both; unknown counts only when both are
 };

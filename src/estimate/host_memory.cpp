@@ -21,11 +21,11 @@ ByteRange mib(int64_t bytes, int64_t low, int64_t high) { return {{bytes * kMiB}
 const ByteRange kMainProcess = mib(1873, 428, 2271);
 
 // Measured with tools/measure_loader.py, PyTorch 2.14 and Python 3.14, transformers and torchvision imported. A forked worker has
-// 9 MiB of its own, 120 once a full garbage collection has written to every object, and at most what a fresh process has.
-const ByteRange kForkedWorker = mib(120, 9, 295);
-// A fresh process: 158 MiB with torch alone, 295 with transformers and torchvision; 421 resident in all.
-const ByteRange kFreshWorker = mib(295, 158, 421);
-const ByteRange kForkServer = mib(294, 157, 417);
+// 8 to 10 MiB of its own, 120 once a full garbage collection has written to every object, and at most what a fresh process has.
+const ByteRange kForkedWorker = mib(120, 8, 293);
+// A fresh process: 158 MiB with torch alone, 293 with transformers and torchvision; 420 resident in all.
+const ByteRange kFreshWorker = mib(293, 158, 420);
+const ByteRange kForkServer = mib(293, 156, 416);
 
 class HostCalculation {
  public:
@@ -80,8 +80,8 @@ class HostCalculation {
     const bool fresh = host_.start_method == StartMethod::spawn;
     add(e_.steady, "workers", times(n, fresh ? kFreshWorker : kForkedWorker),
         fmt::format("{} x {}", n,
-                    fresh ? "a fresh Python that imports the script: 158 MiB with torch, 295 with transformers"
-                          : "what is not shared: 9 MiB, 120 after a garbage collection (measured)"));
+                    fresh ? "a fresh Python that imports the script: 158 MiB with torch, 293 with transformers"
+                          : "what is not shared: 8 MiB, 120 after a garbage collection (measured)"));
     dataset_copies();
   }
 
@@ -102,8 +102,9 @@ class HostCalculation {
           fmt::format("each of {} workers holds the items of its batch of {} until it is put together", h.workers,
                       to_string(loader_.batch)));
       add(e_.steady, "batches in /dev/shm", loader_.shm,
-          h.pin_memory ? fmt::format("one a worker; up to {} when pinning is slower than loading", loader_.ahead)
-                       : fmt::format("{} ahead (workers x prefetch_factor) and the one in use", loader_.ahead));
+          h.pin_memory
+              ? fmt::format("one a worker; up to {} when pinning is slower than loading", loader_.ahead)
+              : fmt::format("{} ahead (workers x prefetch_factor) and the one in use; for a moment the one before it too", loader_.ahead));
     }
     const int64_t sets = h.workers > 0 ? loader_.ahead + 1 : 2;
     add(e_.steady, "pinned batches", loader_.pinned,
@@ -195,10 +196,11 @@ HostFacts host_facts(const Trace& trace) {
   return f;
 }
 
-// Memory that idle machines do not have available: 1503 MiB on a virtual server without a desktop (free -m); 4.7 GiB of 121.69 on a
-// DGX Spark with its page cache dropped, 8.63 on one with a desktop (nvtop#449). Ubuntu asks for 4 GB for its desktop.
+// Memory in use before a run starts: 1503 MiB on a virtual server without a desktop, not quite idle (free -m); 8.63 GiB of 121.69 on an
+// idle DGX Spark (nvtop#449), "about 117 GiB available" on another with its page cache dropped. Between: Ubuntu asks for 4 GB for its
+// desktop.
 SystemReserve default_reserve() {
-  return {mib(4096, 1503, 8837), "kernel, services, desktop: 1.5 GiB on an idle server, 8.6 on a DGX Spark with a desktop"};
+  return {mib(4096, 1503, 8837), "kernel, services, desktop: 1.5 GiB seen on a server, 8.6 on an idle DGX Spark"};
 }
 
 SystemReserve reserve_of(Bytes size, std::string source) { return {ByteRange::exact(size), std::move(source)}; }

@@ -52,7 +52,8 @@ void with_workers(const Job& job, LoaderMemory& m) {
     m.pinned = {times(m.ahead + 1, m.pinned_batch), times(std::min<int64_t>(2, m.ahead + 1), m.pinned_batch),
                 times(m.ahead + 2, m.pinned_batch)};
   } else {
-    m.shm = {times(m.ahead + 1, m.shm_batch), times(building, m.shm_batch), times(m.ahead + 1, m.shm_batch)};
+    // The next batch is asked for before the loop lets go of the last one; a fast worker has begun it by then. Measured to the page.
+    m.shm = {times(m.ahead + 1, m.shm_batch), times(building, m.shm_batch), times(m.ahead + 2, m.shm_batch)};
   }
   m.shm += ByteRange::exact(semaphores(workers));
 }

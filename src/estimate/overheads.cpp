@@ -57,8 +57,9 @@ bool begins(const std::string& target, const std::string& prefix) {
 }
 
 bool applies(const OverheadRow& row, const DeviceFacts& facts) {
-  const DeviceSpec unknown{.vendor = "NVIDIA"};
-  const DeviceSpec& d = facts.device ? *facts.device : unknown;
+  DeviceSpec some;
+  some.vendor = "NVIDIA";
+  const DeviceSpec& d = facts.device ? *facts.device : some;
   if (row.vendor != d.vendor || !begins(d.compute_capability, row.target)) return false;
   if (row.largest_gb && !(d.nominal_gb && *d.nominal_gb <= *row.largest_gb)) return false;
   const bool eager = facts.torch < Version{1, 13};  // PyTorch asks for lazy loading since 1.13 (pull 86509)

@@ -41,7 +41,8 @@ PublishedScore score_published(const PublishedRow& row) {
     const std::optional<DeviceSpec> device = device_of(row.gpu);
     if (device) job.platform.target = device->compute_capability;
     const Trace trace = simulate(job).trace;
-    const DeviceMemory memory = device_memory(cuda_timeline(trace), {device, job.platform.torch, uses_convolutions(trace), 1});
+    const DeviceMemory memory =
+        device_memory(cuda_timeline(trace), {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
     s.predicted = row.kind == MeasuredKind::allocated  ? memory.allocated
                   : row.kind == MeasuredKind::reserved ? memory.reserved
                   : row.kind == MeasuredKind::device   ? (row.without_context ? memory.reserved : memory.device)

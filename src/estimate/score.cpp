@@ -15,8 +15,8 @@ namespace plimsoll {
 namespace {
 
 // The recorder's names.
-constexpr std::array<const char*, kCategories> kRecorded{"param", "buffer",  "input",    "grad",  "optstate",
-                                                         "ema",   "forward", "backward", "optim", "workspace"};
+constexpr std::array<const char*, kCategories> kRecorded{"param",   "buffer",   "input", "grad",      "optstate",  "ema",
+                                                         "forward", "backward", "optim", "workspace", "ddp_bucket"};
 constexpr std::array<const char*, kPhases> kRecordedPhase{"init", "forward", "backward", "optim", "ema_step", "evaluation", "sampling"};
 
 std::map<std::string, int64_t> breakdown_of(const StepPeak& p) {

@@ -8,6 +8,7 @@
 #include "allocator/cuda_timeline.h"
 #include "allocator/timeline.h"
 #include "estimate/host_fit.h"
+#include "estimate/overheads.h"
 #include "step/train.h"
 
 namespace plimsoll {
@@ -16,8 +17,11 @@ namespace {
 
 constexpr int64_t kLargestBatch = 1 << 20;
 
-// "around 400MB" with lazy module loading, pytorch#109888; "~300MB", pytorch#107667.
-constexpr Bytes kContext{int64_t{400} << 20};
+// The context of one process: its row of data/overheads.csv; nothing where the table has none.
+Overhead context_of(const Job& job, const UnifiedPool& pool) {
+  const std::vector<Overhead> rows = overheads({pool.device, job.platform.torch});
+  return rows.empty() ? Overhead{"device context", {}, "not established for such devices"} : rows.front();
+}
 
 // A straight line through two simulated points: what does not depend on the batch, and what one more sample takes.
 struct Line {
@@ -70,7 +74,7 @@ class PoolCalculation {
     return {batch, times(job.host.ranks_per_host, device), host_memory(job, facts_, reserve_of({}, "")).steady_peak.bytes};
   }
 
-  Bytes context() const { return times(job_.host.ranks_per_host, kContext); }
+  Bytes context() const { return times(job_.host.ranks_per_host, context_of(job_, pool_).range.bytes); }
   Bytes taken(const UnifiedPoint& p) const { return p.device + p.host + context(); }
 
   bool fits(int64_t batch) {
@@ -108,7 +112,7 @@ class PoolCalculation {
 
   void samples(int64_t b1, const UnifiedPoint& p1, int64_t b2, const UnifiedPoint& p2) {
     const Line device = Line::through(b1, p1.device, b2, p2.device), host = Line::through(b1, p1.host, b2, p2.host);
-    step("CUDA context", context(), "about 400 MiB a process with lazy module loading (pytorch#109888)");
+    step("device context", context(), context_of(job_, pool_).source);
     step("host, fixed", host.fixed, "main process and workers: what --host lists, at batch 0 of the line below");
     step("model, fixed", device.fixed, "device memory at batch 0 of the line below: " + model_parts());
     const Bytes left = available_ - margin_ - context() - host.fixed - device.fixed;
@@ -150,7 +154,7 @@ class PoolCalculation {
       e_.loading.push_back({name, times(job_.host.ranks_per_host, size), source});
     };
     const Bytes model = facts_.model();
-    add("CUDA context", ByteRange::exact(kContext), "as above");
+    add("device context", ByteRange::exact(context_of(job_, pool_).range.bytes), "as above");
     switch (job_.host.load) {
       case LoadPlan::cpu: add("tensor on the device", ByteRange::exact(facts_.largest), "the CPU's copy goes as the device's comes"); break;
       case LoadPlan::state_dict:

@@ -6,6 +6,7 @@
 
 #include "estimate/host_memory.h"
 #include "estimate/verdict.h"
+#include "hardware/catalogue.h"
 
 namespace plimsoll {
 
@@ -14,6 +15,7 @@ struct UnifiedPool {
   std::string source;
   std::optional<Bytes> device_limit;  // what the device may take of it: Metal's working set, an APU's GTT
   std::string device_limit_source;
+  std::optional<DeviceSpec> device;  // whose context it is; none: some NVIDIA card
   SystemReserve system = default_reserve();
   double margin = 0.1;  // of what the system leaves; for fragmentation, page cache and what is not known
 };

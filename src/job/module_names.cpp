@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "job/config.h"
 #include "util/text.h"
@@ -38,7 +39,7 @@ ModuleNames parse_module_names(const nlohmann::json& value, const std::string& s
   } else if (is_plain_name(text)) {
     out.names.push_back(text);
   } else {
-    compile_pattern(text);
+    NamePattern{text};
     out.pattern = text;
   }
   return out;
@@ -67,15 +68,21 @@ std::vector<std::string> with_parents(const std::string& module) {
   return out;
 }
 
-std::regex compile_pattern(const std::string& pattern) {
-  if (pattern.size() > kLongestPattern)
-    throw Error(fmt::format("[modules] a regular expression of {} characters", pattern.size()), "give a list of names");
+struct NamePattern::Compiled {
+  std::regex regex;
+};
+
+NamePattern::NamePattern(const std::string& text) {
+  if (text.size() > kLongestPattern)
+    throw Error(fmt::format("[modules] a regular expression of {} characters", text.size()), "give a list of names");
   try {
-    return std::regex(pattern);
+    compiled_ = std::make_shared<const Compiled>(Compiled{std::regex(text)});
   } catch (const std::regex_error& e) {
-    throw Error(fmt::format("[modules] '{}' is not a regular expression: {}", pattern, e.what()),
+    throw Error(fmt::format("[modules] '{}' is not a regular expression: {}", text, e.what()),
                 "write it as in ECMAScript, or give a list of names");
   }
 }
+
+bool NamePattern::matches(const std::string& module) const { return compiled_ && std::regex_match(module, compiled_->regex); }
 
 }  // namespace plimsoll

@@ -2,8 +2,8 @@
 // expression matches, or every linear layer. The names of modules are those of the Python reference, joined by dots.
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -26,7 +26,17 @@ std::string to_string(const ModuleNames& names);
 bool ends_with_name(const std::string& module, const std::string& name);
 // `module` and every module it is in: "a.b.c", "a.b", "a".
 std::vector<std::string> with_parents(const std::string& module);
-// A pattern to match whole names against. Throws an Error when it is not a regular expression.
-std::regex compile_pattern(const std::string& pattern);
+
+// A regular expression over whole names. Throws an Error when the text is none.
+class NamePattern {
+ public:
+  NamePattern() = default;  // matches nothing
+  explicit NamePattern(const std::string& text);
+  bool matches(const std::string& module) const;
+
+ private:
+  struct Compiled;
+  std::shared_ptr<const Compiled> compiled_;
+};
 
 }  // namespace plimsoll

@@ -112,7 +112,8 @@ void gpt_neo(const Json& sizes, Json& config) {
 
 void gpt_bigcode(const Json& sizes, Json& config) {
   gpt2(sizes, config);
-  config["activation_function"] = "gelu_pytorch_tanh";
+  const bool fast = sizes.value("gelu_impl", "").find("gelu_fast") != std::string::npos;
+  config["activation_function"] = fast ? "gelu_fast" : "gelu_pytorch_tanh";
   config["multi_query"] = sizes.value("num_kv_heads", 1) == 1;
 }
 

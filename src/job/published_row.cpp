@@ -28,23 +28,39 @@ bool is_bitsandbytes(const Json& optimizer) {
          (notes.find("bnb") != std::string::npos || notes.find("bitsandbytes") != std::string::npos);
 }
 
+int64_t degree(const Json& parallel, const char* key) {
+  return parallel.contains(key) && parallel[key].is_number_integer() ? parallel[key].get<int64_t>() : 1;
+}
+
+// Empty for one process, and for PyTorch's own DistributedDataParallel over all of them.
+std::string unsupported_parallel(const Json& row) {
+  const Json& parallel = row.at("parallel");
+  if (degree(parallel, "world") <= 1) return "";
+  for (const char* key : {"zero_stage", "fsdp", "distributed_optimizer"})
+    if (is_set(parallel, key)) return std::string("parallel: ") + key;
+  for (const char* key : {"tp", "pp", "cp", "ep"})
+    if (degree(parallel, key) > 1) return std::string("parallel: ") + key;
+  if (lower(text_at(row.at("software"), "framework")).find("megatron") != std::string::npos)
+    return "parallel: Megatron's own data parallel";
+  return "";
+}
+
 // What the row asks for that a Job has no word for.
 std::string unsupported_part(const Json& row) {
-  const Json &train = row.at("train"), &parallel = row.at("parallel");
-  if (parallel.value("world", 1) > 1) return "parallel: more than one GPU";
+  const Json& train = row.at("train");
+  if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "lora") && text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
     return "adapters on Qwen's own modules (c_attn, w1, w2)";
   if (is_set(train, "quantization") && text_at(train["quantization"], "kind") != "nf4")
     return "quantization: " + text_at(train["quantization"], "kind");
   if (is_set(train, "compile")) return "torch.compile";
-  if (is_set(train["optimizer"], "state_bits") && !is_bitsandbytes(train["optimizer"]))
-    return fmt::format("{}-bit optimizer", train["optimizer"]["state_bits"].dump());
-  if (is_set(train["optimizer"], "step_in_backward")) return "optimizer step in backward";
-  if (is_set(train["optimizer"], "paged")) return "paged optimizer";
+  if (is_set(train.at("optimizer"), "state_bits") && !is_bitsandbytes(train.at("optimizer")))
+    return fmt::format("{}-bit optimizer", train.at("optimizer")["state_bits"].dump());
+  if (is_set(train.at("optimizer"), "step_in_backward")) return "optimizer step in backward";
+  if (is_set(train.at("optimizer"), "paged")) return "paged optimizer";
   if (text_at(train, "checkpointing").find("offload") != std::string::npos) return "activation offload";
   if (text_at(train, "attention").find("flex_attention") != std::string::npos) return "attention with a packed document mask";
-  if (text_at(train["optimizer"], "name") == "adafactor") return "transformers' Adafactor";
   return "";
 }
 
@@ -66,8 +82,13 @@ AttentionKernel attention_of(const std::string& text) {
 }
 
 void read_optimizer(const Json& o, Job& job) {
-  static constexpr std::pair<const char*, const char*> kNames[]{{"adamw", "AdamW"},     {"adam", "Adam"},       {"sgd", "SGD"},
-                                                                {"rmsprop", "RMSprop"}, {"adagrad", "Adagrad"}, {"none", "none"}};
+  static constexpr std::pair<const char*, const char*> kNames[]{{"adamw", "AdamW"},
+                                                                {"adam", "Adam"},
+                                                                {"sgd", "SGD"},
+                                                                {"rmsprop", "RMSprop"},
+                                                                {"adagrad", "Adagrad"},
+                                                                {"none", "none"},
+                                                                {"adafactor", "TransformersAdafactor"}};
   const std::string name = text_at(o, "name");
   job.optimizer.name = name;
   if (is_set(o, "state_bits")) {
@@ -80,7 +101,7 @@ void read_optimizer(const Json& o, Job& job) {
   if (o.contains("foreach") && o["foreach"] == false) args["foreach"] = false;
   if (is_set(o, "fused")) args["fused"] = true;
   if (is_set(o, "momentum")) args["momentum"] = o["momentum"];
-  if (name == "none") args.clear();
+  if (name == "none" || name == "adafactor") args.clear();
   job.optimizer.args = Config("optimizer", args);
 }
 
@@ -91,7 +112,7 @@ void read_tuning(const Json& train, Job& job) {
     Json settings = Json::object();
     if (is_set(lora, "targets")) settings["target_modules"] = lora["targets"];
     if (is_set(lora, "modules_to_save")) settings["modules_to_save"] = lora["modules_to_save"];
-    if (text_at(train["precision"], "lora") == "bf16") settings["dtype"] = "base";
+    if (text_at(train.at("precision"), "lora") == "bf16") settings["dtype"] = "base";
     if (method != "ln_tuning") {
       if (is_set(lora, "rank")) settings["r"] = lora["rank"];
       if (is_set(lora, "dropout")) settings["dropout"] = lora["dropout"];
@@ -140,6 +161,7 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   job.accumulation = c.size({"grad_accum"}, 1);
   if (is_set(train, "grad_clip")) job.clip = train["grad_clip"].get<double>();
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;
+  if (const int64_t world = degree(row.at("parallel"), "world"); world > 1) job.parallel.ddp = parse_ddp({{"world", world}});
   read_optimizer(train.at("optimizer"), job);
   read_tuning(train, job);
   const Json& software = row.at("software");
@@ -177,9 +199,9 @@ PublishedRow row_of(const Json& j) {
   job.model = row.id;
   row.unsupported = unsupported_part(j);
   if (!row.unsupported.empty()) return row;
-  if (precision_of(j["train"].at("precision")).empty()) {
-    row.unsupported =
-        "precision: weights " + text_at(j["train"]["precision"], "weights") + ", compute " + text_at(j["train"]["precision"], "compute");
+  if (precision_of(j.at("train").at("precision")).empty()) {
+    row.unsupported = "precision: weights " + text_at(j.at("train")["precision"], "weights") + ", compute " +
+                      text_at(j.at("train")["precision"], "compute");
     return row;
   }
   Json config = Json::object();

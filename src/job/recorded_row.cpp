@@ -5,6 +5,8 @@
 
 #include <fstream>
 
+#include "util/text.h"
+
 namespace plimsoll {
 
 namespace {
@@ -15,8 +17,8 @@ constexpr const char* kPlainNetwork = "mlp.py";  // beside the recorder; its vec
 
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
-  if (spec.contains("parallel") && spec["parallel"].value("kind", "none") != "none")
-    return "parallel: " + spec["parallel"].value("kind", "?");
+  const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
+  if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
   if (const std::string file = spec.at("model").value("py", ""); !file.empty() && file != kPlainNetwork) return "model: " + file;
   return "";
 }
@@ -30,6 +32,47 @@ AdapterSettings lora_of(const Json& lora) {
   a.dropout = lora.value("dropout", 0.0);
   a.fp32 = lora.value("dtype", "fp32") == "fp32";
   return a;
+}
+
+// PEFT's own classes with their own arguments.
+AdapterSettings peft_of(const Json& peft) {
+  Json config = peft.value("config", Json::object());
+  if (peft.contains("autocast_adapter_dtype")) config["autocast_adapter_dtype"] = peft["autocast_adapter_dtype"];
+  return parse_adapter(parse_adapter_kind(lower(peft.value("peft_type", "LORA"))), config);
+}
+
+TuningSettings tuning_of(const Config& c) {
+  TuningSettings t;
+  if (const Json* lora = c.find({"lora"})) t.adapter = lora_of(*lora);
+  if (const Json* peft = c.find({"peft"})) t.adapter = peft_of(*peft);
+  if (const Json* quantization = c.find({"quantization"})) t.quantization = parse_quantization(*quantization);
+  if (const Json* names = c.find({"frozen"})) t.frozen = parse_name_list(*names, "frozen");
+  if (const Json* names = c.find({"trainable"})) t.trainable = parse_name_list(*names, "trainable");
+  return t;
+}
+
+// The recorder gives bucket_mb as an argument, so that its first bucket is like the others; null is PyTorch's default.
+DdpSettings ddp_of(const Json& parallel) {
+  Json fields{{"world", parallel.value("world", 1)},
+              {"bucket_mb", parallel.value("bucket_mb", Json(25))},
+              {"bucket_view", parallel.value("bucket_view", false)},
+              {"find_unused_parameters", parallel.value("find_unused", false)},
+              {"static_graph", parallel.value("static_graph", false)},
+              {"broadcast_buffers", parallel.value("broadcast_buffers", true)},
+              {"no_sync", parallel.value("skip_sync", false)}};
+  return parse_ddp(fields);
+}
+
+ParallelSettings parallel_of(const Json& parallel) {
+  ParallelSettings p;
+  const std::string kind = parallel.value("kind", "none");
+  if (kind == "ddp" || (kind == "zero1" && parallel.value("ddp", true))) p.ddp = ddp_of(parallel);
+  if (kind == "zero1")
+    p.zero1 = parse_zero1({{"world", parallel.value("world", 1)},
+                           {"rank", parallel.value("rank", 0)},
+                           {"ddp", p.ddp.has_value()},
+                           {"parameter_view", parallel.value("params_bucket_view", false)}});
+  return p;
 }
 
 Job job_of(const std::string& id, const Json& spec) {
@@ -47,7 +90,7 @@ Job job_of(const std::string& id, const Json& spec) {
   job.inputs = plain ? InputKind::vector : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
-  if (const Json* lora = c.find({"lora"})) job.tuning.adapter = lora_of(*lora);
+  job.tuning = tuning_of(c);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
   job.checkpointing = c.flag({"checkpoint"}, false);
   if (spec.contains("optimizer")) {
@@ -55,6 +98,7 @@ Job job_of(const std::string& id, const Json& spec) {
     job.optimizer.args = Config(id + ": optimizer", spec["optimizer"].value("args", Json::object()));
   }
   job.accumulation = c.size({"accum"}, 1);
+  job.parallel = parallel_of(spec.value("parallel", Json::object()));
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
   job.ema = c.flag({"ema"}, false);
   job.loss_scaling = false;

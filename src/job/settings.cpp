@@ -58,6 +58,13 @@ void apply_quantization(Job& job, const Config& c) {
   if (value != false && value != "none" && !value.is_null()) job.tuning.quantization = parse_quantization(value);
 }
 
+// A plain truth value would leave the number of processes open; false and null undo what a file says.
+template <class T>
+void apply_parallel(std::optional<T>& slot, const nlohmann::json& value, T (*parse)(const nlohmann::json&)) {
+  slot.reset();
+  if (value != false && !value.is_null()) slot = parse(value);
+}
+
 void apply_optimizer_args(Job& job, const Config& c) { job.optimizer.args = Config("optimizer args", c.values().at("optimizer_args")); }
 
 std::vector<Setting> all_settings() {
@@ -120,6 +127,10 @@ std::vector<Setting> all_settings() {
        [](Job& j, const Config& c) { j.sampling.batch = c.size({"sample_batch"}, 1); }},
       {"sample_prompt", "N", "tokens of such a prompt (default 32)",
        [](Job& j, const Config& c) { j.sampling.prompt = c.size({"sample_prompt"}, 1); }},
+      {"ddp", "{KEY: VALUE}", "DistributedDataParallel, e.g. {world: 8, bucket_view: true}; the flag: world=8,bucket_view=true",
+       [](Job& j, const Config& c) { apply_parallel(j.parallel.ddp, c.values().at("ddp"), parse_ddp); }},
+      {"zero1", "{KEY: VALUE}", "ZeroRedundancyOptimizer (ZeRO stage 1) on one rank, e.g. {world: 8, rank: 0}",
+       [](Job& j, const Config& c) { apply_parallel(j.parallel.zero1, c.values().at("zero1"), parse_zero1); }},
       {"torch", "VERSION", "PyTorch's version, which decides about some workspaces (default 2.14)",
        [](Job& j, const Config& c) { j.platform.torch = version_at(c, "torch"); }},
       {"transformers", "VERSION", "transformers' version: before 4.48 attention and its cache were other code (default 5.12)",

@@ -102,6 +102,12 @@ void read_lokr(const Config& c, AdapterSettings& a) {
 
 const char* to_string(AdapterKind k) { return kKinds[static_cast<size_t>(k)]; }
 
+AdapterKind parse_adapter_kind(const std::string& text) {
+  for (size_t i = 0; i < kKinds.size(); ++i)
+    if (text == kKinds[i]) return static_cast<AdapterKind>(i);
+  throw Error("[adapter] '" + text + "' is not known", did_you_mean(text, {kKinds.begin(), kKinds.end()}));
+}
+
 std::vector<std::string> parse_name_list(const Json& value, const std::string& source) {
   const ModuleNames names = parse_module_names(value.is_string() ? flag_value(value.get<std::string>()) : value, source);
   if (names.all_linear || !names.pattern.empty())
@@ -132,13 +138,15 @@ QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
   const Config c = mapping_of(given, "quantization");
-  require_known(c, {"type", "double_quant", "compute_dtype", "threshold", "skip_modules", "prepare"});
+  require_known(c, {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"});
   QuantizationSettings q;
   q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8"});
   q.double_quant = c.flag({"double_quant"}, false);
   q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
   q.threshold = c.number({"threshold"}, 6.0);
   if (!(q.threshold >= 0)) throw Error(fmt::format("[quantization] threshold {} is below 0", q.threshold), "0 looks for no outliers");
+  q.outliers = c.integer({"outliers"}, 0);
+  if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
   if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
   q.prepare = c.flag({"prepare"}, true);
   return q;
@@ -170,7 +178,7 @@ nlohmann::ordered_json to_json(const AdapterSettings& a) {
 nlohmann::ordered_json to_json(const QuantizationSettings& q) {
   nlohmann::ordered_json j{{"type", q.type}};
   if (q.bits() == 4) j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
-  if (q.bits() == 8) j["threshold"] = q.threshold;
+  if (q.bits() == 8) j["threshold"] = q.threshold, j["outliers"] = q.outliers;
   j["skip_modules"] = q.skip_modules;
   j["prepare"] = q.prepare;
   return j;

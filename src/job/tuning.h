@@ -36,6 +36,7 @@ struct QuantizationSettings {
   bool double_quant = false;              // 4 bit: the scales are quantised too
   std::string compute_dtype = "bf16";     // 4 bit: bf16, fp16, fp32
   double threshold = 6.0;                 // int8: columns with larger activations are outliers; 0: none are looked for
+  int64_t outliers = 0;                   // int8: how many columns of a layer's input are outliers
   std::vector<std::string> skip_modules;  // beside the output head
   bool prepare = true;                    // prepare_model_for_kbit_training: what is not quantised goes to fp32
 
@@ -50,6 +51,7 @@ struct TuningSettings {
 };
 
 const char* to_string(AdapterKind k);  // "lora"
+AdapterKind parse_adapter_kind(const std::string& text);
 
 // `value` is a mapping with PEFT's keys, text like "r=16,target_modules=q_proj+v_proj", or true for the defaults.
 AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);

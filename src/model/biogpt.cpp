@@ -205,7 +205,8 @@ std::unique_ptr<Model> make_biogpt(Build& build, const Config& c) {
                           .head = "output_projection",
                           .width = config.hidden_size,
                           .vocab_size = config.vocab_size,
-                          .tied = config.tie_word_embeddings};
+                          .tied = config.tie_word_embeddings,
+                          .upcast_before_4_49 = false};
   return std::make_unique<CausalLM<BioGptConfig, BioGptModel>>(build, config, head);
 }
 

@@ -161,7 +161,8 @@ struct GPT2Model : Module {
 
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
   const GPT2Config config(c);
-  const HeadSettings head{.body = "transformer", .width = config.n_embd, .vocab_size = config.vocab_size, .tied = config.tied};
+  const HeadSettings head{
+      .body = "transformer", .width = config.n_embd, .vocab_size = config.vocab_size, .tied = config.tied, .upcast_before_4_49 = false};
   return std::make_unique<CausalLM<GPT2Config, GPT2Model>>(build, config, head);
 }
 

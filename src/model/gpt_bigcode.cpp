@@ -156,8 +156,11 @@ struct GPTBigCodeModel : Module {
 
 std::unique_ptr<Model> make_gpt_bigcode(Build& build, const Config& c) {
   const GPTBigCodeConfig config(c);
-  const HeadSettings head{
-      .body = "transformer", .width = config.n_embd, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  const HeadSettings head{.body = "transformer",
+                          .width = config.n_embd,
+                          .vocab_size = config.vocab_size,
+                          .tied = config.tie_word_embeddings,
+                          .upcast_before_4_49 = false};
   return std::make_unique<CausalLM<GPTBigCodeConfig, GPTBigCodeModel>>(build, config, head);
 }
 

@@ -71,6 +71,7 @@ struct GPTNeoXAttention : Module {
       q = to(q, DType::float32);
       k = to(k, DType::float32);
       call.caches = false;
+      call.cast_to_values = true;
       if (build().cache) build().cache->insert(build().cache->end(), {k, v});
       if (!build().eager()) {
         q = to(q, v.dtype());
@@ -138,6 +139,7 @@ std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
   HeadSettings head = lm_head(config);
   head.body = "gpt_neox";
   head.head = "embed_out";
+  head.upcast_before_4_49 = false;
   return std::make_unique<CausalLM<GPTNeoXConfig, GPTNeoXModel>>(build, config, head);
 }
 

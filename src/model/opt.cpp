@@ -190,7 +190,10 @@ struct OPTModel : Module {
 
 std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
   const OPTConfig config(c);
-  const HeadSettings head{.width = config.word_embed_proj_dim, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  const HeadSettings head{.width = config.word_embed_proj_dim,
+                          .vocab_size = config.vocab_size,
+                          .tied = config.tie_word_embeddings,
+                          .upcast_before_4_49 = false};
   return std::make_unique<CausalLM<OPTConfig, OPTModel>>(build, config, head);
 }
 

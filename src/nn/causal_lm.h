@@ -14,6 +14,7 @@ struct HeadSettings {
   int64_t vocab_size = 0;
   bool tied = false;
   bool bias = false;
+  bool upcast_before_4_49 = true;  // the loss was computed in fp32 there, too
 };
 
 // Body is the model below the head: a module made of (parent, name, settings), called with the ids, with the weight of its
@@ -25,12 +26,13 @@ struct CausalLM : Model {
         settings(s),
         body(*this, h.body, settings),
         head(h.tied ? std::make_unique<Linear>(*this, h.head, body.embedding(), h.bias)
-                    : std::make_unique<Linear>(*this, h.head, h.width, h.vocab_size, h.bias)) {}
+                    : std::make_unique<Linear>(*this, h.head, h.width, h.vocab_size, h.bias)),
+        upcast_before_4_49(h.upcast_before_4_49) {}
 
   Output forward(const Batch& batch) override {
     const Tensor hidden = body(batch.input_ids);           // (B, T, C)
     const Tensor logits = finish_logits((*head)(hidden));  // (B, T, V)
-    return {causal_lm_loss(build(), logits, batch.labels), {logits}};
+    return {causal_lm_loss(build(), logits, batch.labels, upcast_before_4_49), {logits}};
   }
 
   virtual Tensor finish_logits(Tensor logits) const { return logits; }
@@ -38,6 +40,7 @@ struct CausalLM : Model {
   Settings settings;
   Body body;
   std::unique_ptr<Linear> head;
+  bool upcast_before_4_49;
 };
 
 }  // namespace plimsoll

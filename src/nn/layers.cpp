@@ -21,9 +21,24 @@ void DenseLayer::make(const Tensor& tied_weight, bool with_bias) {
   const std::string module = tuned ? path() : "";
   const AdapterSettings* adapter = tuned ? build().tuning.adapter_of(module, true) : nullptr;
   if (adapter) keep_parameters_in("base_layer");
-  weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", fan_in_fan_out ? Dims{in, out} : Dims{out, in});
+  const QuantizationSettings* quantization = tuned && !tied_weight ? build().tuning.quantization_of(module) : nullptr;
+  if (quantization) {
+    quantize(*quantization);
+  } else {
+    weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", fan_in_fan_out ? Dims{in, out} : Dims{out, in});
+  }
   if (with_bias) bias = parameter("bias", {out});
   if (adapter) adapter_ = make_adapter(*this, *adapter);
+}
+
+// transformers turns a Conv1D's weight round before it is quantised.
+void DenseLayer::quantize(const QuantizationSettings& settings) {
+  build().tuning.trains(path(), "weight");
+  fan_in_fan_out = false;
+  weight = parameter("weight", packed_sizes(settings, out, in), packed_dtype(settings), false);
+  weight.parameter()->elements = checked_mul(out, in);
+  ScopeGuard here(tape(), parameter_scope());
+  quantized = make_quantized_weight(build(), settings, {out, in, build().load_dtype, weight});
 }
 
 Tensor DenseLayer::base(const Tensor& x) const {

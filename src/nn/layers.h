@@ -29,6 +29,7 @@ class DenseLayer : public Module {
   void make(const Tensor& tied_weight, bool with_bias);  // undefined: a weight of its own
 
  private:
+  void quantize(const QuantizationSettings& settings);
   std::unique_ptr<Adapter> adapter_;
 };
 

@@ -20,8 +20,10 @@ struct Build {
   // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
   Tensors* cache = nullptr;
   Version transformers = Platform{}.transformers;
-  Tuning tuning;                     // what is trained, and how
-  bool input_require_grads = false;  // enable_input_require_grads: the embeddings' result collects a gradient
+  Tuning tuning;                      // what is trained, and how
+  DType load_dtype = DType::float32;  // of weights before they are quantised
+  Tensor shared_code;                 // bitsandbytes' table of 8-bit values, one for all layers
+  bool input_require_grads = false;   // enable_input_require_grads: the embeddings' result collects a gradient
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }

@@ -1,5 +1,5 @@
-// The weight of a linear layer as bitsandbytes stores it, and its product: packed to 4 bits (NF4, FP4) with scales, or int8 with
-// scales (LLM.int8). The weight is frozen; only the gradient of the input exists.
+// The weight of a linear layer as bitsandbytes stores it, and its product: packed to 4 bits (NF4, FP4) or in int8 (LLM.int8),
+// with scales. The weight is frozen; only the gradients of input and bias exist.
 #pragma once
 
 #include "nn/layers.h"
@@ -11,8 +11,20 @@ class QuantizedWeight {
   virtual ~QuantizedWeight() = default;
   virtual int bits() const = 0;
   virtual Tensor multiply(const Tensor& x, const Tensor& bias) const = 0;
-  // In the type it was quantised from (4 bit) or in fp32 (8 bit): (out, in).
+  // (out, in): in the type it was quantised from (4 bit), or in fp32 (int8).
   virtual Tensor unpacked() const = 0;
 };
+
+// What a weight of (out, in) became; the scales are made with QuantizedWeight.
+struct PackedWeight {
+  int64_t out = 0, in = 0;
+  DType dtype = DType::float32;  // of the weight before
+  Tensor packed;                 // the parameter
+};
+
+// Sizes of the parameter that holds a weight of (out, in).
+Dims packed_sizes(const QuantizationSettings& settings, int64_t out, int64_t in);
+DType packed_dtype(const QuantizationSettings& settings);
+std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& settings, const PackedWeight& weight);
 
 }  // namespace plimsoll

@@ -32,7 +32,7 @@ Tensor eager_attention(const Tensor& q, const Tensor& key, const Tensor& value, 
   if (call.clamps_scores) weights = clamp_min(weights);
   if (call.softmax_fp32) {
     const Tensor probs = softmax(weights, DType::float32);
-    weights = to(probs, v.dtype());
+    weights = to(probs, call.cast_to_values ? v.dtype() : q.dtype());
   } else {
     weights = softmax(weights);
     if (call.cast_weights) weights = to(weights, q.dtype());
@@ -114,6 +114,22 @@ Tensor gelu_new(const Tensor& x) {
   return mul(half, inner);
 }
 
+// FastGELUActivation: 0.5 * x * (1 + tanh(x * 0.7978845608 * (1 + 0.044715 * x * x))), op by op.
+Tensor gelu_fast(const Tensor& x) {
+  const Tensor half = mul_scalar(x);
+  Tensor inner;
+  {
+    const Tensor scaled = mul_scalar(x);
+    Tensor square = mul_scalar(x);
+    square = mul(square, x);
+    square = add_scalar(square);
+    inner = mul(scaled, square);
+  }
+  inner = tanh(inner);
+  inner = add_scalar(inner);
+  return mul(half, inner);
+}
+
 // quick_gelu: x * sigmoid(1.702 * x)
 Tensor quick_gelu(const Tensor& x) {
   const Tensor gate = sigmoid(mul_scalar(x));
@@ -126,12 +142,13 @@ Tensor activation(std::string_view name, const Tensor& x) {
   if (name == "silu" || name == "swish") return silu(x);
   if (name == "gelu" || name == "gelu_pytorch_tanh") return gelu(x);
   if (name == "gelu_new") return gelu_new(x);
+  if (name == "gelu_fast") return gelu_fast(x);
   if (name == "relu") return relu(x);
   if (name == "tanh") return tanh(x);
   if (name == "sigmoid") return sigmoid(x);
   if (name == "quick_gelu") return quick_gelu(x);
   throw Error("[activation] '" + std::string(name) + "' is not known",
-              "known: silu, swish, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
+              "known: silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
 }
 
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x) {
@@ -146,10 +163,11 @@ Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& for
   return cat(outputs, 1);                                                // (B, T, C)
 }
 
-Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor& labels) {
+Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor& labels, bool upcast_before_4_49) {
   if (!labels) return {};
-  Tensor logits = to(raw_logits, DType::float32);
-  if (build.transformers < Version{4, 49}) {  // transformers pull 35646
+  const bool shifts_logits = build.transformers < Version{4, 49};  // transformers pull 35646
+  Tensor logits = shifts_logits && !upcast_before_4_49 ? raw_logits : to(raw_logits, DType::float32);
+  if (shifts_logits) {
     Tensor shift_logits = contiguous(slice(logits, 1, 0, logits.size(1) - 1)),
            shift_labels = contiguous(slice(labels, 1, 1, labels.size(1)));
     shift_logits = view(shift_logits, {-1, logits.size(-1)});

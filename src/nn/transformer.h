@@ -18,6 +18,7 @@ struct AttentionCall {
   bool softmax_fp32 = true;      // eager: softmax(..., dtype=float32)
   bool cast_weights = true;      // eager: without softmax_fp32, a cast to the type of the query follows
   bool contiguous_eager = true;  // eager: the result is made contiguous
+  bool cast_to_values = false;   // eager: the weights take the type of the values, not of the queries
   bool clamps_scores = false;    // eager: torch.max(scores, the lowest number) after the mask
   bool caches = true;            // false: the caller has put keys and values into the cache
 };
@@ -50,8 +51,9 @@ Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x);
 
 // Losses; undefined without labels.
-// ForCausalLMLoss: fp32 logits, labels shifted by padding; before 4.49 the logits were shifted, in a copy.
-Tensor causal_lm_loss(const Build& build, const Tensor& logits, const Tensor& labels);
+// ForCausalLMLoss: fp32 logits, labels shifted by padding; before 4.49 the logits were shifted, in a copy,
+// by some models in their own type.
+Tensor causal_lm_loss(const Build& build, const Tensor& logits, const Tensor& labels, bool upcast_before_4_49);
 // ForMaskedLMLoss and sequence classification: fp32 logits against labels of the same leading shape.
 Tensor flat_cross_entropy(const Tensor& logits, const Tensor& labels, bool upcast);
 

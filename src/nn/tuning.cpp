@@ -56,9 +56,10 @@ Tuning::Tuning(const TuningSettings& s, const std::string& family) : adapter_(s.
     throw Error(fmt::format("[{}] PEFT has no default target_modules for {}", to_string(adapter_->kind), family),
                 "give target_modules, e.g. all-linear");
   targets_.names = targets.names;
-  if (!targets.pattern.empty()) target_pattern_ = compile_pattern(targets.pattern);
-  if (!adapter_->exclude_modules.pattern.empty()) excluded_pattern_ = compile_pattern(adapter_->exclude_modules.pattern);
+  if (!targets.pattern.empty()) target_pattern_ = NamePattern(targets.pattern);
+  if (!adapter_->exclude_modules.pattern.empty()) excluded_pattern_ = NamePattern(adapter_->exclude_modules.pattern);
   feedforward_ = adapter_->feedforward_modules.value_or(ModuleNames{});
+  if (!feedforward_.pattern.empty()) feedforward_pattern_ = NamePattern(feedforward_.pattern);
   if (!adapter_->feedforward_modules) feedforward_.names = default_feedforward(family);
   saved_.names = adapter_->modules_to_save;
   if (adapter_->classifier_is_saved) saved_.names.insert(saved_.names.end(), {"classifier", "score"});
@@ -100,13 +101,13 @@ bool Tuning::trains_tied(const std::string& module, std::string_view parameter, 
 // PEFT 0.20 tuners_utils.check_target_module_exists and _maybe_include_all_linear_layers.
 bool Tuning::is_target(const std::string& module, bool linear) {
   const ModuleNames& excluded = adapter_->exclude_modules;
-  if (excluded_pattern_ && std::regex_match(module, *excluded_pattern_)) return false;
+  if (excluded_pattern_.matches(module)) return false;
   for (const std::string& name : excluded.names)
     if (ends_with_name(module, name)) return false;
   if (is_saved(module)) return false;
   if (adapter_->target_modules.all_linear) return linear && !is_output_head(module);
-  if (!target_pattern_) return any(targets_, module, ends_with_name);
-  const bool hit = std::regex_match(module, *target_pattern_);
+  if (adapter_->target_modules.pattern.empty()) return any(targets_, module, ends_with_name);
+  const bool hit = target_pattern_.matches(module);
   pattern_found_ |= hit;
   return hit;
 }
@@ -123,7 +124,7 @@ const QuantizationSettings* Tuning::quantization_of(const std::string& module) {
 }
 
 bool Tuning::is_feedforward(const std::string& module) const {
-  if (!feedforward_.pattern.empty()) return std::regex_match(module, compile_pattern(feedforward_.pattern));
+  if (feedforward_pattern_.matches(module)) return true;
   return std::any_of(feedforward_.names.begin(), feedforward_.names.end(), [&](const std::string& n) { return ends_with_name(module, n); });
 }
 

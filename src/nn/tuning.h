@@ -3,6 +3,7 @@
 #pragma once
 
 #include <set>
+#include <string>
 
 #include "job/tuning.h"
 
@@ -55,7 +56,7 @@ class Tuning {
   bool active_ = false;
   std::optional<AdapterSettings> adapter_;
   std::optional<QuantizationSettings> quantization_;
-  std::optional<std::regex> target_pattern_, excluded_pattern_;
+  NamePattern target_pattern_, excluded_pattern_, feedforward_pattern_;
   ModuleNames feedforward_;
   Wanted targets_, saved_, frozen_, trainable_, skipped_;
   bool pattern_found_ = false;

@@ -14,7 +14,7 @@ class Arguments {
   // `known` are the optimizer's own arguments beside lr and maximize, which all have; a key outside them throws.
   Arguments(const char* optimizer, const Config& args, std::initializer_list<const char*> known);
 
-  bool flag(const char* key) const { return args_.flag({key}, false); }
+  bool flag(const char* key, bool fallback = false) const { return args_.flag({key}, fallback); }
   double number(const char* key, double fallback) const { return args_.number({key}, fallback); }
   bool nonzero(const char* key) const { return number(key, 0.0) != 0.0; }
   std::pair<double, double> pair(const char* key, std::pair<double, double> fallback) const;

@@ -23,5 +23,6 @@ std::unique_ptr<Optimizer> make_radam(const Config& args);
 std::unique_ptr<Optimizer> make_rmsprop(const Config& args);
 std::unique_ptr<Optimizer> make_rprop(const Config& args);
 std::unique_ptr<Optimizer> make_sgd(const Config& args);
+std::unique_ptr<Optimizer> make_transformers_adafactor(const Config& args);
 
 }  // namespace plimsoll

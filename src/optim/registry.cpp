@@ -17,6 +17,8 @@ const std::vector<OptimizerEntry>& optimizer_registry() {
       {"RAdam", "2 states a parameter", make_radam},
       {"Rprop", "2 states a parameter", make_rprop},
       {"ASGD", "1 state a parameter", make_asgd},
+      {"TransformersAdafactor", "a row and a column for matrices, 1 state for vectors, in fp32 (transformers)",
+       make_transformers_adafactor},
       {"AdamW8bit", "2 bytes a parameter and 2 scales for every 256 (bitsandbytes)", make_adamw8bit},
       {"Adam8bit", "2 bytes a parameter and 2 scales for every 256 (bitsandbytes)", make_adam8bit},
       {"AdamW32bit", "2 fp32 states a parameter (bitsandbytes)", make_adamw32bit},

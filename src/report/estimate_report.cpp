@@ -31,6 +31,7 @@ std::string recipe_text(const Job& j) {
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
   if (j.ema) out += ", EMA";
+  if (j.parallel.any()) out += ", " + to_string(j.parallel);
   return out;
 }
 
@@ -183,6 +184,8 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
+  if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
+  if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
   j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;

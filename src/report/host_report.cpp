@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace plimsoll {
@@ -92,6 +93,15 @@ Json rows_json(const std::vector<HostRow>& rows) {
 
 Json value(std::optional<Bytes> b) { return b ? Json(b->count) : Json(nullptr); }
 
+// What only loading has.
+std::string loads_text(const HostEstimate& e) {
+  std::string out;
+  for (const HostRow& r : e.loading)
+    if (std::none_of(e.steady.begin(), e.steady.end(), [&](const HostRow& s) { return s.name == r.name; }))
+      out += fmt::format(" + {} ({}: {})", to_string(r.size.bytes), r.name, r.source);
+  return out;
+}
+
 }  // namespace
 
 std::string host_text(const HostFit& f, const HostSettings& settings, const Style& style) {
@@ -100,10 +110,7 @@ std::string host_text(const HostFit& f, const HostSettings& settings, const Styl
   out += row_text("steady state", e.steady_peak, "the sum", style);
   for (const HostRow& r : e.saving)
     out += row_text("saving a checkpoint", e.save_peak, fmt::format("+ {}: {}", to_string(r.size.bytes), r.source), style);
-  std::string loads;
-  for (const HostRow& r : e.loading)
-    if (r.name != "system" && r.name != "main process") loads += fmt::format(" + {} ({}: {})", to_string(r.size.bytes), r.name, r.source);
-  out += row_text("loading the model", e.load_peak, "before workers and batches:" + loads, style);
+  out += row_text("loading the model", e.load_peak, "before workers and batches:" + loads_text(e), style);
   if (e.shm.high.count > 0) out += row_text("of it in /dev/shm", e.shm, "counts as RAM and against the size of /dev/shm", style);
   out += capacity_text(f, style) + failures(f);
   for (const std::string& note : e.notes) out += "  note: " + note + "\n";

@@ -143,15 +143,15 @@ std::string verdict_text(const SnapshotReport& r) {
   if (r.columns.size() < 2) return "";
   const ReplayColumn &asked = r.columns.back(), &base = r.columns[r.columns.size() - 2];
   if (asked.replay.oom || base.replay.oom) return "";
-  const std::string retries =
-      asked.replay.retries == base.replay.retries
-          ? ""
-          : fmt::format(", {} instead of {}", plural(static_cast<size_t>(asked.replay.retries), "retry", "retries"), base.replay.retries);
+  std::string more;
+  if (asked.replay.retries != base.replay.retries)
+    more += fmt::format(", {} instead of {}", plural(static_cast<size_t>(asked.replay.retries), "retry", "retries"), base.replay.retries);
+  if (asked.replay.ooms_repeated == 0 && base.replay.ooms_repeated > 0) more += ", and what failed in the recording does not fail";
   const int64_t change = asked.replay.reserved_peak - base.replay.reserved_peak;
   const std::string what = asked.conf.empty() ? "The default settings" : asked.conf;
-  if (change == 0) return fmt::format("{}: the same reserved peak{}.\n", what, retries);
+  if (change == 0) return fmt::format("{}: the same reserved peak{}.\n", what, more);
   return fmt::format("{}: {} {} at the reserved peak ({}){}.\n", what, size(std::abs(change)), change < 0 ? "less" : "more",
-                     percent_of(Bytes{std::abs(change)}, Bytes{base.replay.reserved_peak}), retries);
+                     percent_of(Bytes{std::abs(change)}, Bytes{base.replay.reserved_peak}), more);
 }
 
 // --- JSON

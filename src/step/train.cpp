@@ -7,7 +7,9 @@
 #include "optim/foreach.h"
 #include "optim/optimizer.h"
 #include "step/clip.h"
+#include "step/ddp.h"
 #include "step/grad_scaler.h"
+#include "step/zero1.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -43,6 +45,9 @@ const ModelEntry& entry_of(const Job& job) {
 std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
   build.dtype = weight_type(job.precision);
+  build.load_dtype = build.dtype;
+  // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
+  if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
   build.checkpointing = job.checkpointing;
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
@@ -96,13 +101,17 @@ class Inference {
 class Trainer {
  public:
   explicit Trainer(const Job& job)
-      : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {}
+      : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
+    check(job.parallel);
+    if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
+  }
 
   Simulation run() {
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
+    if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema) make_ema();
@@ -128,6 +137,7 @@ class Trainer {
     d.attention = job.attention;
     d.item = job.recorded_item;
     d.recorder = job.recorded_item.has_value();
+    d.late_gradient_labels = d.recorder && job.parallel.any();
     if (d.recorder) return d;
     d.torch = job.platform.torch;
     d.kernels = kernel_memory(job.platform);
@@ -136,7 +146,7 @@ class Trainer {
 
   void step() {
     tape_.begin_step();
-    for (int64_t i = 0; i < micro_steps(); ++i) micro_step(i == 0);
+    for (int64_t i = 0; i < micro_steps(); ++i) micro_step(i == 0, i == micro_steps() - 1);
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) {
       if (scaler_) scaler_->unscale(trained_);
@@ -154,15 +164,17 @@ class Trainer {
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
 
-  void micro_step(bool first) {
+  void micro_step(bool first, bool last) {
     tape_.begin_phase(Phase::forward);
     if (first && job_.zero_grad == ZeroGrad::before_forward) zero_grad();
     {
       AutocastGuard autocast(tape_, autocast_type(job_));
       Tensors cache;
+      if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
       Output out = model_->forward(batch_);  // the old outputs are still alive here
       build_.cache = nullptr;
+      if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
       kept_.insert(kept_.end(), cache.begin(), cache.end());
       loss_ = job_.loss == Loss::logits_sum ? sum(kept_.front()) : std::move(out.loss);
@@ -176,10 +188,18 @@ class Trainer {
       const Tensor seed = empty_like(loss);
       run_backward(loss, seed);
     }
+    if (ddp_) ddp_->after_backward();
+    label_gradients();
     if (job_.drop_after) {
       kept_.clear();
       loss_.reset();
     }
+  }
+
+  // Buckets that gradients are views of are gradients, too.
+  void label_gradients() {
+    for (const Parameter* p : trained_)
+      if (p->grad) tape_.relabel(p->grad, Category::gradient);
   }
 
   // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
@@ -250,7 +270,7 @@ class Trainer {
       tape_.relabel(p->grad, Category::gradient);
     }
     optimizer_->step(trained_);
-    label_states();
+    if (!(tape_.dialect.recorder && job_.parallel.zero1)) label_states();  // the recorder does not look into the wrapper here
     zero_grad();
   }
 
@@ -276,6 +296,7 @@ class Trainer {
   std::vector<Parameter*> parameters_;
   std::vector<Parameter*> trained_;  // those that require a gradient: what the optimizer gets
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<DataParallel> ddp_;
   std::optional<GradScaler> scaler_;
   Tensors ema_;
   Batch batch_;

@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-enum class DType : uint8_t { float32, float16, bfloat16, float64, int64, int32, uint8, bool_ };
+enum class DType : uint8_t { float32, float16, bfloat16, float64, int64, int32, uint8, int8, bool_ };
 
 constexpr int64_t size_of(DType t) {
   switch (t) {
@@ -17,6 +17,7 @@ constexpr int64_t size_of(DType t) {
     case DType::float16:
     case DType::bfloat16: return 2;
     case DType::uint8:
+    case DType::int8:
     case DType::bool_: return 1;
   }
   return 1;
@@ -37,7 +38,7 @@ constexpr DType promote(DType a, DType b) {
 }
 
 constexpr std::string_view dtype_name(DType t) {
-  constexpr std::string_view kNames[] = {"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "bool"};
+  constexpr std::string_view kNames[] = {"float32", "float16", "bfloat16", "float64", "int64", "int32", "uint8", "int8", "bool"};
   return kNames[static_cast<int>(t)];
 }
 

@@ -145,7 +145,9 @@ void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad) {
 
 void accumulate_grad(Parameter& p, Tensor grad) {
   accumulate_grad(p.value, p.grad, std::move(grad));
-  if (p.grad) p.value.tape().relabel(p.grad, Category::gradient);
+  Tape& tape = p.value.tape();
+  if (p.grad && !tape.dialect.late_gradient_labels) tape.relabel(p.grad, Category::gradient);
+  if (tape.gradient_arrived) tape.gradient_arrived(p);
 }
 
 }  // namespace plimsoll

@@ -71,6 +71,7 @@ void Op::init(Node& node) {
   node.scope = tape_.scope;
   node.sequence = sequence_;
   node.next = std::move(edges_);
+  node.kept = std::move(kept_);
 }
 
 void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {

@@ -40,6 +40,7 @@ struct Node {
   std::vector<Edge> next;           // one per input of the op
   std::vector<TensorMeta> outputs;  // one per output of the op: what its gradient must look like
   Tensors buffer;                   // engine: gradients collected so far
+  Tensors kept;                     // attributes of a Python function's ctx: they live as long as the node
 
   virtual ~Node() = default;
   virtual Tensors apply(Tensors& grads) = 0;
@@ -89,6 +90,12 @@ class Op {
   Saved save(const Tensor& t) const { return recording_ && t.defined() ? Saved::pack(t) : Saved(); }
   Saved save_if(bool wanted, const Tensor& t) const { return wanted ? save(t) : Saved(); }
 
+  // Keeps a tensor as a Python autograd function keeps what it sets on its ctx: hooks do not see it, and backward does not
+  // release it.
+  void keep(const Tensor& t) {
+    if (recording_ && t.defined()) kept_.push_back(t);
+  }
+
   // Connects `out` to its inputs. `backward` is Tensors(Tensors& grads, Needs needs): one result per input.
   template <class F>
   Tensor finish(Tensor out, F backward) {
@@ -122,6 +129,7 @@ class Op {
   bool recording_ = false;
   uint64_t sequence_ = 0;
   std::vector<Edge> edges_;
+  Tensors kept_;
 };
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad = true);

@@ -27,6 +27,8 @@ struct Dialect {
   std::optional<double> item;
   // Rows recorded under a dispatch mode: some in-place operations of a plain CUDA run allocate there.
   bool recorder = false;
+  // Recorded rows of several processes call a gradient so when backward has ended, not when it is accumulated.
+  bool late_gradient_labels = false;
   Version torch = Platform{}.torch;  // for rules that were others once
   KernelMemory kernels;
 };
@@ -101,6 +103,10 @@ class Tape {
   std::vector<Node*> graves_;
   bool digging_ = false;
   std::array<Ref<Storage>, 2> blas_, blas_lt_;  // of the forward and the backward thread
+
+ public:
+  // Called after each gradient that reaches its parameter, as a hook on AccumulateGrad is; may be empty.
+  std::function<void(Parameter&)> gradient_arrived;
 };
 
 // ---- guards -------------------------------------------------------------------------------------------------------

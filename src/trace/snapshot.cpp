@@ -23,6 +23,7 @@ constexpr int64_t kHighestAddress = int64_t{1} << 61;
 constexpr int64_t kLargestMemory = int64_t{1} << 50;         // 1 PiB: beyond any device
 constexpr int64_t kLargestRequest = (int64_t{1} << 60) - 1;  // PyTorch's own limit for one allocation
 constexpr int64_t kMostDevices = 1 << 16;
+constexpr size_t kMostKeys = 256;  // of a segment, block or entry; PyTorch writes at most 13
 
 // Where a value is, for messages: "segments[3].blocks[0].size".
 struct Place {
@@ -99,6 +100,14 @@ class Reader {
     if (p_.kind(id) != kind) refuse(fmt::format("{} is {}, expected {}", at.text(), kind_name(p_.kind(id)), kind_name(kind)));
   }
 
+  // One of many dicts. Each is a value of its own in a file that PyTorch wrote; one that is shared again and again could make
+  // a small file cost any amount of memory and time.
+  void expect_one(Id id, const Place& at) {
+    expect(id, Kind::dict, at);
+    if (p_.size(id) > kMostKeys) refuse(fmt::format("{} has {} keys", at.text(), p_.size(id)));
+    if (++read_ > p_.values()) refuse(fmt::format("{} is there more than once", at.text()));
+  }
+
   Id field(Id dict, Key key, Kind kind, const Place& at) const {
     const Id id = find(dict, key);
     if (id == Pickle::kNothing) refuse(fmt::format("{} has no '{}'", at.text(), key.name));
@@ -128,11 +137,10 @@ class Reader {
   // --- segments
 
   void segments(Id list, const Place& at) {
-    out_.segments.reserve(p_.size(list));
     int64_t i = 0;
     for (const Id id : p_.items(list)) {
       const Place here{&at, "", i++};
-      expect(id, Kind::dict, here);
+      expect_one(id, here);
       segment(id, here);
     }
   }
@@ -162,11 +170,10 @@ class Reader {
 
   // Before 2.1 blocks have no address: each begins where the one before ends, as it does in every version.
   void blocks(Id list, SnapshotSegment& s, const Place& at) {
-    s.blocks.reserve(p_.size(list));
     int64_t end = s.address, i = 0;
     for (const Id id : p_.items(list)) {
       const Place here{&at, "", i++};
-      expect(id, Kind::dict, here);
+      expect_one(id, here);
       SnapshotBlock b;
       b.size = whole(id, size_, 1, s.size, here);
       b.address = whole_or(id, address_, end, 0, kHighestAddress, here);
@@ -189,6 +196,7 @@ class Reader {
         const Id newest = *p_.items(history).begin();
         const Place here{&at, history_.name};
         expect(newest, Kind::dict, here);
+        if (p_.size(newest) > kMostKeys) refuse(fmt::format("{} has {} keys", here.text(), p_.size(newest)));
         bytes = whole_or(newest, real_size_, 0, 0, size, here);
       }
     }
@@ -227,11 +235,10 @@ class Reader {
       const Place here{&at, "", i++};
       expect(id, Kind::list, here);
       SnapshotTrace& trace = out_.traces.emplace_back();
-      trace.entries.reserve(p_.size(id));
       int64_t n = 0;
       for (const Id one : p_.items(id)) {
         const Place there{&here, "", n++};
-        expect(one, Kind::dict, there);
+        expect_one(one, there);
         entry(one, trace, there);
       }
     }
@@ -284,6 +291,7 @@ class Reader {
   const std::string& name_;
   Snapshot out_;
   SnapshotStacks stacks_;
+  size_t read_ = 0;  // segments, blocks and entries
   std::array<Id, std::size(kActions)> actions_{};
   const Key device_ = key("device"), address_ = key("address"), total_size_ = key("total_size"), stream_ = key("stream"),
             segment_type_ = key("segment_type"), is_expandable_ = key("is_expandable"), segment_pool_id_ = key("segment_pool_id"),

@@ -3,9 +3,9 @@
 namespace plimsoll {
 
 std::string_view category_name(Category c) {
-  static constexpr std::array<std::string_view, kCategories> kNames{"parameter",           "buffer",   "input",      "gradient",
-                                                                    "optimizer state",     "ema",      "activation", "backward temporary",
-                                                                    "optimizer temporary", "workspace"};
+  static constexpr std::array<std::string_view, kCategories> kNames{
+      "parameter",           "buffer",    "input",          "gradient", "optimizer state", "ema", "activation", "backward temporary",
+      "optimizer temporary", "workspace", "gradient bucket"};
   return kNames[static_cast<size_t>(c)];
 }
 

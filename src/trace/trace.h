@@ -15,9 +15,21 @@ namespace plimsoll {
 
 // What a storage is for. `activation`, `backward` and `optimizer` are named after the phase that made them and
 // are what is left when nothing better is known. `workspace` is what kernels take for themselves. `gradient` starts when a
-// gradient is accumulated into its parameter.
-enum class Category : uint8_t { parameter, buffer, input, gradient, optimizer_state, ema, activation, backward, optimizer, workspace };
-inline constexpr int kCategories = 10;
+// gradient is accumulated into its parameter. `ddp_bucket` is the flat memory that gradients are reduced in.
+enum class Category : uint8_t {
+  parameter,
+  buffer,
+  input,
+  gradient,
+  optimizer_state,
+  ema,
+  activation,
+  backward,
+  optimizer,
+  workspace,
+  ddp_bucket,
+};
+inline constexpr int kCategories = 11;
 std::string_view category_name(Category c);
 
 enum class Phase : uint8_t { setup, forward, backward, optimizer, ema, evaluation, sampling };

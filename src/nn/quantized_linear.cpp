@@ -1,0 +1,235 @@
+#include "nn/quantized_linear.h"
+
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int64_t kBlock = 64;         // bitsandbytes 0.49, functional.quantize_4bit: weights per scale
+constexpr int64_t kNestedBlock = 256;  // the same: scales per scale of scales
+constexpr int64_t kCode = 16;          // get_4bit_type: the values that 4 bits stand for
+constexpr int64_t kNestedCode = 256;   // create_dynamic_map: those of 8 bits
+
+int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
+
+Tensor allocation(Tape& tape, const char* op, const Dims& sizes, DType dtype) { return filled(tape, op, sizes, dtype); }
+
+// Linear4bit.forward and Linear8bitLt.forward: bias.data = bias.data.to(x.dtype), for good.
+void take_type(const Tensor& bias, DType dtype) {
+  if (!bias || bias.dtype() == dtype) return;
+  Op op(bias.tape(), "_to_copy", {});
+  const Tensor cast = empty_like(bias, dtype);
+  bias.body().storage = cast.body().storage;
+  bias.body().dtype = dtype;
+}
+
+// grad_output.sum(0, dtype=...); the engine sums the rest.
+Tensor bias_gradient(const Tensor& grad, DType dtype) {
+  Dims sizes = grad.sizes();
+  sizes.erase(0);
+  return allocation(grad.tape(), "sum", sizes, dtype);
+}
+
+// ---- 4 bit ------------------------------------------------------------------------------------------------------------
+
+class FourBit final : public QuantizedWeight {
+ public:
+  FourBit(Build& build, const QuantizationSettings& s, const PackedWeight& w)
+      : weight_(w),
+        nested_(s.double_quant),
+        compute_(s.compute_dtype == "fp32"   ? DType::float32
+                 : s.compute_dtype == "fp16" ? DType::float16
+                                             : DType::bfloat16) {
+    Tape& tape = build.tape;
+    const int64_t blocks = blocks_of(checked_mul(w.out, w.in), kBlock);
+    auto scale = [&](const Dims& sizes, DType dtype) { scales_.push_back(allocation(tape, "quant_state", sizes, dtype)); };
+    scale({kCode}, DType::float32);
+    scale({blocks}, nested_ ? DType::uint8 : DType::float32);  // absmax
+    if (!nested_) return;
+    scale({}, DType::float32);                                 // offset
+    scale({blocks_of(blocks, kNestedBlock)}, DType::float32);  // state2.absmax
+    scale({kNestedCode}, DType::float32);                      // state2.code, a copy for every layer
+    if (!build.shared_code) build.shared_code = allocation(tape, "create_dynamic_map", {kNestedCode}, DType::float32);
+  }
+
+  int bits() const override { return 4; }
+
+  // bitsandbytes 0.49, nn/modules.py, Linear4bit.forward
+  Tensor multiply(const Tensor& x, const Tensor& bias) const override {
+    take_type(bias, x.dtype());
+    const Tensor input = to(x, compute_), shift = bias ? to(bias, compute_) : Tensor();
+    const Tensor y = matmul_4bit(input, shift);
+    return to(y, x.dtype());
+  }
+
+  // functional.dequantize_4bit: the scales first, when they are quantised themselves.
+  Tensor unpacked() const override {
+    Tape& tape = weight_.packed.tape();
+    Tensor absmax;
+    if (nested_) absmax = allocation(tape, "empty_like", {blocks_of(weight_.out * weight_.in, kBlock)}, DType::float32);
+    return allocation(tape, "empty", {weight_.out, weight_.in}, weight_.dtype);
+  }
+
+ private:
+  // autograd/_functions.py, MatMul4Bit: unpacks the weight for the product and again for the gradient; keeps the packed one.
+  // From 0.50 on a kernel of its own takes products of few rows (up to 1536) without unpacking.
+  Tensor matmul_4bit(const Tensor& x, const Tensor& bias) const {
+    Op op(x.tape(), "MatMul4Bit", {&x, &bias});
+    Tensor y;  // (..., out)
+    {
+      GradGuard no_grad(x.tape(), false);
+      const Tensor weight = cast(x.dtype());
+      y = linear(x, weight, bias);
+    }
+    return op.finish(y, [this, dtype = bias ? bias.dtype() : x.dtype()](Tensors& g, Needs needs) {
+      Tensors out(2);
+      if (needs[1]) out[1] = bias_gradient(g[0], dtype);
+      if (needs[0]) {
+        const Tensor weight = cast(g[0].dtype());
+        out[0] = matmul(g[0], weight);
+      }
+      return out;
+    });
+  }
+
+  Tensor cast(DType dtype) const {
+    const Tensor weight = unpacked();
+    return to(weight, dtype);
+  }
+
+  PackedWeight weight_;
+  Tensors scales_;
+  bool nested_;
+  DType compute_;
+};
+
+// ---- int8 -------------------------------------------------------------------------------------------------------------
+
+class Int8 final : public QuantizedWeight {
+ public:
+  Int8(Build& build, const QuantizationSettings& s, const PackedWeight& w)
+      : weight_(w), scb_(allocation(build.tape, "SCB", {w.out}, DType::float32)), finds_outliers_(s.threshold > 0), outliers_(s.outliers) {}
+
+  int bits() const override { return 8; }
+
+  // bitsandbytes 0.49, nn/modules.py, Linear8bitLt.forward
+  Tensor multiply(const Tensor& x, const Tensor& bias) const override {
+    take_type(bias, x.dtype());
+    Op op(x.tape(), "MatMul8bitLt", {&x, &bias});
+    Tensor y;  // (..., out)
+    {
+      GradGuard no_grad(x.tape(), false);
+      const Tensor a = x.dim() == 3 ? reshape(x, {-1, x.size(-1)}) : x;  // (rows, in)
+      y = forward(a, bias, op);
+      if (x.dim() == 3) y = reshape(y, {x.size(0), x.size(1), weight_.out});
+    }
+    return op.finish(y, [this, sizes = x.sizes(), dtype = x.dtype(), bias_dtype = bias ? bias.dtype() : x.dtype()](
+                            Tensors& g, Needs needs) { return backward(g[0], needs, sizes, dtype, bias_dtype); });
+  }
+
+  // functional.int8_vectorwise_dequant: A * stats * (1 / 127)
+  Tensor unpacked() const override {
+    const Tensor scaled = allocation(weight_.packed.tape(), "mul", {weight_.out, weight_.in}, DType::float32);
+    return allocation(weight_.packed.tape(), "mul", {weight_.out, weight_.in}, DType::float32);
+  }
+
+ private:
+  struct Rows {
+    Tensor quantized;  // (rows, in) int8
+    Tensor scales;     // (rows)
+    Tensor outlier_columns;
+  };
+
+  // backends/cuda/ops.py, int8_vectorwise_quant
+  Rows quantize(const Tensor& a) const {
+    Tape& tape = a.tape();
+    const Tensor half = to(a, DType::float16);
+    Rows r;
+    r.scales = allocation(tape, "empty", {a.size(0)}, DType::float32);
+    r.quantized = allocation(tape, "empty", a.sizes(), DType::int8);
+    if (!finds_outliers_) return r;
+    Tensor large;
+    {
+      const Tensor magnitude = allocation(tape, "abs", a.sizes(), DType::float16);
+      large = compare_scalar("ge", magnitude);
+    }
+    allocation(tape, "any", {}, DType::bool_);
+    if (outliers_ > 0) {
+      const Tensor columns = allocation(tape, "any", {a.size(1)}, DType::bool_);
+      r.outlier_columns = allocation(tape, "argwhere", {outliers_}, DType::int64);
+    }
+    return r;
+  }
+
+  // backends/default/ops.py, int8_mixed_scaled_mm: columns with outliers are multiplied in the type of the input.
+  Tensor forward(const Tensor& a, const Tensor& bias, Op& op) const {
+    Tape& tape = a.tape();
+    const Rows rows = quantize(a);
+    Tensor sub_a, sub_b;
+    if (rows.outlier_columns) {
+      sub_a = allocation(tape, "index", {a.size(0), outliers_}, a.dtype());
+      sub_b = columns_of_weight(a.dtype());
+    }
+    Tensor y = scaled_mm(a, bias);
+    if (sub_b) y = allocation(tape, "addmm", y.sizes(), y.dtype());
+    // autograd/_functions.py, MatMul8bitLt: ctx.tensors and ctx.tensor_states are plain attributes, so that checkpointing does not
+    // see them and they live as long as the graph.
+    op.keep(a);
+    op.keep(sub_a);
+    op.keep(rows.outlier_columns);
+    return y;
+  }
+
+  Tensor columns_of_weight(DType dtype) const {
+    Tape& tape = weight_.packed.tape();
+    const Dims sizes{weight_.out, outliers_};
+    const Tensor columns = allocation(tape, "index", sizes, DType::int8);
+    Tensor wide = allocation(tape, "mul", sizes, DType::float32);
+    wide = allocation(tape, "mul", sizes, DType::float32);
+    return to(wide, dtype);
+  }
+
+  // int8_linear_matmul into int32, int8_mm_dequant into fp16, then the type of the input; a bias of another type is added in place.
+  Tensor scaled_mm(const Tensor& a, const Tensor&) const {
+    const Dims sizes{a.size(0), weight_.out};
+    const Tensor sums = allocation(a.tape(), "empty", sizes, DType::int32);
+    const Tensor half = allocation(a.tape(), "empty_like", sizes, DType::float16);
+    return to(half, a.dtype());
+  }
+
+  Tensors backward(const Tensor& grad, Needs needs, const Dims& sizes, DType dtype, DType bias_dtype) const {
+    Tensors out(2);
+    if (needs[1]) out[1] = bias_gradient(grad, bias_dtype);
+    const Tensor g = grad.dim() == 3 ? contiguous(reshape(grad, {-1, grad.size(-1)})) : grad;
+    if (!needs[0]) return out;
+    const Tensor weight = allocation(g.tape(), "_to_copy", {weight_.out, weight_.in}, dtype);
+    allocation(g.tape(), "mul", {weight_.out, 1}, DType::float32);
+    const Tensor cast = to(g, dtype);
+    out[0] = view(matmul(cast, weight), sizes);
+    return out;
+  }
+
+  PackedWeight weight_;
+  Tensor scb_;
+  bool finds_outliers_;
+  int64_t outliers_;
+};
+
+}  // namespace
+
+Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
+  return s.bits() == 8 ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / 2, 1};
+}
+
+DType packed_dtype(const QuantizationSettings& s) { return s.bits() == 8 ? DType::int8 : DType::uint8; }
+
+std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& s, const PackedWeight& w) {
+  if (s.bits() == 8) return std::make_unique<Int8>(build, s, w);
+  return std::make_unique<FourBit>(build, s, w);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,111 @@
+// transformers.optimization.Adafactor (the Trainer's `optim: adafactor`): factored second moments, a loop over the parameters, fp32
+// copies of what is in half precision. Names of the Python step live from one parameter to the next.
+#include "optim/arguments.h"
+#include "optim/foreach.h"
+#include "optim/optimizers.h"
+
+namespace plimsoll {
+
+namespace {
+
+Dims without(const Dims& sizes, int dim) {
+  Dims out = sizes;
+  out.erase(dim < 0 ? sizes.size() + dim : dim);
+  return out;
+}
+
+Tensor scalar(const char* op, Tape& tape) { return temporary(op, Dims{}, DType::float32, tape); }
+
+// tensor.norm(2) / numel ** 0.5
+Tensor rms(Tape& tape) {
+  const Tensor norm = scalar("linalg_vector_norm", tape);
+  return scalar("div", tape);
+}
+
+Tensor widened(const Tensor& t) { return is_half(t.dtype()) ? temporary("_to_copy", t.sizes(), DType::float32, t.tape()) : t; }
+
+class TransformersAdafactor final : public Optimizer {
+ public:
+  explicit TransformersAdafactor(const Arguments& args)
+      : first_moment_(args.nonzero("beta1")), decay_(args.nonzero("weight_decay")), scales_(args.flag("scale_parameter", true)) {}
+
+  void step(const std::vector<Parameter*>& all) override {
+    states_.resize(all.size());
+    Tensor grad, value, lr, update;
+    for (size_t i : with_gradients(all)) {
+      State& s = states_[i];
+      grad = all[i]->grad;
+      grad = widened(grad);
+      init(s, grad);
+      value = all[i]->value;
+      value = widened(value);
+      s.rms = rms(grad.tape());
+      if (scales_) {
+        temporary("gt", Dims{}, DType::bool_, grad.tape());  // max(eps, RMS)
+        lr = scalar("mul", grad.tape());
+      }
+      update = chain(grad, {"pow", "add"});
+      update = direction(s, grad);
+      {
+        const Tensor size = rms(grad.tape());
+        scalar("div", grad.tape());
+      }
+      if (first_moment_) update = s.exp_avg;
+      if (decay_ && scales_) scalar("mul", grad.tape());
+      temporary("neg", update);
+    }
+  }
+
+  Tensors states() const override {
+    Tensors out;
+    for (const State& s : states_)
+      for (const Tensor& t : {s.exp_avg, s.row, s.column, s.whole, s.rms})
+        if (t) out.push_back(t);
+    return out;
+  }
+
+ private:
+  struct State {
+    Tensor exp_avg, row, column, whole, rms;
+  };
+
+  void init(State& s, const Tensor& grad) const {
+    if (s.row || s.whole) return;
+    if (first_moment_) s.exp_avg = zeros_like(grad);
+    if (grad.dim() < 2) {
+      s.whole = zeros_like(grad);
+      return;
+    }
+    s.row = temporary("_to_copy", without(grad.sizes(), -1), grad.dtype(), grad.tape());
+    s.column = temporary("_to_copy", without(grad.sizes(), -2), grad.dtype(), grad.tape());
+  }
+
+  // The gradient over the root of its second moments.
+  static Tensor direction(const State& s, const Tensor& grad) {
+    if (s.whole) return temporary("rsqrt", s.whole);
+    temporary("mean", s.row);
+    temporary("mean", s.column);
+    Tensor rows;
+    {
+      Dims sizes = s.row.sizes();
+      sizes[-1] = 1;
+      const Tensor mean = temporary("mean", sizes, grad.dtype(), grad.tape());
+      rows = temporary("div", s.row);
+    }
+    const Tensor columns = temporary("rsqrt", s.column);
+    return temporary("mul", grad.sizes(), grad.dtype(), grad.tape());
+  }
+
+  bool first_moment_, decay_, scales_;
+  std::vector<State> states_;  // by position in the parameter list
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_transformers_adafactor(const Config& args) {
+  return std::make_unique<TransformersAdafactor>(
+      Arguments("TransformersAdafactor", args,
+                {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init"}));
+}
+
+}  // namespace plimsoll
