@@ -28,10 +28,7 @@ std::string reference_of(const ModelEntry& e) {
 Json list_models() {
   Json out = Json::array();
   for (const ModelEntry& e : model_registry())
-    out.push_back({{"name", e.name},
-                   {"reference", reference_of(e)},
-                   {"inputs", to_string(e.inputs)},
-                   {"default_seq", e.default_seq}});
+    out.push_back({{"name", e.name}, {"reference", reference_of(e)}, {"inputs", to_string(e.inputs)}, {"default_seq", e.default_seq}});
   return out;
 }
 

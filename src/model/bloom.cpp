@@ -119,9 +119,9 @@ struct BloomAttention : Module {
     }
     probs = attention_dropout(probs);
     *weights = probs;
-    Tensor context = bmm(view(probs, {b * h, t, -1}), v);             // (B H, T, D)
-    context = permute(view(context, {b, h, t, d}), {0, 2, 1, 3});     // (B, T, H, D)
-    context = reshape(context, {b, t, h * d});                        // (B, T, C)
+    Tensor context = bmm(view(probs, {b * h, t, -1}), v);          // (B H, T, D)
+    context = permute(view(context, {b, h, t, d}), {0, 2, 1, 3});  // (B, T, H, D)
+    context = reshape(context, {b, t, h * d});                     // (B, T, C)
     Tensor out = dense(context);
     out = dropout_add(out, residual, config.hidden_dropout);
     return out;
@@ -141,7 +141,7 @@ struct BloomMLP : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& residual) const {
     Forward here(*this);
-    const Tensor hidden = bloom_gelu(dense_h_to_4h(x));     // (B, T, 4 C)
+    const Tensor hidden = bloom_gelu(dense_h_to_4h(x));        // (B, T, 4 C)
     const Tensor intermediate_output = dense_4h_to_h(hidden);  // (B, T, C)
     return dropout_add(intermediate_output, residual, config.hidden_dropout);
   }

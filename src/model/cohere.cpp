@@ -24,7 +24,8 @@ struct CohereConfig : DecoderConfig {
     rope.interleaved = true;
     qkv_bias = o_bias = c.flag({"attention_bias"}, false);
     use_qk_norm = c.flag({"use_qk_norm"}, false);
-    if (c.is_null("logit_scale")) throw Error("[" + c.source() + "] logit_scale null: logits are always scaled", "give logit_scale a number");
+    if (c.is_null("logit_scale"))
+      throw Error("[" + c.source() + "] logit_scale null: logits are always scaled", "give logit_scale a number");
   }
   bool use_qk_norm = false;
 };

@@ -206,7 +206,8 @@ struct MptForSequenceClassification : LastTokenClassifier<MptConfig, MptModel> {
 
 std::unique_ptr<Model> make_mpt(Build& build, const Config& c) {
   const MptConfig config(c);
-  const HeadSettings head{.body = "transformer", .width = config.d_model, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
+  const HeadSettings head{
+      .body = "transformer", .width = config.d_model, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
   return std::make_unique<MptForCausalLM>(build, config, head);
 }
 

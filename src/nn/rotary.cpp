@@ -104,7 +104,7 @@ CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) 
   const Tensor frequencies = expand(view(inv_freq, {1, -1, 1}), {position_ids.size(0), -1, 1});
   const Tensor positions = to(unsqueeze(position_ids, 1), DType::float32);
   AutocastGuard fp32(tape(), std::nullopt);
-  const Tensor freqs = transpose(matmul(frequencies, positions), 1, 2);  // (1, T, D/2)
+  const Tensor freqs = transpose(matmul(frequencies, positions), 1, 2);                                 // (1, T, D/2)
   const Tensor emb = settings.interleaved ? repeat_interleave(freqs, 2, -1) : cat({freqs, freqs}, -1);  // (1, T, D)
   CosSin tables;
   tables.cos = mul_scalar(cos(emb));
