@@ -25,9 +25,11 @@ enum class Precision : uint8_t {
 };
 
 enum class InputKind : uint8_t {
-  lm,     // token ids that are their own labels; also encoder-decoder models
-  cls,    // token ids and one label a sample
-  image,  // pixels and one label a sample
+  lm,      // token ids that are their own labels; also encoder-decoder models
+  cls,     // token ids and one label a sample
+  image,   // pixels and one label a sample
+  pair,    // token ids that are their own labels, and one label a pair of sentences
+  vector,  // numbers and one label a sample
 };
 
 enum class Loss : uint8_t {
@@ -56,7 +58,7 @@ struct Job {
   Config config;       // the family's own configuration
 
   int64_t batch = 1;  // per device
-  int64_t seq = 0;    // tokens, or the image side
+  int64_t seq = 0;    // tokens, the image side, or the length of the vector
   InputKind inputs = InputKind::lm;
   Precision precision = Precision::amp;
   bool autocast = false;  // bf16 autocast over bf16 weights, too

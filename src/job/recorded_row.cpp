@@ -13,11 +13,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kPlainNetwork = "mlp.py";  // beside the recorder; its vectors are as long as seq
+
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
-  if (spec.at("model").contains("py")) return "model: " + spec.at("model").at("py").get<std::string>();
+  if (const std::string file = spec.at("model").value("py", ""); !file.empty() && file != kPlainNetwork) return "model: " + file;
   return "";
 }
 
@@ -77,14 +79,15 @@ Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
   job.model = id;
-  job.family = model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", model.value("py", ""));
+  const bool plain = model.value("py", "") == kPlainNetwork;
+  job.family = plain ? "mlp" : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
   job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
-  job.inputs = model.contains("py") ? InputKind::lm : parse_inputs(c.text({"inputs"}, "lm"));
+  job.inputs = plain ? InputKind::vector : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);

@@ -1,4 +1,5 @@
-// transformers.models.albert: AlbertForMaskedLM and AlbertForSequenceClassification. Layers of a group are one set of weights.
+// transformers.models.albert: AlbertForMaskedLM, AlbertForPreTraining and AlbertForSequenceClassification. Layers of a group are
+// one set of weights.
 #include "model/families.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
@@ -214,6 +215,45 @@ struct AlbertForMaskedLM : Model {
   AlbertMLMHead predictions;
 };
 
+struct AlbertSOPHead : Module {
+  AlbertSOPHead(Module& parent, std::string_view name, const AlbertConfig& c)
+      : Module(parent, name), dropout(*this, "dropout", c.classifier_dropout), classifier(*this, "classifier", c.hidden_size, 2) {}
+
+  Tensor operator()(const Tensor& pooled) const {
+    Forward here(*this);
+    const Tensor dropped = dropout(pooled);  // (B, C)
+    return classifier(dropped);              // (B, 2)
+  }
+
+  Dropout dropout;
+  Linear classifier;
+};
+
+// Masked tokens, and which sentence came first.
+struct AlbertForPreTraining : Model {
+  AlbertForPreTraining(Build& build, const Config& c)
+      : Model(build),
+        config(c, build),
+        albert(*this, "albert", config, true),
+        predictions(*this, "predictions", config, albert.embeddings.word_embeddings.weight),
+        sop_classifier(*this, "sop_classifier", config) {
+    if (const int64_t labels = Classification(c).num_labels; labels != 2)
+      throw Error("[albert] num_labels " + std::to_string(labels) + ": sentences have two orders", "leave num_labels out");
+  }
+
+  Output forward(const Batch& batch) override {
+    const AlbertModel::Outputs outputs = albert(batch.input_ids);
+    const Tensor prediction_scores = predictions(outputs.last_hidden_state);  // (B, T, V)
+    const Tensor sop_scores = sop_classifier(outputs.pooler_output);          // (B, 2)
+    return {pair_loss(prediction_scores, sop_scores, batch), {prediction_scores, sop_scores}};
+  }
+
+  AlbertConfig config;
+  AlbertModel albert;
+  AlbertMLMHead predictions;
+  AlbertSOPHead sop_classifier;
+};
+
 struct AlbertForSequenceClassification : Model {
   AlbertForSequenceClassification(Build& build, const Config& c)
       : Model(build),
@@ -240,6 +280,10 @@ struct AlbertForSequenceClassification : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_albert(Build& build, const Config& config) { return std::make_unique<AlbertForMaskedLM>(build, config); }
+
+std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& config) {
+  return std::make_unique<AlbertForPreTraining>(build, config);
+}
 
 std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config) {
   return std::make_unique<AlbertForSequenceClassification>(build, config);

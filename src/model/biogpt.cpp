@@ -48,10 +48,7 @@ struct BioGptLearnedPositionalEmbedding : Embedding {
 // Scaled also where scale_embedding is off: by 1.
 struct BioGptScaledWordEmbedding : Embedding {
   using Embedding::Embedding;
-  Tensor operator()(const Tensor& ids) const {
-    Forward here(*this);
-    return mul_scalar(Embedding::operator()(ids));
-  }
+  Tensor scaled(const Tensor& embeds, DType) const override { return mul_scalar(embeds); }
 };
 
 struct BioGptAttention : Module {

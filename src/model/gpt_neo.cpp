@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/families.h"
+#include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -103,6 +104,7 @@ struct GPTNeoSelfAttention : Module {
     query = split_heads(query);
     key = split_heads(key);
     value = split_heads(value);
+    update_cache(build(), key, value);
     Tensor out = attend(query, key, value, mask, weights);
     out = contiguous(permute(out, {0, 2, 1, 3}));
     out = view(out, x.sizes());  // (B, T, C)
@@ -176,12 +178,9 @@ struct GPTNeoModel : Module {
     const Tensor position_embeds = wpe(positions);  // (1, T, C)
     Tensor hidden = add(embeds, position_embeds);
     hidden = drop(hidden);
-    Tensors outputs;  // of the last block: its weights stay until the next one has run
-    for (GPTNeoBlock& block : h) {
-      auto run = [&block, mask](const Tensors& in) { return block(in[0], mask); };
-      outputs = run_block(block, run, Tensors{hidden});
-      hidden = outputs[0];
-    }
+    Tensors outputs;
+    auto run = [mask](const GPTNeoBlock& block, const Tensor& x) { return block(x, mask); };
+    hidden = run_blocks(h, std::move(hidden), outputs, run);
     hidden = ln_f(hidden);
     return hidden;
   }

@@ -82,6 +82,7 @@ void resolve_model(Job& job) {
   if (!job.origin.contains("seq")) {
     job.seq = found.seq ? found.seq : found.entry->default_seq;
     if (job.inputs == InputKind::image) job.seq = job.config.size({"image_size"}, job.seq);
+    if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, job.seq);
     job.origin["seq"] = "usual for " + job.model;
   }
 }

@@ -209,6 +209,12 @@ BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
   return out;
 }
 
+Tensor pair_loss(const Tensor& token_scores, const Tensor& pair_scores, const Batch& batch) {
+  const Tensor token_loss = flat_cross_entropy(token_scores, batch.labels, false);
+  const Tensor loss = flat_cross_entropy(pair_scores, batch.pair_labels, false);
+  return add(token_loss, loss);
+}
+
 BertDecoder::BertDecoder(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding, const Tensor& owner_bias)
     : Module(parent, name),
       weight(c.tie_word_embeddings ? tied("weight", embedding) : parameter("weight", {c.vocab_size, c.embedding_size})),

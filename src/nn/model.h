@@ -10,7 +10,9 @@ namespace plimsoll {
 struct Batch {
   Tensor input_ids;     // (B, T) int64
   Tensor pixel_values;  // (B, C, H, W)
+  Tensor numbers;       // (B, N)
   Tensor labels;        // (B, T) or (B,), may be input_ids itself
+  Tensor pair_labels;   // (B,) beside labels of tokens
 };
 
 struct Output {
@@ -22,6 +24,7 @@ class Model : public Module {
  public:
   using Module::Module;
   virtual Output forward(const Batch& batch) = 0;
+  virtual bool uses_cache() const { return true; }  // the class's default of use_cache
 };
 
 }  // namespace plimsoll

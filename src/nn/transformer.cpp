@@ -65,20 +65,23 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
 
 }  // namespace
 
-Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
-  const bool cached = build.cache && call.causal;
-  Tensor keys = k, values = v;
-  if (cached && !build.legacy()) {  // DynamicCache.update: joined to what is there, at first nothing in the type of the keys
+void update_cache(Build& build, Tensor& k, Tensor& v) {
+  if (!build.cache) return;
+  if (!build.legacy()) {
     Dims none = k.sizes();
     none[2] = 0;
     const Tensor nothing = empty(build.tape, none, k.dtype());
-    keys = cat({nothing, k}, 2);
-    values = cat({nothing, v}, 2);
+    Tensor keys = cat({nothing, k}, 2);
+    v = cat({nothing, v}, 2);
+    k = std::move(keys);
   }
-  if (cached && call.caches) {
-    build.cache->push_back(keys);
-    build.cache->push_back(values);
-  }
+  build.cache->push_back(k);
+  build.cache->push_back(v);
+}
+
+Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
+  Tensor keys = k, values = v;
+  if (call.causal && call.caches) update_cache(build, keys, values);
   return build.eager() ? eager_attention(q, keys, values, call, weights) : sdpa_attention(q, keys, values, call);
 }
 

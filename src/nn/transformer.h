@@ -27,6 +27,8 @@ struct AttentionCall {
 // q: (B, H, T, D), k, v: (B, KV, T, D); returns (B, T, H, D). Eager attention also gives its weights, which callers in
 // Python keep until they return; they stay undefined under SDPA.
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights = nullptr);
+// DynamicCache.update, where there is a cache: keys and values joined to what is there (at first nothing), and kept.
+void update_cache(Build& build, Tensor& k, Tensor& v);
 Tensor soft_cap(Tensor x);  // scores or logits through tanh: x / cap, tanh, * cap
 Tensor repeat_kv(const Tensor& x, int64_t groups);
 

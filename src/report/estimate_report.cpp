@@ -18,10 +18,13 @@ std::string count_text(int64_t n) {
   return with_commas(n);
 }
 
+std::string sample_text(const Job& j) {
+  if (j.inputs == InputKind::image) return fmt::format("{0} x {0} pixels", j.seq);
+  return fmt::format("{} {}", j.seq, j.inputs == InputKind::vector ? "numbers" : "tokens");
+}
+
 std::string recipe_text(const Job& j) {
-  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch,
-                                j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
-                                to_string(j.precision), j.optimizer.name);
+  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, sample_text(j), to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
   if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
   if (j.offload_activations != Offload::none) out += ", activations on the host";

@@ -62,13 +62,26 @@ Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
   tape.category = Category::input;
   tape.op = "input";
   Batch batch;
-  if (job.inputs == InputKind::image) {
-    const DType dtype = weight_type(job.precision);
-    batch.pixel_values = empty(tape, {samples, 3, length, length}, dtype);
-    batch.labels = empty(tape, {samples}, DType::int64);
-  } else {
-    batch.input_ids = empty(tape, {samples, length}, DType::int64);
-    batch.labels = job.inputs == InputKind::cls ? empty(tape, {samples}, DType::int64) : batch.input_ids;
+  const DType dtype = weight_type(job.precision);
+  auto sample_labels = [&] { return empty(tape, {samples}, DType::int64); };
+  switch (job.inputs) {
+    case InputKind::image:
+      batch.pixel_values = empty(tape, {samples, 3, length, length}, dtype);
+      batch.labels = sample_labels();
+      break;
+    case InputKind::vector:
+      batch.numbers = empty(tape, {samples, length}, dtype);
+      batch.labels = sample_labels();
+      break;
+    case InputKind::cls:
+      batch.input_ids = empty(tape, {samples, length}, DType::int64);
+      batch.labels = sample_labels();
+      break;
+    case InputKind::lm:
+    case InputKind::pair:
+      batch.labels = batch.input_ids = empty(tape, {samples, length}, DType::int64);
+      if (job.inputs == InputKind::pair) batch.pair_labels = sample_labels();
+      break;
   }
   if (job.loss == Loss::logits_sum) batch.labels.reset();
   tape.category.reset();
@@ -147,7 +160,9 @@ class Trainer {
   }
 
   // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
-  bool uses_cache() const { return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
+  bool uses_cache() const {
+    return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder && model_->uses_cache());
+  }
 
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
