@@ -7,8 +7,10 @@
 #include <string>
 
 #include "job/attention_kernel.h"
+#include "job/collation.h"
 #include "job/config.h"
 #include "job/host_settings.h"
+#include "job/loss_kernel.h"
 #include "job/parallel.h"
 #include "job/platform.h"
 #include "job/tuning.h"
@@ -56,6 +58,7 @@ struct Job {
 
   int64_t batch = 1;  // per device
   int64_t seq = 0;    // tokens, or the image side
+  Collation collation;
   InputKind inputs = InputKind::lm;
   Precision precision = Precision::amp;
   bool autocast = false;  // bf16 autocast over bf16 weights, too
@@ -63,6 +66,7 @@ struct Job {
   AttentionKernel attention = AttentionKernel::automatic;
   bool checkpointing = false;
   Loss loss = Loss::model;
+  LossSettings loss_settings;
   OptimizerSpec optimizer;
   int64_t accumulation = 1;
   std::optional<double> clip;

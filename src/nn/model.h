@@ -3,14 +3,18 @@
 
 #include <memory>
 
+#include "job/collation.h"
 #include "nn/module.h"
 
 namespace plimsoll {
 
 struct Batch {
-  Tensor input_ids;     // (B, T) int64
-  Tensor pixel_values;  // (B, C, H, W)
-  Tensor labels;        // (B, T) or (B,), may be input_ids itself
+  Tensor input_ids;            // (B, T) int64
+  Tensor pixel_values;         // (B, C, H, W)
+  Tensor labels;               // (B, T) or (B,), may be input_ids itself
+  Tensor attention_mask = {};  // (B, T) int64; undefined: none is given
+  Tensor position_ids = {};    // (B, T) int64; undefined: the model counts
+  BatchShape shape = {};
 };
 
 struct Output {
@@ -22,6 +26,8 @@ class Model : public Module {
  public:
   using Module::Module;
   virtual Output forward(const Batch& batch) = 0;
+  // The loss follows the build's loss settings.
+  virtual bool takes_loss_kernels() const { return false; }
 };
 
 }  // namespace plimsoll

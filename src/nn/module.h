@@ -5,10 +5,13 @@
 #include <deque>
 #include <memory>
 
+#include "job/loss_kernel.h"
 #include "nn/tuning.h"
 #include "tensor/node.h"
 
 namespace plimsoll {
+
+struct Batch;
 
 // What every module of one model shares.
 struct Build {
@@ -19,6 +22,8 @@ struct Build {
   Tensors buffers;
   // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
   Tensors* cache = nullptr;
+  const Batch* batch = nullptr;  // of the forward that runs, for its mask and positions; null: neither is given
+  LossSettings loss;
   Version transformers = Platform{}.transformers;
   Tuning tuning;                      // what is trained, and how
   DType load_dtype = DType::float32;  // of weights before they are quantised

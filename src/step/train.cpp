@@ -42,6 +42,16 @@ const ModelEntry& entry_of(const Job& job) {
   return *entry;
 }
 
+void check_loss(const Job& job, const Model& model) {
+  const LossSettings& loss = job.loss_settings;
+  const std::string kernel = to_string(loss.kernel);
+  if (loss.kernel != LossKernel::model && !model.takes_loss_kernels())
+    throw Error("[loss_kernel] " + kernel + ": " + job.family + " is not a causal language model with a head", "leave loss_kernel out");
+  if (loss.kernel != LossKernel::model && job.loss == Loss::logits_sum)
+    throw Error("[loss_kernel] " + kernel + ": loss logits-sum has no cross-entropy", "leave one of the two out");
+  check_loss_settings(loss, entry_of(job).name);
+}
+
 std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
   build.dtype = weight_type(job.precision);
@@ -51,9 +61,11 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.checkpointing = job.checkpointing;
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
+  build.loss = job.loss_settings;
   build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
+  check_loss(job, *model);
   return model;
 }
 
@@ -66,8 +78,16 @@ Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
     batch.pixel_values = empty(tape, {samples, 3, length, length}, dtype);
     batch.labels = empty(tape, {samples}, DType::int64);
   } else {
-    batch.input_ids = empty(tape, {samples, length}, DType::int64);
-    batch.labels = job.inputs == InputKind::cls ? empty(tape, {samples}, DType::int64) : batch.input_ids;
+    batch.shape = batch_shape(job.collation, samples, length);
+    const Dims sizes{batch.shape.rows, batch.shape.tokens};
+    batch.input_ids = empty(tape, sizes, DType::int64);
+    if (batch.shape.padding != Padding::none) batch.attention_mask = empty(tape, sizes, DType::int64);
+    if (batch.shape.packed_samples) batch.position_ids = empty(tape, sizes, DType::int64);
+    batch.labels = batch.input_ids;
+    if (job.inputs == InputKind::cls)
+      batch.labels = empty(tape, {samples}, DType::int64);
+    else if (batch.shape.own_labels)
+      batch.labels = empty(tape, sizes, DType::int64);
   }
   if (job.loss == Loss::logits_sum) batch.labels.reset();
   tape.category.reset();
@@ -146,6 +166,11 @@ class Trainer {
   // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
   bool uses_cache() const { return !job_.checkpointing && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
 
+  Output run_model() {
+    build_.batch = &batch_;
+    return model_->forward(batch_);
+  }
+
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
 
@@ -157,7 +182,7 @@ class Trainer {
       Tensors cache;
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
-      Output out = model_->forward(batch_);  // the old outputs are still alive here
+      Output out = run_model();  // the old outputs are still alive here
       build_.cache = nullptr;
       if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
@@ -215,7 +240,7 @@ class Trainer {
     tape_.begin_phase(Phase::evaluation);
     const Inference mode(tape_);
     AutocastGuard autocast(tape_, autocast_type(job_));
-    const Output out = model_->forward(batch_);
+    const Output out = run_model();
   }
 
   // generate(): the prompts in one forward, then the cache grows to its last length. One token's own activations are left out.
@@ -224,6 +249,7 @@ class Trainer {
     tape_.begin_step();
     Job prompts = job_;
     prompts.loss = Loss::logits_sum;  // no labels
+    prompts.collation = {};
     batch_ = make_batch(tape_, prompts, job_.sampling.batch, job_.sampling.prompt);
     tape_.begin_phase(Phase::sampling);
     const Inference mode(tape_);
@@ -231,7 +257,7 @@ class Trainer {
     {
       build_.cache = &cache;
       AutocastGuard autocast(tape_, autocast_type(job_));
-      const Output out = model_->forward(batch_);
+      const Output out = run_model();
       build_.cache = nullptr;
     }
     tape_.op = "cat";
