@@ -40,7 +40,7 @@ BENCHMARK_CAPTURE(one_step, llama_3_1_8b, "llama-3.1-8b", 1, 2048)->Unit(benchma
 
 void two_steps_checkpointed(benchmark::State& state, const char* model) {
   Job job = job_for(model, 1, 2048, 2);
-  job.checkpointing = true;
+  job.checkpointing.on = true;
   run(state, job);
 }
 BENCHMARK_CAPTURE(two_steps_checkpointed, llama_3_1_8b, "llama-3.1-8b")->Unit(benchmark::kMillisecond);

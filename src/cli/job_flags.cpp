@@ -39,6 +39,8 @@ void JobFlags::add_to(CLI::App& app) {
           ->group(kGroup);
     } else if (*s.value == '\0') {
       app.add_flag(flag_of(s), switches[key], s.help)->group(kGroup);
+    } else if (*s.value == '=') {  // a switch that may have a value
+      app.add_flag(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
     } else {
       app.add_option(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
     }

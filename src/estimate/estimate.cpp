@@ -180,6 +180,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   e.top = largest(trace, alive, top_tensors);
   e.curve = curve_of(trace, timeline.worst, 64);
   e.host_facts = host_facts(trace);
+  e.host_facts.activations = Bytes{simulation.activations_on_host};
   return e;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "job/attention_kernel.h"
+#include "job/checkpointing.h"
 #include "job/collation.h"
 #include "job/config.h"
 #include "job/host_settings.h"
@@ -64,7 +65,8 @@ struct Job {
   bool autocast = false;  // bf16 autocast over bf16 weights, too
   TuningSettings tuning;  // adapters, quantised base, frozen modules
   AttentionKernel attention = AttentionKernel::automatic;
-  bool checkpointing = false;
+  Checkpointing checkpointing;
+  Offload offload_activations = Offload::none;  // save_on_cpu: what is kept for backward lies in the host's memory
   Loss loss = Loss::model;
   LossSettings loss_settings;
   OptimizerSpec optimizer;

@@ -102,7 +102,8 @@ Job job_of(const std::string& id, const Json& spec) {
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
-  job.checkpointing = c.flag({"checkpoint"}, false);
+  if (spec.contains("checkpoint")) job.checkpointing = parse_checkpointing(spec["checkpoint"]);
+  if (spec.contains("offload_activations")) job.offload_activations = parse_offload(spec["offload_activations"], id);
   if (spec.contains("optimizer")) {
     job.optimizer.name = spec["optimizer"].value("name", "AdamW");
     job.optimizer.args = Config(id + ": optimizer", spec["optimizer"].value("args", Json::object()));

@@ -106,8 +106,13 @@ std::vector<Setting> all_settings() {
       {"attention", "auto|flash|efficient|math|eager|flash-attention-2",
        "the attention kernel; auto is what CUDA takes, flash-attention-2 the library of that name",
        [](Job& j, const Config& c) { j.attention = parse_attention(c.text({"attention"}, "auto")); }},
-      {"checkpointing", "", "recompute each block in backward (transformers' gradient_checkpointing)",
-       [](Job& j, const Config& c) { j.checkpointing = c.flag({"checkpointing"}, false); }},
+      {"checkpointing", "=full|every=K|modules=A+B|save=matmuls|reentrant=true",
+       "recompute blocks (or the modules named) in backward; save: but not what these ops return",
+       [](Job& j, const Config& c) { j.checkpointing = parse_checkpointing(c.values().at("checkpointing")); }},
+      {"offload_activations", "=pinned|pageable", "keep for backward in the host's memory (torch.autograd.graph.save_on_cpu)",
+       [](Job& j, const Config& c) {
+         j.offload_activations = parse_offload(c.values().at("offload_activations"), "offload_activations");
+       }},
       {"loss", "model|logits-sum", "the model's own loss, or the sum of its logits as benchmarks take it",
        [](Job& j, const Config& c) { j.loss = parse_loss(c.text({"loss"}, "model")); }},
       {"loss_kernel", "model|liger|chunked|chunked-output|cut",

@@ -22,7 +22,8 @@ struct AlbertConfig : BertConfig {
         num_hidden_groups(c.size({"num_hidden_groups"}, 1)),
         inner_group_num(c.size({"inner_group_num"}, 1)) {
     classifier_dropout = c.number({"classifier_dropout_prob"}, 0.1);
-    if (build.checkpointing) throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
+    if (build.checkpointing.on() && !build.checkpointing.names_modules())
+      throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
     if (num_hidden_groups > num_hidden_layers)
       throw Error("[albert] num_hidden_groups " + std::to_string(num_hidden_groups) + " are more than num_hidden_layers " +
                       std::to_string(num_hidden_layers),
@@ -80,15 +81,15 @@ struct AlbertLayer : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor weights;                                                // eager attention's weights live until the layer returns
-    const Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
+    Tensor weights;                                                               // eager attention's weights live until the layer returns
+    const Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
     auto chunk = [this](const Tensor& piece) { return ff_chunk(piece); };
     const Tensor output = apply_chunking_to_forward(chunk, config.chunk_size_feed_forward, attention_output);
     return full_layer_layer_norm(add(output, attention_output));
   }
 
   Tensor ff_chunk(const Tensor& x) const {
-    Tensor output = ffn(x);  // (B, T, F)
+    Tensor output = run_part(ffn, x);  // (B, T, F)
     output = activation(config.hidden_act, output);
     output = ffn_output(output);  // (B, T, C)
     return output;

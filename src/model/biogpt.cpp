@@ -8,7 +8,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -101,7 +100,7 @@ struct BioGptDecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = self_attn_layer_norm(x);  // (B, T, C)
-    hidden = self_attn(hidden, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, mask);
     hidden = dropout(hidden, config.hidden_dropout_prob);
     hidden = add(residual, hidden);
     residual = hidden;
@@ -149,11 +148,13 @@ struct BioGptModel : Module {
     const Tensor positions = embed_positions(ids);  // (1, T, C)
     Tensor hidden = add(embeds, positions);
     hidden = dropout(hidden, config.hidden_dropout_prob);
+    build().position_ids = ids;
     for (BioGptDecoderLayer& layer : layers) {
       if (drops_layer(tape())) continue;
       auto run = [&layer, mask, ids](const Tensor& x) { return layer(x, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layer, run, hidden);
     }
+    build().position_ids.reset();
     hidden = layer_norm(hidden);
     return hidden;
   }

@@ -6,7 +6,6 @@
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -133,10 +132,10 @@ struct TransformerBlock : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor weights;                                          // eager attention's weights live until the block returns
-    Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
+    Tensor weights;                                                         // eager attention's weights live until the block returns
+    Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
     attention_output = sa_layer_norm(add(attention_output, x));
-    Tensor ffn_output = ffn(attention_output);
+    Tensor ffn_output = run_part(ffn, attention_output);
     ffn_output = output_layer_norm(add(ffn_output, attention_output));
     return ffn_output;
   }
@@ -157,7 +156,7 @@ struct Transformer : Module {
     Tensor hidden = x;  // (B, T, C)
     for (TransformerBlock& block : layer) {
       auto run = [&block, mask](const Tensor& h) { return block(h, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(block, run, hidden);
     }
     return hidden;
   }

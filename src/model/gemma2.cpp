@@ -55,12 +55,12 @@ struct Gemma2DecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
     hidden = post_attention_layernorm(hidden);
     hidden = add(residual, hidden);
     residual = hidden;
     hidden = pre_feedforward_layernorm(hidden);
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = post_feedforward_layernorm(hidden);
     hidden = add(residual, hidden);
     return hidden;

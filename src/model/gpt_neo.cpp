@@ -13,7 +13,6 @@
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -136,11 +135,11 @@ struct GPTNeoBlock : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = ln_1(x);  // (B, T, C)
-    const Tensor attn_output = attn.attention(hidden, mask, &weights);
+    const Tensor attn_output = run_attention(attn.attention, hidden, &weights, mask);
     hidden = add(attn_output, residual);
     residual = hidden;
     hidden = ln_2(hidden);
-    const Tensor feed_forward = mlp(hidden);
+    const Tensor feed_forward = run_part(mlp, hidden);
     hidden = add(residual, feed_forward);
     return {hidden, weights};
   }
@@ -179,8 +178,8 @@ struct GPTNeoModel : Module {
     hidden = drop(hidden);
     Tensors outputs;  // of the last block: its weights stay until the next one has run
     for (GPTNeoBlock& block : h) {
-      auto run = [&block, hidden, mask] { return block(hidden, mask); };
-      outputs = build().checkpointing ? checkpoint(tape(), run) : run();
+      auto run = [&block, mask](const Tensors& in) { return block(in[0], mask); };
+      outputs = run_block(block, run, Tensors{hidden});
       hidden = outputs[0];
     }
     hidden = ln_f(hidden);

@@ -8,7 +8,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -90,7 +89,7 @@ struct OPTDecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x, hidden = x;  // (B, T, C)
     if (config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
-    hidden = self_attn(hidden, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, mask);
     hidden = dropout(hidden, config.dropout);
     hidden = add(residual, hidden);
     if (!config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
@@ -155,7 +154,7 @@ struct OPTDecoder : Module {
     for (OPTDecoderLayer& layer : *layers) {
       if (drops_layer(tape())) continue;
       auto run = [&layer, mask, positions](const Tensor& x) { return layer(x, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layer, run, hidden);
     }
     if (final_layer_norm) hidden = (*final_layer_norm)(hidden);
     if (project_out) hidden = (*project_out)(hidden);  // (B, T, W)

@@ -102,11 +102,11 @@ struct Phi3DecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
     hidden = add(residual, resid_attn_dropout(hidden));
     residual = hidden;
     hidden = post_attention_layernorm(hidden);
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = add(residual, resid_mlp_dropout(hidden));
     return hidden;
   }

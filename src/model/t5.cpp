@@ -9,7 +9,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -179,7 +178,7 @@ struct T5Attention : Module {
       bias = compute_bias(scores.size(2), scores.size(3));
     } else {
       bias = filled(tape(), "zeros", {1, scores.size(1), scores.size(2), scores.size(3)}, scores.dtype());
-      if (build().checkpointing) make_leaf(bias);
+      if (build().checkpointing.on()) make_leaf(bias);
     }
     if (mask) bias = add(bias, mask);  // (B, H, Q, K)
     return bias;
@@ -299,10 +298,8 @@ struct T5Stack : Module {
     Tensor position_bias, cross_bias;
     Tensors outputs;  // of the last block, alive until the stack returns
     for (T5Block& layer : block) {
-      auto run = [&layer, hidden, mask, position_bias, encoder_states, cross_mask, cross_bias] {
-        return layer(hidden, mask, position_bias, encoder_states, cross_mask, cross_bias);
-      };
-      outputs = build().checkpointing ? checkpoint(tape(), run) : run();
+      auto run = [&layer](const Tensors& in) { return layer(in[0], in[1], in[2], in[3], in[4], in[5]); };
+      outputs = run_block(layer, run, Tensors{hidden, mask, position_bias, encoder_states, cross_mask, cross_bias});
       hidden = outputs[0];
       position_bias = outputs[1];
       cross_bias = outputs[2];

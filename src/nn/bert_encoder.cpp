@@ -5,7 +5,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -147,8 +146,8 @@ BertLayer::BertLayer(Module& parent, std::string_view name, const BertConfig& c)
 
 Tensor BertLayer::operator()(const Tensor& x, const Tensor& mask) const {
   Forward here(*this);
-  Tensor weights;                                                // eager attention's weights live until the layer returns
-  const Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
+  Tensor weights;                                                               // eager attention's weights live until the layer returns
+  const Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
   auto forward = [this](const Tensor& piece) { return feed_forward_chunk(piece); };
   return apply_chunking_to_forward(forward, config.chunk_size_feed_forward, attention_output);
 }
@@ -169,7 +168,7 @@ Tensor BertEncoder::operator()(const Tensor& x, const Tensor& mask) {
   Tensor hidden = x;
   for (BertLayer& block : layer) {
     auto run = [&block, mask](const Tensor& h) { return block(h, mask); };
-    hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    hidden = run_block(block, run, hidden);
   }
   return hidden;
 }

@@ -50,8 +50,8 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
   Saved slse = op.save(lse), so = op.save(out), srng = op.save(rng_state), sunused = op.save(unused);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), so = std::move(so), slse = std::move(slse),
                          srng = std::move(srng), sunused = std::move(sunused)](Tensors& g, Needs) {
-    const Tensor k = sk.unpack(), lse = slse.unpack(), out = so.unpack(), q = sq.unpack(), rng = srng.unpack(), unused = sunused.unpack(),
-                 v = sv.unpack();
+    const Tensor k = sk.unpack(), q = sq.unpack(), v = sv.unpack(), lse = slse.unpack(), out = so.unpack(), rng = srng.unpack(),
+                 unused = sunused.unpack();
     Op op(q.tape(), "_scaled_dot_product_flash_attention_backward", {});
     Tensors grads(3);
     grads[0] = empty_like(q);
@@ -81,8 +81,8 @@ Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
   Saved slse = op.save(lse), so = op.save(out), soffset = op.save(offset), sseed = op.save(seed);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), smask = std::move(smask), so = std::move(so),
                          slse = std::move(slse), sseed = std::move(sseed), soffset = std::move(soffset)](Tensors& g, Needs needs) {
-    const Tensor mask = smask.defined() ? smask.unpack() : Tensor(), k = sk.unpack(), lse = slse.unpack(), out = so.unpack(),
-                 offset = soffset.unpack(), seed = sseed.unpack(), q = sq.unpack(), v = sv.unpack();
+    const Tensor mask = smask.defined() ? smask.unpack() : Tensor(), k = sk.unpack(), q = sq.unpack(), v = sv.unpack(), lse = slse.unpack(),
+                 out = so.unpack(), offset = soffset.unpack(), seed = sseed.unpack();
     Tape& tape = q.tape();
     Op op(tape, "_scaled_dot_product_efficient_attention_backward", {});
     Tensors grads(4);

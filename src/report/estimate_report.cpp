@@ -23,7 +23,8 @@ std::string recipe_text(const Job& j) {
                                 j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
                                 to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
-  if (j.checkpointing) out += ", checkpointing";
+  if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
+  if (j.offload_activations != Offload::none) out += ", activations on the host";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
@@ -172,7 +173,8 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"inputs", to_string(job.inputs)},
                            {"precision", to_string(job.precision)},
                            {"attention", to_string(job.attention)},
-                           {"checkpointing", job.checkpointing},
+                           {"checkpointing", to_json(job.checkpointing)},
+                           {"offload_activations", to_string(job.offload_activations)},
                            {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
                            {"accumulation", job.accumulation},
                            {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},

@@ -58,11 +58,11 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
   if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
-  build.checkpointing = job.checkpointing;
+  build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
   build.loss = job.loss_settings;
-  build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
+  build.input_require_grads = job.checkpointing.on && build.tuning.has_adapter();
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
   check_loss(job, *model);
@@ -132,6 +132,7 @@ class Trainer {
     if (job_.eval_batch > 0) evaluate();
     if (job_.sampling.tokens > 0) sample();
     Simulation result;
+    result.activations_on_host = tape_.on_host.peak;
     for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
@@ -164,7 +165,7 @@ class Trainer {
   }
 
   // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
-  bool uses_cache() const { return !job_.checkpointing && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
+  bool uses_cache() const { return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
 
   Output run_model() {
     build_.batch = &batch_;
@@ -182,8 +183,11 @@ class Trainer {
       Tensors cache;
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
+      tape_.saves_on = job_.offload_activations;
       Output out = run_model();  // the old outputs are still alive here
+      tape_.saves_on = Offload::none;
       build_.cache = nullptr;
+      if (!tape_.dialect.recorder) build_.checkpointing.require_all_found(tape_.trace);  // there a layer may be dropped
       if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
       kept_.insert(kept_.end(), cache.begin(), cache.end());

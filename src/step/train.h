@@ -13,6 +13,7 @@ struct Simulation {
   Trace trace;
   int64_t parameters = 0;  // elements
   int64_t trainable = 0;
+  int64_t activations_on_host = 0;  // bytes at their peak
 };
 
 Simulation simulate(const Job& job);

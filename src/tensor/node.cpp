@@ -16,13 +16,13 @@ struct AccumulateGrad final : Node {
 };
 
 struct AccumulateLeafGrad final : Node {
-  explicit AccumulateLeafGrad(Tensor t) : value(std::move(t)) {}
+  explicit AccumulateLeafGrad(Tensor t) { leaf.value = std::move(t); }
   Tensors apply(Tensors& grads) override {
-    accumulate_grad(value, grad, std::move(grads[0]));
+    accumulate_grad(leaf.value, leaf.grad, std::move(grads[0]));
     return {};
   }
   void release_variables() override {}
-  Tensor value, grad;
+  Parameter leaf;
 };
 
 Edge gradient_edge(const Tensor& t) {
@@ -72,9 +72,14 @@ void Op::init(Node& node) {
   node.sequence = sequence_;
   node.next = std::move(edges_);
   node.kept = std::move(kept_);
+  node.kept_closure = std::move(kept_closure_);
 }
 
 void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
+  if (!out.defined()) {  // None among the results of a Python function
+    node->outputs.push_back({});
+    return;
+  }
   TensorBody& body = out.body();
   node->outputs.push_back({body.sizes, body.dtype});
   body.grad_fn = node;
@@ -84,7 +89,9 @@ void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
 }
 
 void make_leaf(Tensor& t) {
-  Ref<Node> node(new AccumulateLeafGrad(detach(t)));
+  auto* accumulate = new AccumulateLeafGrad(detach(t));
+  Ref<Node> node(accumulate);
+  t.body().parameter = &accumulate->leaf;
   node->tape = &t.tape();
   node->sequence = UINT64_MAX;
   node->name = "AccumulateGrad";
@@ -93,6 +100,8 @@ void make_leaf(Tensor& t) {
   t.body().grad_fn = std::move(node);
   t.body().requires_grad = true;
 }
+
+Tensor leaf_gradient(const Tensor& leaf) { return static_cast<const AccumulateLeafGrad&>(*leaf.body().grad_fn).leaf.grad; }
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad) {
   p.value = empty(tape, sizes, dtype);

@@ -1,6 +1,6 @@
 #include "tensor/tape.h"
 
-#include "tensor/node.h"
+#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -152,7 +152,11 @@ Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides,
 }
 
 Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype) {
-  return make_tensor(tape.allocate(checked_mul(numel(sizes), size_of(dtype))), sizes, strides, dtype);
+  Ref<Storage> storage;
+  if (tape.recomputing) storage = tape.recomputing->kept_result(tape.op);
+  if (!storage) storage = tape.allocate(checked_mul(numel(sizes), size_of(dtype)));
+  if (tape.packing) tape.packing->keep_result(tape.op, storage);
+  return make_tensor(std::move(storage), sizes, strides, dtype);
 }
 
 Tensor empty(Tape& tape, const Dims& sizes, DType dtype) { return empty_strided(tape, sizes, contiguous_strides(sizes), dtype); }
