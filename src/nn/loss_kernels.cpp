@@ -74,14 +74,15 @@ Tensor chunked(const Build& build, const HeadCall& call, const Tensor& hidden, c
 Tensor chunked_output(const Build& build, const HeadCall& call, const Tensor& hidden, const Tensor& labels) {
   Tensors outputs;
   for (const Tensor& part : tensor_split(hidden, build.loss.chunks, 1)) outputs.push_back(call.logits(part));  // (B, t, V)
-  const Tensor targets = shifted(labels);
+  Tensor targets = shifted(labels);
   Tensor total_elements;
   {
     const Tensor counted = compare_scalar("ne", targets);
     total_elements = filled(hidden.tape(), "sum", {}, DType::int64);
   }
   Tensors labels_of, logits;
-  for (const Tensor& part : tensor_split(targets, build.loss.chunks, 1)) labels_of.push_back(reshape(part, {-1}));
+  for (const Tensor& part : tensor_split(targets, build.loss.chunks, 1)) labels_of.push_back(reshape(part, {part.numel()}));
+  targets.reset();  // Python's name now means the list
   for (const Tensor& part : outputs) logits.push_back(reshape(part, {part.size(0) * part.size(1), part.size(-1)}));
   Tensor total;
   for (size_t i = 0; i < logits.size(); ++i) {
