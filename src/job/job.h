@@ -8,8 +8,10 @@
 
 #include "job/attention_kernel.h"
 #include "job/checkpointing.h"
+#include "job/collation.h"
 #include "job/config.h"
 #include "job/host_settings.h"
+#include "job/loss_kernel.h"
 #include "job/parallel.h"
 #include "job/platform.h"
 #include "job/tuning.h"
@@ -59,6 +61,7 @@ struct Job {
 
   int64_t batch = 1;  // per device
   int64_t seq = 0;    // tokens, the image side, or the length of the vector
+  Collation collation;
   InputKind inputs = InputKind::lm;
   Precision precision = Precision::amp;
   bool autocast = false;  // bf16 autocast over bf16 weights, too
@@ -68,6 +71,7 @@ struct Job {
   Offload offload_activations = Offload::none;  // save_on_cpu: what is kept for backward lies in the host's memory
   bool compile = false;  // torch.compile: an interval (estimate/compiled.h); nothing is simulated otherwise
   Loss loss = Loss::model;
+  LossSettings loss_settings;
   OptimizerSpec optimizer;
   int64_t accumulation = 1;
   std::optional<double> clip;

@@ -136,10 +136,12 @@ struct BioGptModel : Module {
     Forward here(*this);
     require_positions("biogpt", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embeds = embed_tokens(input_ids);  // (B, T, C)
-    const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
+    const bool given = build().batch && build().batch->attention_mask;
+    const Tensor attention_mask =
+        given ? build().batch->attention_mask : filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor mask =
         create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, false, attention_mask});
-    const Tensor ids = position_ids(tape(), embeds.size(1));
+    const Tensor ids = position_ids(build(), embeds.size(1));
     const Tensor positions = embed_positions(ids);  // (1, T, C)
     Tensor hidden = add(embeds, positions);
     hidden = dropout(hidden, config.hidden_dropout_prob);

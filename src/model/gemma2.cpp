@@ -76,6 +76,7 @@ using Gemma2Model = DecoderStack<Gemma2Config, Gemma2DecoderLayer, GemmaRMSNorm,
 struct Gemma2ForCausalLM : CausalLM<Gemma2Config, Gemma2Model> {
   using CausalLM::CausalLM;
   Tensor finish_logits(Tensor logits) const override { return settings.final_logit_softcapping ? soft_cap(std::move(logits)) : logits; }
+  bool caps_logits() const override { return settings.final_logit_softcapping; }
 };
 
 }  // namespace

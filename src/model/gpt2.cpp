@@ -132,9 +132,9 @@ struct GPT2Model : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    require_positions("gpt2", input_ids.size(1), "n_positions", config.n_positions);
+    require_positions("gpt2", positions_in(build(), input_ids.size(1)), "n_positions", config.n_positions);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     const Tensor position_embeds = wpe(positions);  // (1, T, C)
     Tensor hidden = add(embeds, position_embeds);
     const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});

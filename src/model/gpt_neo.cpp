@@ -169,9 +169,9 @@ struct GPTNeoModel : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    require_positions("gpt_neo", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
+    require_positions("gpt_neo", positions_in(build(), input_ids.size(1)), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     args.only_eager = true;
     const Tensor mask = create_causal_mask(build(), args);

@@ -200,9 +200,8 @@ BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
   Forward here(*this);
   check_positions(input_ids.size(1));
   const Tensor embedding_output = embeddings(input_ids);  // (B, T, C)
-  Tensor mask;
-  if (config.is_decoder)
-    mask = create_causal_mask(build(), {input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}});
+  const MaskArgs args{input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}};
+  const Tensor mask = config.is_decoder ? create_causal_mask(build(), args) : create_bidirectional_mask(build(), args);
   Outputs out;
   out.last_hidden_state = encoder(embedding_output, mask);  // (B, T, C)
   if (pooler) out.pooler_output = (*pooler)(out.last_hidden_state);

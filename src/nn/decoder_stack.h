@@ -32,7 +32,7 @@ struct DecoderStack : Module {
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
     Tensor embeds = embed(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     Tensor full, sliding;  // undefined where the kernel can do without
     if (config.full_mask) full = create_causal_mask(build(), args);

@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include "nn/liger.h"
 #include "nn/lora.h"
 #include "nn/quantized_linear.h"
 #include "ops/embedding.h"
@@ -116,10 +117,14 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   return layer_norm(x, 1, weight, bias);
 }
 
-RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) { weight = parameter("weight", {width}); }
+RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
+    : Module(parent, name), of_heads(name == "q_norm" || name == "k_norm") {
+  weight = parameter("weight", {width});
+}
 
 Tensor RMSNorm::operator()(const Tensor& x) const {
   Forward here(*this);
+  if (build().loss.liger.rms_norm && !of_heads) return liger_rms_norm(x, weight, true);
   Tensor hidden = to(x, DType::float32);
   const Tensor variance = mean(pow(hidden, 2), {-1}, true);
   {

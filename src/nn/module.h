@@ -5,11 +5,14 @@
 #include <deque>
 #include <memory>
 
+#include "job/loss_kernel.h"
 #include "nn/blocks.h"
 #include "nn/tuning.h"
 #include "tensor/node.h"
 
 namespace plimsoll {
+
+struct Batch;
 
 // What every module of one model shares.
 struct Build {
@@ -27,6 +30,8 @@ struct Build {
   DType load_dtype = DType::float32;  // of weights before they are quantised
   Tensor shared_code;                 // bitsandbytes' table of 8-bit values, one for all layers
   bool input_require_grads = false;   // enable_input_require_grads: the embeddings' result collects a gradient
+  const Batch* batch = nullptr;       // of the forward that runs, for its mask and positions; null: neither is given
+  LossSettings loss;
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }

@@ -172,6 +172,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (!tape.dialect.recorder && args.mask && args.mask.dtype() == DType::bool_) args.mask = additive(args.mask, q.dtype());
   const bool grouped = args.grouped && k.size(1) != q.size(1);
   AttentionKernel kind = tape.dialect.attention;
+  if (kind == AttentionKernel::flash_attention_2)
+    throw Error("[attention] flash-attention-2: this model calls PyTorch's attention itself", "attention: auto");
   // A model that calls this op whatever was asked for: a plain run chooses as usual, the recorder falls through to math.
   if (kind == AttentionKernel::eager && tape.dialect.recorder) kind = AttentionKernel::math;
   if (kind == AttentionKernel::automatic || kind == AttentionKernel::flash || kind == AttentionKernel::eager) {

@@ -42,6 +42,16 @@ const ModelEntry& entry_of(const Job& job) {
   return *entry;
 }
 
+void check_loss(const Job& job, const Model& model) {
+  const LossSettings& loss = job.loss_settings;
+  const std::string kernel = to_string(loss.kernel);
+  if (loss.kernel != LossKernel::model && !model.takes_loss_kernels())
+    throw Error("[loss_kernel] " + kernel + ": " + job.family + " is not a causal language model with a head", "leave loss_kernel out");
+  if (loss.kernel != LossKernel::model && job.loss == Loss::logits_sum)
+    throw Error("[loss_kernel] " + kernel + ": loss logits-sum has no cross-entropy", "leave one of the two out");
+  check_loss_settings(loss, entry_of(job).name);
+}
+
 std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
   build.dtype = weight_type(job.precision);
@@ -53,9 +63,25 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.tuning = Tuning(job.tuning, entry.name);
   // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text.
   build.input_require_grads = job.checkpointing.on && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
+  build.loss = job.loss_settings;
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
+  check_loss(job, *model);
   return model;
+}
+
+void add_tokens(Tape& tape, const Job& job, int64_t samples, int64_t length, Batch& batch) {
+  batch.shape = batch_shape(job.collation, samples, length);
+  const Dims sizes{batch.shape.rows, batch.shape.tokens};
+  batch.input_ids = empty(tape, sizes, DType::int64);
+  if (batch.shape.padding != Padding::none) batch.attention_mask = empty(tape, sizes, DType::int64);
+  if (batch.shape.packed_samples) batch.position_ids = empty(tape, sizes, DType::int64);
+  batch.labels = batch.input_ids;
+  if (job.inputs == InputKind::cls)
+    batch.labels = empty(tape, {samples}, DType::int64);
+  else if (batch.shape.own_labels)
+    batch.labels = empty(tape, sizes, DType::int64);
+  if (job.inputs == InputKind::pair) batch.pair_labels = empty(tape, {samples}, DType::int64);
 }
 
 Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
@@ -73,15 +99,9 @@ Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
       batch.numbers = empty(tape, {samples, length}, dtype);
       batch.labels = sample_labels();
       break;
-    case InputKind::cls:
-      batch.input_ids = empty(tape, {samples, length}, DType::int64);
-      batch.labels = sample_labels();
-      break;
     case InputKind::lm:
-    case InputKind::pair:
-      batch.labels = batch.input_ids = empty(tape, {samples, length}, DType::int64);
-      if (job.inputs == InputKind::pair) batch.pair_labels = sample_labels();
-      break;
+    case InputKind::cls:
+    case InputKind::pair: add_tokens(tape, job, samples, length, batch); break;
   }
   if (job.loss == Loss::logits_sum) batch.labels.reset();
   tape.category.reset();
@@ -164,6 +184,11 @@ class Trainer {
     return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder && model_->uses_cache());
   }
 
+  Output run_model() {
+    build_.batch = &batch_;
+    return model_->forward(batch_);
+  }
+
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
 
@@ -176,7 +201,7 @@ class Trainer {
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
       tape_.saves_on = job_.offload_activations;
-      Output out = model_->forward(batch_);  // the old outputs are still alive here
+      Output out = run_model();  // the old outputs are still alive here
       tape_.saves_on = Offload::none;
       build_.cache = nullptr;
       if (!tape_.dialect.recorder) build_.checkpointing.require_all_found(tape_.trace);  // there a layer may be dropped
@@ -236,7 +261,7 @@ class Trainer {
     tape_.begin_phase(Phase::evaluation);
     const Inference mode(tape_);
     AutocastGuard autocast(tape_, autocast_type(job_));
-    const Output out = model_->forward(batch_);
+    const Output out = run_model();
   }
 
   // generate(): the prompts in one forward, then the cache grows to its last length. One token's own activations are left out.
@@ -245,6 +270,7 @@ class Trainer {
     tape_.begin_step();
     Job prompts = job_;
     prompts.loss = Loss::logits_sum;  // no labels
+    prompts.collation = {};
     batch_ = make_batch(tape_, prompts, job_.sampling.batch, job_.sampling.prompt);
     tape_.begin_phase(Phase::sampling);
     const Inference mode(tape_);
@@ -252,7 +278,7 @@ class Trainer {
     {
       build_.cache = &cache;
       AutocastGuard autocast(tape_, autocast_type(job_));
-      const Output out = model_->forward(batch_);
+      const Output out = run_model();
       build_.cache = nullptr;
     }
     tape_.op = "cat";
