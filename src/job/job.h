@@ -9,6 +9,7 @@
 #include "job/attention_kernel.h"
 #include "job/config.h"
 #include "job/host_settings.h"
+#include "job/jax_settings.h"
 #include "job/parallel.h"
 #include "job/platform.h"
 #include "job/tuning.h"
@@ -77,6 +78,9 @@ struct Job {
   int64_t longest = 0;     // tokens of the longest sample, in a step of its own at the end; 0: all are alike
   int64_t eval_batch = 0;  // an evaluation follows the steps, in this batch; 0: none
   Sampling sampling;       // and then text is generated
+
+  Framework framework = Framework::pytorch;
+  JaxSettings jax;  // for framework jax
 
   ParallelSettings parallel;
 

@@ -1,5 +1,7 @@
 #include "tensor/checkpoint.h"
 
+#include "tensor/dataflow.h"
+
 namespace plimsoll {
 
 namespace {
@@ -89,6 +91,10 @@ Tensor checkpoint(Tape& tape, std::function<Tensor(const Tensor&)> block, const 
 }
 
 Tensors checkpoint(Tape& tape, std::function<Tensors()> block) {
+  if (tape.dataflow) {
+    const DataflowBlock here(*tape.dataflow);
+    return block();
+  }
   Ref<CheckpointFrame> frame(new CheckpointFrame(tape, [block] { block(); }));
   CheckpointFrame* outer = std::exchange(tape.packing, frame.get());
   Tensors out;

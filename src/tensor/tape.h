@@ -18,6 +18,7 @@
 namespace plimsoll {
 
 class CheckpointFrame;
+class Dataflow;
 
 // How the simulated process differs from a plain CUDA run.
 struct Dialect {
@@ -71,6 +72,9 @@ class Tape {
   // Saved-tensor hooks of activation checkpointing; null outside.
   CheckpointFrame* packing = nullptr;
   CheckpointFrame* recomputing = nullptr;
+
+  // What every op reads and makes, for frameworks that compile the whole step; null: not recorded.
+  Dataflow* dataflow = nullptr;
 
   uint64_t next_sequence() { return sequence_++; }
   Ref<Storage> allocate(int64_t bytes);
