@@ -288,7 +288,9 @@ TEST(Xla, EveryTransformersFamilyCompilesAndItsIntervalIsInOrder) {
       job.model = entry.name;
       resolve_model(job);
       if (job.inputs != InputKind::image) job.seq = 16;
-      apply_setting(job, "config", {{"num_hidden_layers", 2}, {"n_layer", 2}, {"num_layers", 2}, {"n_layers", 2}}, "test");
+      nlohmann::json layers{{"num_hidden_layers", 2}, {"n_layer", 2}, {"n_layers", 2}};
+      if (!entry.name.starts_with("gpt_neo")) layers["num_layers"] = 2;  // whose attention_types list every layer
+      apply_setting(job, "config", layers, "test");
       job.framework = Framework::jax;
       job.precision = precision;
       const XlaMemory m = compile(job, DeviceKind::gpu);
@@ -297,6 +299,7 @@ TEST(Xla, EveryTransformersFamilyCompilesAndItsIntervalIsInOrder) {
       EXPECT_LE(m.program.low, m.program.usual) << entry.name;
       EXPECT_EQ(m.parameter_bytes, 4 * m.parameters) << entry.name;
       EXPECT_GT(m.residuals, 0) << entry.name;
+      if (entry.name.starts_with("albert")) continue;  // no gradient checkpointing in transformers
       job.checkpointing = true;
       EXPECT_LE(compile(job, DeviceKind::gpu).residuals, m.residuals) << entry.name;
     }
