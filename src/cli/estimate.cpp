@@ -55,6 +55,20 @@ std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices) {
   return fits;
 }
 
+// What the allocator is asked for: of a JAX job two calls of its compiled step.
+Trace trace_of(const Job& job, const std::vector<TargetDevice>& devices) {
+  if (job.framework == Framework::pytorch) return simulate(job).trace;
+  const XlaMemory program = compile(job, device_kind(job, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt));
+  return allocator_trace(program, program.temporaries.usual);
+}
+
+// The model of a host is that of a PyTorch process.
+void check_host_flags(const HostFlags& flags, const Job& job) {
+  if (job.framework == Framework::pytorch || !(flags.wants_host() || flags.rule || !flags.unified.empty())) return;
+  throw Error("[estimate] host memory, unified memory and rules of thumb are for framework pytorch",
+              "leave their flags out with framework jax", ExitCode::usage);
+}
+
 ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
 
 }  // namespace
@@ -86,8 +100,9 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   return [flags] {
     flags->host.check();
     const Job job = flags->job.job();
-    if (!flags->save_trace.empty()) write_trace(simulate(job).trace, flags->save_trace);
     const std::vector<TargetDevice> devices = flags->devices.devices();
+    check_host_flags(flags->host, job);
+    if (!flags->save_trace.empty()) write_trace(trace_of(job, devices), flags->save_trace);
     const std::vector<Fit> fits = fits_of(job, devices);
     const Estimate e = estimate(job, flags->top, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt);
     std::optional<WhatIf> changes;

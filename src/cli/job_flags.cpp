@@ -53,6 +53,7 @@ Job JobFlags::job() const {
   if (!optimizer_args.empty()) apply_setting(job, "optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
   resolve_model(job);
   check(job.host);
+  check_framework(job);
   return job;
 }
 

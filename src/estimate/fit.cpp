@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "estimate/xla_memory.h"
 #include "hardware/lookup.h"
 #include "tensor/kernel_memory.h"
 
@@ -78,6 +79,11 @@ const Fitting::Run& Fitting::run_on(const std::string& target) {
 }
 
 Fit Fitting::on(const TargetDevice& device) {
+  if (job_.framework == Framework::jax) {
+    const DeviceKind kind = device_kind(job_, device.spec);
+    if (!programs_.contains(kind)) programs_[kind] = compile(job_, kind);
+    return fit_xla(job_, programs_[kind], device);
+  }
   const Run& run = run_on(device.spec.compute_capability);
   const Trace& trace = run.simulation.trace;
   Fit f;

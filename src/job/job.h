@@ -11,6 +11,7 @@
 #include "job/collation.h"
 #include "job/config.h"
 #include "job/host_settings.h"
+#include "job/jax_settings.h"
 #include "job/loss_kernel.h"
 #include "job/parallel.h"
 #include "job/platform.h"
@@ -69,7 +70,7 @@ struct Job {
   AttentionKernel attention = AttentionKernel::automatic;
   Checkpointing checkpointing;
   Offload offload_activations = Offload::none;  // save_on_cpu: what is kept for backward lies in the host's memory
-  bool compile = false;  // torch.compile: an interval (estimate/compiled.h); nothing is simulated otherwise
+  bool compile = false;                         // torch.compile: an interval (estimate/compiled.h); nothing is simulated otherwise
   Loss loss = Loss::model;
   LossSettings loss_settings;
   OptimizerSpec optimizer;
@@ -86,6 +87,9 @@ struct Job {
   int64_t longest = 0;     // tokens of the longest sample, in a step of its own at the end; 0: all are alike
   int64_t eval_batch = 0;  // an evaluation follows the steps, in this batch; 0: none
   Sampling sampling;       // and then text is generated
+
+  Framework framework = Framework::pytorch;
+  JaxSettings jax;  // for framework jax
 
   ParallelSettings parallel;
 

@@ -169,6 +169,7 @@ std::vector<Setting> all_settings() {
            throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
        }},
   };
+  for (Setting& s : jax_setting_entries()) settings.push_back(std::move(s));
   for (Setting& s : host_setting_entries()) settings.push_back(std::move(s));
   return settings;
 }

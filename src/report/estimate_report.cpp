@@ -5,6 +5,7 @@
 
 #include "report/fit_report.h"
 #include "report/host_report.h"
+#include "report/xla_report.h"
 
 namespace plimsoll {
 
@@ -37,6 +38,7 @@ std::string recipe_text(const Job& j) {
   if (j.parallel.any()) out += ", " + to_string(j.parallel);
   if (j.tuning.adapter) out += ", " + to_string(*j.tuning.adapter);
   if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
+  if (j.framework == Framework::jax) out += ", JAX, " + to_string(j.jax);
   return out;
 }
 
@@ -47,7 +49,7 @@ class Writer {
   std::string write() {
     line(style_.bold(e_.job.model) + fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job)));
     line("");
-    peaks();
+    e_.xla ? program() : peaks();
     curve();
     line("");
     line(style_.bold("What is alive at the peak"));
@@ -62,6 +64,10 @@ class Writer {
       line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
                        category_name(t.category), t.module, t.op));
     line("");
+    if (e_.xla) {
+      out_ += xla_certainty(style_);
+      return out_;
+    }
     if (e_.job.compile)
       line(style_.dim(
           e_.job.checkpointing.on
@@ -105,6 +111,13 @@ class Writer {
     if (e_.memory)
       line(fmt::format("  saving          {:>11} {}", to_string(e_.memory->resting.bytes),
                        style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
+  }
+
+  // What memory_analysis() and nvidia-smi say of a compiled step.
+  void program() {
+    out_ += xla_text(*e_.xla, e_.device, e_.job.jax, style_);
+    line(fmt::format("  reached in      {}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
+                     e_.peak_op.empty() ? "" : ", " + e_.peak_op));
   }
 
   void counter(const char* name, const ByteRange& r, const std::string& meaning) {
@@ -200,6 +213,10 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
   if (!job.alloc_conf.empty()) j["alloc_conf"] = job.alloc_conf;
+  if (job.framework == Framework::jax) {
+    j["framework"] = to_string(job.framework);
+    j["jax"] = to_json(job.jax);
+  }
   if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
   if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
@@ -236,6 +253,7 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                    {"resting", range_json(e.memory->resting)},
                    {"overheads", overheads_json(e.memory->overheads)}};
   }
+  if (e.xla) j["xla"] = xla_json(*e.xla);
   j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};
   j["steps"] = nlohmann::ordered_json::array();
   for (const StepEstimate& s : e.steps) {

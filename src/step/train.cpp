@@ -340,6 +340,41 @@ class Trainer {
 
 Simulation simulate(const Job& job) { return Trainer(job).run(); }
 
+// flax computes in `dtype` and keeps parameters in `param_dtype`: the pass runs in the lower type without autocast, and xla/ gives
+// the parameters their own type back.
+RecordedForward record_forward(const Job& asked) {
+  Job job = asked;
+  if (job.precision == Precision::amp) job.precision = Precision::bf16;
+  if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
+  if (const ModelEntry& entry = entry_of(job); entry.classes.empty())
+    throw Error("[job] framework jax: " + entry.name + " is torchvision's", "families of transformers can be asked about, vit among them");
+  Dialect dialect;
+  dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
+  dialect.kernels = {};
+  Tape tape(dialect);
+  Dataflow dataflow(tape);
+  tape.dataflow = &dataflow;
+  Build build(tape);
+  const std::unique_ptr<Model> model = build_model(build, job);
+  RecordedForward out;
+  for (const Parameter* p : model->parameters()) {
+    const bool trained = p->value.requires_grad();
+    dataflow.set_role(p->value, trained ? DataflowValue::Role::parameter : DataflowValue::Role::frozen_parameter);
+    out.parameters += p->value.numel();
+    if (trained) out.trainable += p->value.numel();
+  }
+  const Batch batch = make_batch(tape, job, job.batch, job.seq);
+  for (const Tensor& t : {batch.input_ids, batch.pixel_values, batch.labels})
+    if (t) dataflow.set_role(t, DataflowValue::Role::input);
+  tape.begin_phase(Phase::forward);
+  const Output result = model->forward(batch);
+  out.loss = (job.loss == Loss::logits_sum ? sum(result.kept.front()) : result.loss).body().value;
+  out.values = std::move(dataflow.values);
+  out.trace = std::move(tape.trace);
+  tape.dataflow = nullptr;
+  return out;
+}
+
 std::vector<std::string> step_names(const Job& job) {
   std::vector<std::string> names;
   for (int64_t i = 1; i <= job.steps; ++i) names.push_back("step " + std::to_string(i));

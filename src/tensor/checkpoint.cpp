@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tensor/dataflow.h"
+
 namespace plimsoll {
 
 namespace {
@@ -156,6 +158,10 @@ void CheckpointFrame::recompute() {
 }
 
 Tensors checkpoint(Tape& tape, const CheckpointStyle& style, Block block, const Tensors& inputs) {
+  if (tape.dataflow) {
+    const DataflowBlock here(*tape.dataflow);
+    return block(inputs);
+  }
   if (!tape.grad_enabled) return block(inputs);
   if (style.reentrant) return checkpoint_reentrant(tape, std::move(block), inputs);
   auto kept = std::make_shared<std::vector<CheckpointInput>>();

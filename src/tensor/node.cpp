@@ -1,5 +1,7 @@
 #include "tensor/node.h"
 
+#include "tensor/dataflow.h"
+
 namespace plimsoll {
 
 namespace {
@@ -45,6 +47,10 @@ Edge gradient_edge(const Tensor& t) {
 
 Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;
+  if (tape.dataflow) {
+    tape.dataflow->begin_call(name);
+    for (const Tensor* t : inputs) tape.dataflow->reads(t);
+  }
   if (!tape.grad_enabled) return;
   edges_.reserve(inputs.size());
   for (const Tensor* t : inputs) add_input(t);
@@ -53,6 +59,10 @@ Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs
 
 Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;
+  if (tape.dataflow) {
+    tape.dataflow->begin_call(name);
+    for (const Tensor& t : inputs) tape.dataflow->reads(&t);
+  }
   if (!tape.grad_enabled) return;
   edges_.reserve(inputs.size());
   for (const Tensor& t : inputs) add_input(&t);
@@ -64,6 +74,10 @@ void Op::add_input(const Tensor* t) {
   recording_ |= wanted;
   edges_.push_back(wanted ? gradient_edge(*t) : Edge{});
 }
+
+void Op::end_call() const { tape_.dataflow->end_call(); }
+
+void Op::result(Tensor& out) const { tape_.dataflow->returns(out); }
 
 void Op::init(Node& node) {
   node.tape = &tape_;

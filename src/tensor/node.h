@@ -87,7 +87,10 @@ class Op {
  public:
   Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs);
   Op(Tape& tape, const char* name, const Tensors& inputs);
-  ~Op() { tape_.op = outer_; }
+  ~Op() {
+    tape_.op = outer_;
+    if (tape_.dataflow) end_call();
+  }
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
 
@@ -106,6 +109,7 @@ class Op {
   // Connects `out` to its inputs. `backward` is Tensors(Tensors& grads, Needs needs): one result per input.
   template <class F>
   Tensor finish(Tensor out, F backward) {
+    if (tape_.dataflow) result(out);
     if (recording_) {
       Ref<Node> node = make(std::move(backward));
       attach(node, out, 0);
@@ -114,6 +118,8 @@ class Op {
   }
   template <class F>
   void finish(Tensors& outs, F backward) {
+    if (tape_.dataflow)
+      for (Tensor& out : outs) result(out);
     if (!recording_) return;
     Ref<Node> node = make(std::move(backward));
     for (size_t i = 0; i < outs.size(); ++i) attach(node, outs[i], static_cast<uint16_t>(i));
@@ -128,6 +134,8 @@ class Op {
   }
   void add_input(const Tensor* t);
   void init(Node& node);
+  void end_call() const;           // to the Dataflow
+  void result(Tensor& out) const;  // the same
   static void attach(const Ref<Node>& node, Tensor& out, uint16_t nr);
 
   Tape& tape_;

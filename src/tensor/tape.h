@@ -20,6 +20,7 @@
 namespace plimsoll {
 
 class CheckpointFrame;
+class Dataflow;
 
 // Bytes that come and go.
 struct ByteCount {
@@ -83,6 +84,9 @@ class Tape {
   CheckpointFrame* recomputing = nullptr;
   Offload saves_on = Offload::none;  // save_on_cpu: what is kept for backward goes to the host
   ByteCount on_host;
+
+  // What every op reads and makes, for frameworks that compile the whole step; null: not recorded.
+  Dataflow* dataflow = nullptr;
 
   uint64_t next_sequence() { return sequence_++; }
   Ref<Storage> allocate(int64_t bytes);
