@@ -155,7 +155,7 @@ struct GPTJModel : Module {
     Forward here(*this);
     require_positions("gptj", input_ids.size(1), "n_positions", config.n_positions);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     args.only_eager = true;
     const Tensor mask = create_causal_mask(build(), args);
