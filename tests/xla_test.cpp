@@ -212,7 +212,7 @@ TEST(Xla, OneMoreLayerKeepsWhatItsDerivativeReads) {
 
 TEST(Xla, ACheckpointedLayerKeepsItsInputAlone) {
   Job three = vit(3), four = vit(4);
-  three.checkpointing = four.checkpointing = true;
+  three.checkpointing.on = four.checkpointing.on = true;
   EXPECT_EQ(compile(four, DeviceKind::gpu).residuals - compile(three, DeviceKind::gpu).residuals, tokens_bytes());
   EXPECT_LT(compile(four, DeviceKind::gpu).program.usual, compile(vit(4), DeviceKind::gpu).program.usual);
 }
@@ -300,7 +300,7 @@ TEST(Xla, EveryTransformersFamilyCompilesAndItsIntervalIsInOrder) {
       EXPECT_EQ(m.parameter_bytes, 4 * m.parameters) << entry.name;
       EXPECT_GT(m.residuals, 0) << entry.name;
       if (entry.name.starts_with("albert")) continue;  // no gradient checkpointing in transformers
-      job.checkpointing = true;
+      job.checkpointing.on = true;
       EXPECT_LE(compile(job, DeviceKind::gpu).residuals, m.residuals) << entry.name;
     }
   }
