@@ -347,7 +347,8 @@ RecordedForward record_forward(const Job& asked) {
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
   if (const ModelEntry& entry = entry_of(job); entry.classes.empty())
-    throw Error("[job] framework jax: " + entry.name + " is torchvision's", "families of transformers can be asked about, vit among them");
+    throw Error("[job] framework jax: " + entry.name + " is not of transformers",
+                "families of transformers can be asked about, vit among them");
   Dialect dialect;
   dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
   dialect.kernels = {};
