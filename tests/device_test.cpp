@@ -91,7 +91,7 @@ TEST(Cache, IsKeptByPlainLoopsAndTurnedOffByCheckpointing) {
   Job off = job;
   off.config = Config("test", nlohmann::json{{"use_cache", false}});
   EXPECT_EQ(cached(off), 0);
-  job.checkpointing = true;
+  job.checkpointing.on = true;
   EXPECT_EQ(cached(job), 0);
 }
 

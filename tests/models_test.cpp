@@ -79,7 +79,7 @@ TEST(Models, APlainNetworkHasTheLayersItsSizesName) {
 TEST(Models, RefuseCheckpointingWhereTransformersDoes) {
   Job job = tiny_job("albert", R"({"hidden_size":64,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":1})");
   EXPECT_EQ(message_of(job), "");
-  job.checkpointing = true;
+  job.checkpointing.on = true;
   EXPECT_NE(message_of(job).find("checkpointing"), std::string::npos);
 }
 

@@ -15,7 +15,7 @@ namespace plimsoll {
 struct HostFacts {
   Bytes parameters, buffers, optimizer_states, ema;  // alive when the run ends: what a checkpoint holds
   Bytes largest;                                     // the largest storage among them
-  Bytes offloaded;                                   // states kept on the host; nothing simulates that yet
+  Bytes activations;                                 // kept on the host between forward and backward
 
   Bytes model() const { return parameters + buffers; }
   Bytes checkpoint() const { return model() + optimizer_states + ema; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 
 #include "util/text.h"
@@ -75,6 +76,18 @@ ParallelSettings parallel_of(const Json& parallel) {
   return p;
 }
 
+void apply_collation(const Config& c, Job& job) {
+  Collation& collation = job.collation;
+  collation.padding_given = true;
+  if (c.flag({"padding"}, false)) collation.padding = Padding::mask;
+  collation.collate = parse_collate(c.text({"collate"}, "pad"));
+  const Json* lengths = c.find({"lengths"});
+  if (!lengths) return;
+  collation.lengths = parse_lengths(*lengths);
+  job.batch = static_cast<int64_t>(collation.lengths.size());
+  job.seq = *std::max_element(collation.lengths.begin(), collation.lengths.end());
+}
+
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
@@ -92,11 +105,16 @@ Job job_of(const std::string& id, const Json& spec) {
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
-  job.checkpointing = c.flag({"checkpoint"}, false);
+  if (spec.contains("checkpoint")) job.checkpointing = parse_checkpointing(spec["checkpoint"]);
+  if (spec.contains("offload_activations")) job.offload_activations = parse_offload(spec["offload_activations"], id);
   if (spec.contains("optimizer")) {
     job.optimizer.name = spec["optimizer"].value("name", "AdamW");
     job.optimizer.args = Config(id + ": optimizer", spec["optimizer"].value("args", Json::object()));
   }
+  apply_collation(c, job);
+  job.loss_settings.kernel = parse_loss_kernel(c.text({"loss_kernel"}, "model"));
+  job.loss_settings.chunks = c.size({"loss_chunks"}, 8);
+  if (const Json* kernels = c.find({"liger_kernels"})) job.loss_settings.liger = parse_liger_kernels(*kernels);
   job.accumulation = c.size({"accum"}, 1);
   job.parallel = parallel_of(spec.value("parallel", Json::object()));
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);

@@ -3,6 +3,7 @@
 #include "model/families.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
+#include "nn/masking.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 
@@ -22,7 +23,8 @@ struct AlbertConfig : BertConfig {
         num_hidden_groups(c.size({"num_hidden_groups"}, 1)),
         inner_group_num(c.size({"inner_group_num"}, 1)) {
     classifier_dropout = c.number({"classifier_dropout_prob"}, 0.1);
-    if (build.checkpointing) throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
+    if (build.checkpointing.on() && !build.checkpointing.names_modules())
+      throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
     if (num_hidden_groups > num_hidden_layers)
       throw Error("[albert] num_hidden_groups " + std::to_string(num_hidden_groups) + " are more than num_hidden_layers " +
                       std::to_string(num_hidden_layers),
@@ -42,13 +44,14 @@ struct AlbertAttention : Module {
         dense(*this, "dense", c.hidden_size, c.hidden_size),
         norm(*this, "LayerNorm", c.hidden_size) {}
 
-  Tensor operator()(const Tensor& x, Tensor* weights) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
     const Tensor q = transpose(view(query(x), heads), 1, 2);  // (B, H, T, D)
     const Tensor k = transpose(view(key(x), heads), 1, 2);
     const Tensor v = transpose(view(value(x), heads), 1, 2);
     AttentionCall call;
+    call.mask = mask;
     call.dropout = config.attention_probs_dropout_prob;
     call.causal = false;
     call.has_kv_groups = false;
@@ -77,17 +80,17 @@ struct AlbertLayer : Module {
         ffn(*this, "ffn", c.hidden_size, c.intermediate_size),
         ffn_output(*this, "ffn_output", c.intermediate_size, c.hidden_size) {}
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor weights;                                          // eager attention's weights live until the layer returns
-    const Tensor attention_output = attention(x, &weights);  // (B, T, C)
+    Tensor weights;                                                               // eager attention's weights live until the layer returns
+    const Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
     auto chunk = [this](const Tensor& piece) { return ff_chunk(piece); };
     const Tensor output = apply_chunking_to_forward(chunk, config.chunk_size_feed_forward, attention_output);
     return full_layer_layer_norm(add(output, attention_output));
   }
 
   Tensor ff_chunk(const Tensor& x) const {
-    Tensor output = ffn(x);  // (B, T, F)
+    Tensor output = run_part(ffn, x);  // (B, T, F)
     output = activation(config.hidden_act, output);
     output = ffn_output(output);  // (B, T, C)
     return output;
@@ -105,9 +108,9 @@ struct AlbertLayerGroup : Module {
     for (int64_t i = 0; i < c.inner_group_num; ++i) albert_layers.add(c);
   }
 
-  Tensor operator()(const Tensor& x) {
+  Tensor operator()(const Tensor& x, const Tensor& mask) {
     Tensor hidden = x;  // (B, T, C)
-    for (const AlbertLayer& layer : albert_layers) hidden = layer(hidden);
+    for (const AlbertLayer& layer : albert_layers) hidden = layer(hidden, mask);
     return hidden;
   }
 
@@ -129,10 +132,10 @@ struct AlbertTransformer : Module {
                                (static_cast<double>(config.num_hidden_layers) / static_cast<double>(config.num_hidden_groups)));
   }
 
-  Tensor operator()(const Tensor& x) {
+  Tensor operator()(const Tensor& x, const Tensor& mask) {
     Forward here(*this);
     Tensor hidden = embedding_hidden_mapping_in(x);  // (B, T, C)
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) hidden = albert_layer_groups[group_of(i)](hidden);
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) hidden = albert_layer_groups[group_of(i)](hidden, mask);
     return hidden;
   }
 
@@ -156,8 +159,10 @@ struct AlbertModel : Module {
     Forward here(*this);
     require_positions("albert", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embedding_output = embeddings(input_ids);  // (B, T, E)
+    const MaskArgs args{input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}};
+    const Tensor mask = create_bidirectional_mask(build(), args);
     Outputs out;
-    out.last_hidden_state = encoder(embedding_output);  // (B, T, C)
+    out.last_hidden_state = encoder(embedding_output, mask);  // (B, T, C)
     if (pooler) {
       const Tensor pooled = (*pooler)(select(out.last_hidden_state, 1, 0));
       out.pooler_output = tanh(pooled);

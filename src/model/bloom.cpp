@@ -204,7 +204,7 @@ struct BloomModel : Module {
         create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, true, attention_mask});
     Tensors outputs;
     auto run = [alibi, mask](const BloomBlock& block, const Tensor& x) { return block(x, alibi, mask); };
-    hidden = run_blocks(build(), h, std::move(hidden), outputs, run);
+    hidden = run_blocks(h, std::move(hidden), outputs, run);
     hidden = ln_f(hidden);
     return hidden;
   }

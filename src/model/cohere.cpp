@@ -122,8 +122,8 @@ struct CohereDecoderLayer : Module {
     Tensor weights;
     const Tensor residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    const Tensor hidden_attention = self_attn(hidden, tables, mask, &weights);
-    const Tensor hidden_mlp = mlp(hidden);
+    const Tensor hidden_attention = run_attention(self_attn, hidden, &weights, tables, mask);
+    const Tensor hidden_mlp = run_part(mlp, hidden);
     hidden = add(add(residual, hidden_attention), hidden_mlp);
     return hidden;
   }

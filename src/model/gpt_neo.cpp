@@ -137,11 +137,11 @@ struct GPTNeoBlock : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = ln_1(x);  // (B, T, C)
-    const Tensor attn_output = attn.attention(hidden, mask, &weights);
+    const Tensor attn_output = run_attention(attn.attention, hidden, &weights, mask);
     hidden = add(attn_output, residual);
     residual = hidden;
     hidden = ln_2(hidden);
-    const Tensor feed_forward = mlp(hidden);
+    const Tensor feed_forward = run_part(mlp, hidden);
     hidden = add(residual, feed_forward);
     return {hidden, weights};
   }
@@ -169,9 +169,9 @@ struct GPTNeoModel : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    require_positions("gpt_neo", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
+    require_positions("gpt_neo", positions_in(build(), input_ids.size(1)), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     args.only_eager = true;
     const Tensor mask = create_causal_mask(build(), args);
@@ -180,7 +180,7 @@ struct GPTNeoModel : Module {
     hidden = drop(hidden);
     Tensors outputs;
     auto run = [mask](const GPTNeoBlock& block, const Tensor& x) { return block(x, mask); };
-    hidden = run_blocks(build(), h, std::move(hidden), outputs, run);
+    hidden = run_blocks(h, std::move(hidden), outputs, run);
     hidden = ln_f(hidden);
     return hidden;
   }

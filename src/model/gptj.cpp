@@ -127,7 +127,7 @@ struct GPTJBlock : Module {
     const Tensor residual = x;
     Tensor hidden = ln_1(x);  // (B, T, C)
     const Tensor attn_outputs = attn(hidden, position_ids, mask, &weights);
-    const Tensor feed_forward = mlp(hidden);
+    const Tensor feed_forward = run_part(mlp, hidden);
     hidden = add(add(attn_outputs, feed_forward), residual);
     return {hidden, weights};
   }
@@ -155,14 +155,14 @@ struct GPTJModel : Module {
     Forward here(*this);
     require_positions("gptj", input_ids.size(1), "n_positions", config.n_positions);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     args.only_eager = true;
     const Tensor mask = create_causal_mask(build(), args);
     Tensor hidden = drop(embeds);
     Tensors outputs;
     auto run = [mask, positions](const GPTJBlock& block, const Tensor& x) { return block(x, positions, mask); };
-    hidden = run_blocks(build(), h, std::move(hidden), outputs, run);
+    hidden = run_blocks(h, std::move(hidden), outputs, run);
     hidden = ln_f(hidden);
     return hidden;
   }

@@ -71,7 +71,7 @@ struct PlainNetwork : Model {
   PlainNetwork(Build& build, const Config& c) : Model(build), input_size(c.size({"input_size"}, 784)), layers(*this, "layers") {
     require_known_arguments(c, "mlp",
                             {"input_size", "output_size", "linear_sizes", "activation", "batch_norm", "dropout", "final_softmax", "bias"});
-    if (build.checkpointing) throw Error("[mlp] has no gradient checkpointing", "switch checkpointing off");
+    if (build.checkpointing.on()) throw Error("[mlp] has no gradient checkpointing", "switch checkpointing off");
     const Function act = activation_named(c);
     const bool bias = c.flag({"bias"}, true), batch_norm = c.flag({"batch_norm"}, false);
     const double dropout = probability(c, "dropout", 0.0);

@@ -179,7 +179,7 @@ struct MptModel : Module {
     const Tensor mask = nondiff("_to_copy", create_causal_mask(build(), args), DType::bool_);  // (B, 1, T, T)
     Tensors outputs;
     auto run = [alibi, mask](const MptBlock& block, const Tensor& x) { return block(x, alibi, mask); };
-    hidden = run_blocks(build(), blocks, std::move(hidden), outputs, run);
+    hidden = run_blocks(blocks, std::move(hidden), outputs, run);
     hidden = norm_f(hidden);
     return hidden;
   }

@@ -94,11 +94,11 @@ struct Olmo2DecoderLayer : Module {
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
     Tensor weights, residual = x;
-    Tensor hidden = self_attn(x, tables, mask, &weights);  // (B, T, C)
+    Tensor hidden = run_attention(self_attn, x, &weights, tables, mask);  // (B, T, C)
     hidden = post_attention_layernorm(hidden);
     hidden = add(residual, hidden);
     residual = hidden;
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = post_feedforward_layernorm(hidden);
     hidden = add(residual, hidden);
     return hidden;

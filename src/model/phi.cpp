@@ -87,7 +87,7 @@ struct PhiDecoderLayer : Module {
     Tensor weights;
     const Tensor residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    Tensor attn_outputs = self_attn(hidden, tables, mask, &weights);
+    Tensor attn_outputs = run_attention(self_attn, hidden, &weights, tables, mask);
     attn_outputs = resid_dropout(attn_outputs);
     const Tensor feed_forward = resid_dropout(mlp(hidden));
     hidden = add(add(attn_outputs, feed_forward), residual);

@@ -108,9 +108,9 @@ struct StableLmDecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    const Tensor self_attn_output = self_attn(hidden, tables, mask, &weights);
+    const Tensor self_attn_output = run_attention(self_attn, hidden, &weights, tables, mask);
     if (!post_attention_layernorm) {
-      Tensor mlp_output = mlp(hidden);
+      Tensor mlp_output = run_part(mlp, hidden);
       mlp_output = dropout(mlp_output);
       hidden = add(add(residual, self_attn_output), mlp_output);
       return hidden;

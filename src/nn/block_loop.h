@@ -3,17 +3,16 @@
 #pragma once
 
 #include "nn/module.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
 // `run(block, hidden)` gives {hidden states, weights}; what it uses beside them must be captured by value. `outputs` is the
 // caller's, so that the last block's stay.
 template <class Block, class Run>
-Tensor run_blocks(Build& build, ModuleList<Block>& blocks, Tensor hidden, Tensors& outputs, const Run& run) {
+Tensor run_blocks(ModuleList<Block>& blocks, Tensor hidden, Tensors& outputs, const Run& run) {
   for (Block& block : blocks) {
-    auto call = [&block, hidden, run] { return run(block, hidden); };
-    outputs = build.checkpointing ? checkpoint(build.tape, call) : call();
+    const auto call = [&block, run](const Tensors& in) { return run(block, in[0]); };
+    outputs = run_block(block, call, Tensors{hidden});
     hidden = outputs[0];
   }
   return hidden;

@@ -42,8 +42,10 @@ void require_positions(const char* model, int64_t needed, const char* key, int64
 // with every layer, which is what it needs at most.
 inline bool drops_layer(const Tape& tape) { return tape.dialect.item.value_or(0) != 0; }
 
-// position_ids of a fresh sequence: (1, T)
-Tensor position_ids(Tape& tape, int64_t tokens);
+// The batch's position_ids, or those of a fresh sequence: (1, T)
+Tensor position_ids(const Build& build, int64_t tokens);
+// The highest position + 1 in rows of so many tokens: packed samples each begin at 0.
+int64_t positions_in(const Build& build, int64_t tokens);
 
 Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT2FN; throws for an unknown name
 
