@@ -46,11 +46,13 @@ Tensor dropout_add(const Tensor& x, const Tensor& residual, double p) {
 // 0.5 x (1 + tanh(sqrt(2 / pi) x (1 + 0.044715 x x))): the tanh, op by op, while x is held.
 Tensor inner_tanh(const Tensor& x) {
   const auto next = [](const char* op, const Tensor& t) { return nondiff(op, t, t.dtype()); };
-  const Tensor scaled = next("mul", x);
+  Tensor scaled = next("mul", x);
   Tensor factor = next("mul", x);
   factor = next("mul", factor);
   factor = next("add", factor);
   const Tensor inner = next("mul", scaled);
+  scaled.reset();
+  factor.reset();
   return next("tanh", inner);
 }
 
