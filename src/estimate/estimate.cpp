@@ -180,6 +180,9 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   e.top = largest(trace, alive, top_tensors);
   e.curve = curve_of(trace, timeline.worst, 64);
   e.host_facts = host_facts(trace);
+  e.host_facts.host_ema = simulation.host.ema;
+  e.host_facts.ema_transfer = simulation.host.ema_transfer;
+  e.host_facts.managed = simulation.host.managed;
   return e;
 }
 

@@ -68,6 +68,9 @@ class HostCalculation {
     if (host_.dataset_bytes.count > 0) add(e_.steady, "dataset object", ByteRange::exact(host_.dataset_bytes), "dataset_bytes");
     if (facts_.offloaded.count > 0)
       add(e_.steady, "offloaded states", ByteRange::exact(facts_.offloaded), "what the step keeps on the host");
+    add(e_.steady, "EMA", ByteRange::exact(facts_.host_ema), "the average of the weights, on the host");
+    add(e_.steady, "EMA update", {facts_.ema_transfer, Bytes{0}, facts_.ema_transfer}, "weights on their way into it");
+    add(e_.steady, "paged states", {Bytes{0}, Bytes{0}, facts_.managed}, "CUDA managed memory: here only what the device has no room for");
   }
 
   bool forks() const { return host_.start_method == StartMethod::fork; }

@@ -1,7 +1,7 @@
 """Optimizers that torch.optim does not have, in a recorded run: their own Python code, from the folder packages/ beside this file
 (lion_pytorch, prodigyopt, pytorch_optimizer and bitsandbytes: source folders; soap.py and sophia.py: the files of their repositories).
 Also recipes of several optimizers, the optimizer in backward, and averages of the weights."""
-import os, sys
+import functools, os, sys
 
 import torch
 
@@ -44,6 +44,7 @@ def scalable_shampoo(params, lr, **args):
             self.split_sizes = [(i, sizes.tolist()) for i, sizes in self.split_sizes]
             self.pre_conditioner_shapes = [s and [int(d) for d in s] for s in self.pre_conditioner_shapes]
     u.BlockPartitioner.__init__ = plain
+    u.power_iteration = functools.partial(u.power_iteration, num_iters=1)  # each of the hundred does the same
     u.compute_power_schur_newton = torch.no_grad()(u.compute_power_schur_newton.__wrapped__)
     from pytorch_optimizer.optimizer.shampoo import ScalableShampoo
     return ScalableShampoo(params, lr=lr, **args)
@@ -117,9 +118,9 @@ def step_in_backward(o, params, tracer, tag):
 
 # ---------------------------------------------------------------- averages of the weights
 class DiffusersEma:
-    """diffusers' EMAModel: a copy of each parameter, updated by a difference."""
-    def __init__(self, net, dtype, foreach):
-        self.foreach = foreach
+    """diffusers' EMAModel: a copy of each parameter, updated by a difference; the plain loop does so for frozen ones, too."""
+    def __init__(self, net, dtype, update):
+        self.foreach, self.all = update == 'diffusers-foreach', update == 'loop'
         self.shadow = [p.clone().detach() for p in net.parameters()]
         if dtype: self.shadow = [s.to(dtype=dtype) for s in self.shadow]
 
@@ -132,7 +133,7 @@ class DiffusersEma:
             torch._foreach_sub_(shadow, torch._foreach_sub(shadow, train), alpha=0.1)
             return
         for s, p in zip(self.shadow, params):
-            if p.requires_grad: s.sub_(0.1 * (s - p))
+            if p.requires_grad or self.all: s.sub_(0.1 * (s - p))
             else: s.copy_(p)
 
 
@@ -158,6 +159,6 @@ class TorchEma:
 
 def make_ema(settings, net, dtypes):
     settings = {} if settings is True else settings
-    update, dtype = settings.get('update', 'diffusers'), dtypes[settings.get('dtype')]
+    update, dtype = settings.get('update', 'loop'), dtypes[settings.get('dtype')]
     if update == 'averaged-model': return TorchEma(net)
-    return LerpEma(net, dtype) if update == 'lerp' else DiffusersEma(net, dtype, update == 'diffusers-foreach')
+    return LerpEma(net, dtype) if update == 'lerp' else DiffusersEma(net, dtype, update)
