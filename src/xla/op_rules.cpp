@@ -69,6 +69,7 @@ constexpr Row kRows[] = {
     {"mm", dot},
     {"bmm", dot},
     {"addmm", bias_dot},
+    {"baddbmm", bias_dot},
     {"convolution", convolution},
     {"embedding", gather},
     {"_scaled_dot_product_flash_attention", attention},
