@@ -6,6 +6,7 @@
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
 #include "model/resolve.h"
+#include "plan/levers.h"
 #include "step/train.h"
 
 namespace plimsoll {
@@ -40,7 +41,7 @@ BENCHMARK_CAPTURE(one_step, llama_3_1_8b, "llama-3.1-8b", 1, 2048)->Unit(benchma
 
 void two_steps_checkpointed(benchmark::State& state, const char* model) {
   Job job = job_for(model, 1, 2048, 2);
-  job.checkpointing = true;
+  job.checkpointing.on = true;
   run(state, job);
 }
 BENCHMARK_CAPTURE(two_steps_checkpointed, llama_3_1_8b, "llama-3.1-8b")->Unit(benchmark::kMillisecond);
@@ -59,6 +60,15 @@ void fit_on_every_device(benchmark::State& state) {
   }
 }
 BENCHMARK(fit_on_every_device)->Unit(benchmark::kMillisecond);
+
+// Every lever of four jobs, each simulated and placed by the allocator.
+void what_if_of_four(benchmark::State& state) {
+  const Job jobs[] = {job_for("gpt2", 8, 1024, 2), job_for("llama-3.1-8b", 4, 2048, 2), job_for("vit-l16", 32, 224, 2),
+                      job_for("resnet50", 64, 224, 2)};
+  for (auto _ : state)
+    for (const Job& job : jobs) benchmark::DoNotOptimize(what_if(job).effects.size());
+}
+BENCHMARK(what_if_of_four)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void layers(benchmark::State& state) {
   Job job = job_for("llama-3.1-8b", 1, 2048, 1);

@@ -91,7 +91,7 @@ TEST(Cache, IsKeptByPlainLoopsAndTurnedOffByCheckpointing) {
   Job off = job;
   off.config = Config("test", nlohmann::json{{"use_cache", false}});
   EXPECT_EQ(cached(off), 0);
-  job.checkpointing = true;
+  job.checkpointing.on = true;
   EXPECT_EQ(cached(job), 0);
 }
 
@@ -110,10 +110,10 @@ TEST(Loop, EvaluationNeedsNoMoreThanTheForwardOfTraining) {
     job.model = entry.name;
     job.batch = 2;
     resolve_model(job);
-    if (entry.inputs != InputKind::image) job.seq = 32;
+    if (entry.inputs != InputKind::image && entry.inputs != InputKind::vector) job.seq = 32;
     job.eval_batch = 2;
     job.steps = 1;
-    if (entry.inputs == InputKind::lm || entry.inputs == InputKind::cls)
+    if (!entry.classes.empty() && entry.inputs != InputKind::image)
       job.config = Config(entry.name, nlohmann::json{{"vocab_size", 1000}, {"pad_token_id", 0}});
     try {
       const Simulation run = simulate(job);

@@ -278,12 +278,12 @@ TEST(HostMemory, ACacheOnDiskTakesNoRam) {
   EXPECT_EQ(e.disk.count, 6000 * kMiB);
 }
 
-TEST(HostMemory, OffloadedStatesAreARowOnlyWhenThereAreAny) {
+TEST(HostMemory, OffloadedActivationsAreARowOnlyWhenThereAreAny) {
   Job job = loader_job(0, 0, 1, 1);
   HostFacts f = facts();
-  EXPECT_FALSE(has(host_memory(job, f).steady, "offloaded states"));
-  f.offloaded = Bytes{5 * kMiB};
-  EXPECT_EQ(row(host_memory(job, f).steady, "offloaded states").size.bytes.count, 5 * kMiB);
+  EXPECT_FALSE(has(host_memory(job, f).steady, "offloaded activations"));
+  f.activations = Bytes{5 * kMiB};
+  EXPECT_EQ(row(host_memory(job, f).steady, "offloaded activations").size.bytes.count, 5 * kMiB);
 }
 
 TEST(HostMemory, FactsAreWhatTheSimulationLeavesAlive) {

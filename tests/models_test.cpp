@@ -49,16 +49,37 @@ TEST(Models, RefuseConfigurationsThatAreNotSimulated) {
       {"gpt_neo", R"({"num_layers":1,"attention_types":["global"]})", "attention_types has \"global\""},
       {"gpt_neo", R"({"num_layers":1,"attention_types":{"global":1}})", "attention_types has {"},
       {"gpt_bigcode", R"({"n_layer":1,"add_cross_attention":true})", "add_cross_attention true is not supported"},
+      {"bloom", R"({"n_head":3})", "n_head 3 does not divide hidden_size 64"},
+      {"bloom", R"({"n_layer":1,"slow_but_exact":true,"pretraining_tp":2})", "slow_but_exact"},
+      {"cohere", R"({"num_hidden_layers":1,"logit_scale":null})", "logit_scale null"},
+      {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":15})", "rotary_dim must be even and at most the width of a head, 16"},
+      {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":null})", "rotary_dim"},
+      {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":8,"n_layer":1,"n_positions":8})", "16 positions are more than n_positions 8"},
+      {"mpt", R"({"d_model":64,"n_heads":5})", "n_heads 5 does not divide d_model 64"},
+      {"mpt", R"({"d_model":64,"n_heads":4,"n_layers":1,"max_seq_len":8})", "16 positions are more than max_seq_len 8"},
+      {"stablelm", R"({"hidden_size":64,"num_attention_heads":4,"head_dim":8})", "head_dim 8 is not hidden_size / num_attention_heads"},
+      {"electra", R"({"num_hidden_layers":1,"max_position_embeddings":8})", "16 positions are more than max_position_embeddings 8"},
+      {"albert-pretraining", R"({"num_labels":3})", "num_labels 3"},
+      {"mlp", R"({"input_size":16,"activation":"step"})", "activation 'step' is not known"},
+      {"mlp", R"({"input_size":16,"linear_sizes":64})", "linear_sizes is 64"},
+      {"mlp", R"({"input_size":16,"linear_sizes":[64,"wide"]})", "size"},
+      {"mlp", R"({"input_size":16,"depth":3})", "depth"},
+      {"mlp", R"({"input_size":20})", "vectors of 16 numbers do not fit input_size 20"},
   };
   for (const Refused& c : cases)
     EXPECT_NE(message_of(tiny_job(c.family, c.config)).find(c.message), std::string::npos)
         << c.family << " " << c.config << ": " << message_of(tiny_job(c.family, c.config));
 }
 
+TEST(Models, APlainNetworkHasTheLayersItsSizesName) {
+  const Simulation run = simulate(tiny_job("mlp", R"({"input_size":16,"linear_sizes":[8,4],"output_size":3,"batch_norm":true})"));
+  EXPECT_EQ(run.parameters, 16 * 8 + 8 + 2 * 8 + 8 * 4 + 4 + 2 * 4 + 4 * 3 + 3);
+}
+
 TEST(Models, RefuseCheckpointingWhereTransformersDoes) {
   Job job = tiny_job("albert", R"({"hidden_size":64,"num_attention_heads":4,"intermediate_size":64,"num_hidden_layers":1})");
   EXPECT_EQ(message_of(job), "");
-  job.checkpointing = true;
+  job.checkpointing.on = true;
   EXPECT_NE(message_of(job).find("checkpointing"), std::string::npos);
 }
 

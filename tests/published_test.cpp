@@ -45,6 +45,20 @@ TEST_F(Published, ARowBecomesTheJobItDescribes) {
   EXPECT_EQ(job.config.size({"n_embd"}, 0), 64);
 }
 
+// The last size of the rows' list is the output's.
+TEST_F(Published, ARowOfAPlainNetworkHasTheParametersItStates) {
+  nlohmann::json j = row();
+  j["model"] = nlohmann::json::parse(R"({"name":"GPUMemNet MLP input:30_output:5","arch":"mlp","config":{"input_size":30,
+    "output_size":5,"linear_sizes":[20,10,5],"activation":"elu","batch_norm":true,"dropout":0.4,"final_softmax":true}})");
+  j["train"]["seq_len"] = nullptr;
+  j["measured"]["kind"] = "device_used";
+  const PublishedRow r = read(j.dump()).at(0);
+  ASSERT_EQ(r.unsupported, "");
+  EXPECT_EQ(r.job.config.size({"output_size"}, 0), 5);
+  EXPECT_EQ(r.job.config.find({"linear_sizes"})->size(), 2U);
+  EXPECT_EQ(score_published(r).unsupported, "");
+}
+
 TEST_F(Published, SeveralProcessesWithoutShardingAreDistributedDataParallel) {
   nlohmann::json j = row();
   j["parallel"] = {{"world", 8}, {"ddp", true}, {"zero_stage", nullptr}, {"fsdp", nullptr}, {"tp", 1}, {"pp", 1}};

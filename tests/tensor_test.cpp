@@ -287,17 +287,53 @@ struct Checkpointed : testing::Test {
     y = tanh(y);
     return add_scalar(y);
   }
+  const CheckpointStyle kPlain, kReentrant{true, {}}, kSelective{false, {"tanh"}};
   Tape tape;
   Parameter p;
 };
 
+TEST_F(Checkpointed, SelectivelyKeepsResultsAndDoesNotComputeThemAgain) {
+  Tensor loss = sum(checkpoint(tape, kSelective, block, mul_scalar(p.value)));
+  EXPECT_EQ(live_bytes(tape), (3 + 1) * 4000 + 4);  // the parameter, the input, two tanh; not the output, which sum does not keep
+  backward(loss);
+  EXPECT_EQ(count(tape, "tanh"), 2);
+  EXPECT_EQ(live_bytes(tape), 2 * 4000 + 4);
+}
+
+TEST_F(Checkpointed, ReentrantRunsTheWholeBlockAgain) {
+  Tensor loss = sum(checkpoint(tape, kReentrant, block, mul_scalar(p.value)));
+  EXPECT_EQ(live_bytes(tape), 2 * 4000 + 4);
+  backward(loss);
+  EXPECT_EQ(count(tape, "tanh"), 4);
+  EXPECT_EQ(count(tape, "add"), 2);
+  EXPECT_EQ(live_bytes(tape), 2 * 4000 + 4);
+}
+
+TEST_F(Checkpointed, ReentrantOnInputsWithoutGradientTrainsNothing) {
+  GradGuard off(tape, false);
+  const Tensor x = mul_scalar(p.value);
+  GradGuard on(tape, true);
+  EXPECT_FALSE(checkpoint(tape, kReentrant, block, x).requires_grad());
+}
+
+TEST_F(Checkpointed, WhatIsSavedOnTheHostLeavesTheDevice) {
+  tape.saves_on = Offload::pinned;
+  Tensor loss = sum(block(mul_scalar(p.value)));
+  tape.saves_on = Offload::none;
+  EXPECT_EQ(live_bytes(tape), 4000 + 4);
+  EXPECT_EQ(tape.on_host.now, 2 * 4096);  // two tanh, each a power of two
+  backward(loss);
+  EXPECT_EQ(tape.on_host.now, 0);
+  EXPECT_EQ(tape.on_host.peak, 2 * 4096);
+}
+
 TEST_F(Checkpointed, KeepsOnlyItsInputAndOutput) {
-  const Tensor out = checkpoint(tape, block, mul_scalar(p.value));
+  const Tensor out = checkpoint(tape, kPlain, block, mul_scalar(p.value));
   EXPECT_EQ(live_bytes(tape), 3 * 4000);  // the parameter, the input, the output
 }
 
 TEST_F(Checkpointed, RecomputesOnceAndOnlyAsFarAsItMust) {
-  Tensor loss = sum(checkpoint(tape, block, mul_scalar(p.value)));
+  Tensor loss = sum(checkpoint(tape, kPlain, block, mul_scalar(p.value)));
   EXPECT_EQ(count(tape, "tanh"), 2);
   backward(loss);
   EXPECT_EQ(count(tape, "tanh"), 4);
@@ -306,14 +342,14 @@ TEST_F(Checkpointed, RecomputesOnceAndOnlyAsFarAsItMust) {
 }
 
 TEST_F(Checkpointed, IsNotRecomputedWhenNobodyAsks) {
-  { const Tensor out = checkpoint(tape, block, mul_scalar(p.value)); }
+  { const Tensor out = checkpoint(tape, kPlain, block, mul_scalar(p.value)); }
   EXPECT_EQ(count(tape, "tanh"), 2);
   EXPECT_EQ(live_bytes(tape), 4000);
 }
 
 TEST_F(Checkpointed, NestsInAChain) {
   Tensor x = mul_scalar(p.value);
-  for (int i = 0; i < 5; ++i) x = checkpoint(tape, block, x);
+  for (int i = 0; i < 5; ++i) x = checkpoint(tape, kPlain, block, x);
   EXPECT_EQ(live_bytes(tape), (1 + 1 + 5) * 4000);
   Tensor loss = sum(x);
   x.reset();
@@ -327,7 +363,7 @@ TEST_F(Checkpointed, RunsUnderTheAutocastOfItsForward) {
   {
     AutocastGuard autocast(tape, DType::bfloat16);
     loss = sum(checkpoint(
-        tape, [](const Tensor& x) { return log(x); }, to(p.value, DType::bfloat16)));
+        tape, kPlain, [](const Tensor& x) { return log(x); }, to(p.value, DType::bfloat16)));
   }
   EXPECT_EQ(count(tape, "_to_copy"), 2);  // the input, and log's cast to fp32
   backward(loss);

@@ -34,13 +34,15 @@ void CudaCachingAllocator::collect_garbage() {
 }
 
 // With max_split_size set: one oversize block of this pool and stream that is large enough, else the largest ones until
-// their sum is. False when the sum stays short (they are gone all the same).
+// their sum is. False when the sum stays short (they are gone all the same). Oversize blocks are never split; in a state that
+// was restored from a run under other settings they may be, and then stay.
 bool CudaCachingAllocator::release_oversize(const Request& r) {
   if (conf_.max_split_size == kUnlimited) return false;
   BlockSet& free = r.pool->free;
+  const auto is_whole = [](const CudaBlock* block) { return !block->is_expandable() && !block->is_split(); };
   const int64_t wanted = std::max(r.size, conf_.max_split_size);
   auto it = free.lower_bound(r.stream, wanted);
-  if (it != free.end() && it->stream == r.stream && !it->block->is_expandable()) {
+  if (it != free.end() && it->stream == r.stream && is_whole(it->block)) {
     release_segment(it->block);
     return true;
   }
@@ -48,7 +50,7 @@ bool CudaCachingAllocator::release_oversize(const Request& r) {
   while (it != free.begin() && released < wanted) {
     --it;
     if (it->stream != r.stream || it->size < conf_.max_split_size) break;
-    if (it->block->is_expandable()) continue;
+    if (!is_whole(it->block)) continue;
     CudaBlock* block = (it++)->block;
     released += block->size;
     release_segment(block);

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/fields.h"
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "model/resolve.h"
@@ -13,14 +14,7 @@ namespace plimsoll {
 namespace {
 
 nlohmann::json key_values(const std::vector<std::string>& pairs, const char* flag) {
-  nlohmann::json out = nlohmann::json::object();
-  for (const std::string& pair : pairs) {
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", flag, pair), fmt::format("e.g. {} key=8", flag), ExitCode::usage);
-    out[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
-  }
-  return out;
+  return read_pairs(pairs, flag, fmt::format("e.g. {} key=8", flag), ExitCode::usage);
 }
 
 }  // namespace
@@ -39,6 +33,8 @@ void JobFlags::add_to(CLI::App& app) {
           ->group(kGroup);
     } else if (*s.value == '\0') {
       app.add_flag(flag_of(s), switches[key], s.help)->group(kGroup);
+    } else if (*s.value == '=') {  // a switch that may have a value
+      app.add_flag(flag_of(s), values[key], s.help)->type_name(fmt::format("[{}]", s.value))->group(kGroup);
     } else {
       app.add_option(flag_of(s), values[key], s.help)->type_name(s.value)->group(kGroup);
     }
@@ -57,6 +53,7 @@ Job JobFlags::job() const {
   if (!optimizer_args.empty()) apply_setting(job, "optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
   resolve_model(job);
   check(job.host);
+  check_framework(job);
   return job;
 }
 

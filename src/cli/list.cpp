@@ -21,13 +21,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+std::string reference_of(const ModelEntry& e) {
+  if (e.inputs == InputKind::vector) return "torch.nn.Sequential";
+  return e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ");
+}
+
 Json list_models() {
   Json out = Json::array();
   for (const ModelEntry& e : model_registry())
-    out.push_back({{"name", e.name},
-                   {"reference", e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ")},
-                   {"inputs", to_string(e.inputs)},
-                   {"default_seq", e.default_seq}});
+    out.push_back({{"name", e.name}, {"reference", reference_of(e)}, {"inputs", to_string(e.inputs)}, {"default_seq", e.default_seq}});
   return out;
 }
 

@@ -1,5 +1,7 @@
 #include "estimate/estimate.h"
 
+#include "estimate/compiled.h"
+
 #include <algorithm>
 #include <map>
 
@@ -133,34 +135,10 @@ std::vector<CurvePoint> curve_of(const Trace& trace, size_t step, size_t points)
   return out;
 }
 
-}  // namespace
-
-Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
-  Job job = asked;
-  if (device) job.platform.target = device->compute_capability;
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
-  const Simulation simulation = simulate(job);
-  const Trace& trace = simulation.trace;
-  Timeline timeline = ideal_timeline(trace);
-  for (size_t i = 0; i < static_cast<size_t>(job.steps); ++i)  // of equal steps, the steady state tells more than the first
-    if (timeline.steps[i].bytes == timeline.peak().bytes) timeline.worst = i;
-  const StepPeak& peak = timeline.peak();
-
-  Estimate e;
-  e.job = job;
-  e.parameters = simulation.parameters;
-  e.trainable = simulation.trainable;
+// When the peak is and what it is made of.
+void explain(Estimate& e, const Trace& trace, const StepPeak& peak, size_t top_tensors) {
   e.peak = {peak.bytes};
-  e.worst = timeline.worst;
   e.peak_phase = peak.phase;
-  const std::vector<std::string> names = step_names(job);
-  for (size_t i = 0; i < timeline.steps.size(); ++i) {
-    const StepPeak& s = timeline.steps[i];
-    e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
-  }
-  if (const CudaTimeline cuda = cuda_timeline(trace); !cuda.oom)
-    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
-  if (device) e.device = device->name;
   if (const Event& at = trace.events[static_cast<size_t>(peak.at_event)]; at.kind == Event::Kind::alloc) {
     e.peak_module = trace.scope_path(trace.storages[at.storage].scope);
     e.peak_op = trace.names[trace.storages[at.storage].op];
@@ -175,14 +153,63 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
     categories.add(path, s.bytes);
   }
   const std::map<std::string, int64_t> repeats = count_repeats(trace);
-  e.by_module = modules.finish(job.model, repeats);
-  e.by_category = categories.finish(job.model, {});
+  e.by_module = modules.finish(e.job.model, repeats);
+  e.by_category = categories.finish(e.job.model, {});
   e.top = largest(trace, alive, top_tensors);
-  e.curve = curve_of(trace, timeline.worst, 64);
+  e.curve = curve_of(trace, e.worst, 64);
   e.host_facts = host_facts(trace);
-  e.host_facts.host_ema = simulation.host.ema;
-  e.host_facts.ema_transfer = simulation.host.ema_transfer;
-  e.host_facts.managed = simulation.host.managed;
+}
+
+Estimate estimate_xla(const Job& job, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  Estimate e;
+  e.job = job;
+  if (device) e.device = device->name;
+  e.xla = xla_estimate(job, compile(job, device_kind(job, device)), device);
+  DeviceMemory& memory = e.memory.emplace();
+  memory.allocated = memory.device = e.xla->needs;
+  memory.reserved = e.xla->pool;
+  memory.resting = ByteRange::exact({e.xla->program.arguments});
+  memory.overheads = e.xla->overheads;
+  for (const Overhead& o : memory.overheads) memory.device += o.range;
+  e.parameters = e.xla->program.parameters;
+  e.trainable = e.xla->program.trainable;
+  const Timeline timeline = ideal_timeline(e.xla->program.trace);
+  const StepPeak& peak = timeline.peak();
+  e.steps.push_back({"every step", {peak.bytes}, peak.phase, peak.by_phase});
+  explain(e, e.xla->program.trace, peak, top_tensors);
+  return e;
+}
+
+}  // namespace
+
+Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  if (asked.framework == Framework::jax) return estimate_xla(asked, top_tensors, device);
+  Job job = asked;
+  if (device) job.platform.target = device->compute_capability;
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
+  const Simulation simulation = simulate(job);
+  const Trace& trace = simulation.trace;
+  Timeline timeline = ideal_timeline(trace);
+  for (size_t i = 0; i < static_cast<size_t>(job.steps); ++i)  // of equal steps, the steady state tells more than the first
+    if (timeline.steps[i].bytes == timeline.peak().bytes) timeline.worst = i;
+
+  Estimate e;
+  e.job = job;
+  e.parameters = simulation.parameters;
+  e.trainable = simulation.trainable;
+  e.worst = timeline.worst;
+  const std::vector<std::string> names = step_names(job);
+  for (size_t i = 0; i < timeline.steps.size(); ++i) {
+    const StepPeak& s = timeline.steps[i];
+    e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
+  }
+  if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
+    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+  if (const std::optional<Job> fused = fused_job(job); fused && e.memory)
+    if (const Estimate low = estimate(*fused, 0, device); low.memory) e.memory = between(*low.memory, *e.memory);
+  if (device) e.device = device->name;
+  explain(e, trace, timeline.peak(), top_tensors);
+  e.host_facts.activations = Bytes{simulation.activations_on_host};
   return e;
 }
 

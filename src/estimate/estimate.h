@@ -9,6 +9,7 @@
 #include "allocator/timeline.h"
 #include "estimate/device_memory.h"
 #include "estimate/host_memory.h"
+#include "estimate/xla_memory.h"
 #include "job/job.h"
 
 namespace plimsoll {
@@ -54,8 +55,9 @@ struct Estimate {
   TreeNode by_category;  // categories, each split by module
   TreeNode by_module;    // modules as in Python
   std::vector<LiveTensor> top;
-  std::vector<CurvePoint> curve;  // the worst step over time
-  HostFacts host_facts;           // for host_fit.h and unified_memory.h
+  std::vector<CurvePoint> curve;   // the worst step over time
+  HostFacts host_facts;            // for host_fit.h and unified_memory.h
+  std::optional<XlaEstimate> xla;  // of framework jax, in the place of `memory`; its one step is every step
 };
 
 // Simulates the job (its model must be resolved) and explains the result. An evaluation follows the steps, in the batch of training

@@ -1,7 +1,10 @@
 #include "estimate/fit.h"
 
+#include "estimate/compiled.h"
+
 #include <fmt/format.h>
 
+#include "estimate/xla_memory.h"
 #include "hardware/lookup.h"
 #include "tensor/kernel_memory.h"
 
@@ -35,7 +38,7 @@ void judge_by_replay(Fit& f, const Job& job, const Trace& trace, Bytes capacity,
     f.reason = "the context and other processes alone fill the device";
     return;
   }
-  const CudaTimeline t = cuda_timeline(trace, {}, {capacity.count, outside.count, {}});
+  const CudaTimeline t = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf), {capacity.count, outside.count, {}});
   f.retries = t.retries;
   if (t.oom) {
     f.verdict = Verdict::does_not_fit;
@@ -70,17 +73,23 @@ const Fitting::Run& Fitting::run_on(const std::string& target) {
   const auto [it, added] = runs_.try_emplace({kernels.blas, kernels.blas_lt});
   if (added) {
     it->second.simulation = simulate(job);
-    it->second.boundless = cuda_timeline(it->second.simulation.trace);
+    it->second.boundless = cuda_timeline(it->second.simulation.trace, parse_alloc_conf(job.alloc_conf));
   }
   return it->second;
 }
 
 Fit Fitting::on(const TargetDevice& device) {
+  if (job_.framework == Framework::jax) {
+    const DeviceKind kind = device_kind(job_, device.spec);
+    if (!programs_.contains(kind)) programs_[kind] = compile(job_, kind);
+    return fit_xla(job_, programs_[kind], device);
+  }
   const Run& run = run_on(device.spec.compute_capability);
   const Trace& trace = run.simulation.trace;
   Fit f;
   f.device = device;
   f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
+  if (const std::optional<Job> fused = fused_job(job_)) f.memory = between(Fitting(*fused).on(device).memory, f.memory);
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;

@@ -12,6 +12,7 @@
 #include "hardware/machine.h"
 #include "job/job.h"
 #include "step/train.h"
+#include "xla/compile.h"
 
 namespace plimsoll {
 
@@ -62,6 +63,7 @@ class Fitting {
 
   Job job_;
   std::map<std::pair<int64_t, int64_t>, Run> runs_;  // by the sizes of the libraries' workspaces
+  std::map<DeviceKind, XlaMemory> programs_;         // of framework jax
 };
 
 }  // namespace plimsoll

@@ -66,8 +66,9 @@ class HostCalculation {
     if (system_.size.high.count > 0) e_.steady.push_back({"system", system_.size, system_.source});
     add(e_.steady, "main process", kMainProcess, "Python, torch and CUDA's libraries: median and range of five published figures");
     if (host_.dataset_bytes.count > 0) add(e_.steady, "dataset object", ByteRange::exact(host_.dataset_bytes), "dataset_bytes");
-    if (facts_.offloaded.count > 0)
-      add(e_.steady, "offloaded states", ByteRange::exact(facts_.offloaded), "what the step keeps on the host");
+    if (facts_.activations.count > 0)
+      add(e_.steady, "offloaded activations", ByteRange::exact(facts_.activations),
+          fmt::format("copies in {} memory between forward and backward: save_on_cpu", to_string(job_.offload_activations)));
     add(e_.steady, "EMA", ByteRange::exact(facts_.host_ema), "the average of the weights, on the host");
     add(e_.steady, "EMA update", {facts_.ema_transfer, Bytes{0}, facts_.ema_transfer}, "weights on their way into it");
     add(e_.steady, "paged states", {Bytes{0}, Bytes{0}, facts_.managed}, "CUDA managed memory: here only what the device has no room for");

@@ -64,7 +64,9 @@ std::vector<Bytes> batch_tensors(const Job& job) {
   if (job.host.item_bytes) return {times(job.batch, *job.host.item_bytes)};
   const Bytes label = product({job.batch, 8});
   if (job.inputs == InputKind::image) return {product({job.batch, 3, job.seq, job.seq, 4}), label};
+  if (job.inputs == InputKind::vector) return {product({job.batch, job.seq, 4}), label};
   const Bytes ids = product({job.batch, job.seq, 8});
+  if (job.inputs == InputKind::pair) return {ids, ids, ids, label};
   if (job.inputs == InputKind::cls) return {ids, ids, label};
   return {ids, ids, ids};
 }

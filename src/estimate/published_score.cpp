@@ -38,6 +38,7 @@ PublishedScore score_published(const PublishedRow& row) {
     const ModelEntry* entry = find_model(job.family);
     if (!entry) throw Error("model: " + job.family);
     job.inputs = entry->inputs;
+    if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, entry->default_seq);
     const std::optional<DeviceSpec> device = device_of(row.gpu);
     if (device) job.platform.target = device->compute_capability;
     const Trace trace = simulate(job).trace;

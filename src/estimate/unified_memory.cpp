@@ -69,7 +69,7 @@ class PoolCalculation {
     Job job = job_;
     job.batch = batch;
     const Trace trace = simulate(job).trace;
-    const CudaTimeline cuda = cuda_timeline(trace);
+    const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf));
     const Bytes device{cuda.oom ? ideal_timeline(trace).peak().rounded : cuda.reserved_peak};
     return {batch, times(job.host.ranks_per_host, device), host_memory(job, facts_, reserve_of({}, "")).steady_peak.bytes};
   }

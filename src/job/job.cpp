@@ -9,8 +9,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array kPrecisions{"fp32", "amp", "amp-fp16", "bf16", "fp16"};
-constexpr std::array kAttentions{"auto", "flash", "efficient", "math", "eager"};
-constexpr std::array kInputs{"lm", "cls", "image"};
+constexpr std::array kAttentions{"auto", "flash", "efficient", "math", "eager", "flash-attention-2"};
+constexpr std::array kInputs{"lm", "cls", "image", "pair", "vector"};
 constexpr std::array kLosses{"model", "logits-sum"};
 constexpr std::array kZeroGrads{"after-step", "before-forward", "before-backward"};
 

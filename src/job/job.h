@@ -7,9 +7,13 @@
 #include <string>
 
 #include "job/attention_kernel.h"
+#include "job/checkpointing.h"
+#include "job/collation.h"
 #include "job/config.h"
 #include "job/ema.h"
 #include "job/host_settings.h"
+#include "job/jax_settings.h"
+#include "job/loss_kernel.h"
 #include "job/parallel.h"
 #include "job/platform.h"
 #include "job/tuning.h"
@@ -25,9 +29,11 @@ enum class Precision : uint8_t {
 };
 
 enum class InputKind : uint8_t {
-  lm,     // token ids that are their own labels; also encoder-decoder models
-  cls,    // token ids and one label a sample
-  image,  // pixels and one label a sample
+  lm,      // token ids that are their own labels; also encoder-decoder models
+  cls,     // token ids and one label a sample
+  image,   // pixels and one label a sample
+  pair,    // token ids that are their own labels, and one label a pair of sentences
+  vector,  // numbers and one label a sample
 };
 
 enum class Loss : uint8_t {
@@ -59,14 +65,18 @@ struct Job {
   Config config;       // the family's own configuration
 
   int64_t batch = 1;  // per device
-  int64_t seq = 0;    // tokens, or the image side
+  int64_t seq = 0;    // tokens, the image side, or the length of the vector
+  Collation collation;
   InputKind inputs = InputKind::lm;
   Precision precision = Precision::amp;
   bool autocast = false;  // bf16 autocast over bf16 weights, too
   TuningSettings tuning;  // adapters, quantised base, frozen modules
   AttentionKernel attention = AttentionKernel::automatic;
-  bool checkpointing = false;
+  Checkpointing checkpointing;
+  Offload offload_activations = Offload::none;  // save_on_cpu: what is kept for backward lies in the host's memory
+  bool compile = false;                         // torch.compile: an interval (estimate/compiled.h); nothing is simulated otherwise
   Loss loss = Loss::model;
+  LossSettings loss_settings;
   OptimizerSpec optimizer;
   int64_t accumulation = 1;
   std::optional<double> clip;
@@ -86,9 +96,14 @@ struct Job {
   int64_t eval_batch = 0;  // an evaluation follows the steps, in this batch; 0: none
   Sampling sampling;       // and then text is generated
 
+  Framework framework = Framework::pytorch;
+  JaxSettings jax;  // for framework jax
+
   ParallelSettings parallel;
 
   Platform platform;
+
+  std::string alloc_conf;  // PYTORCH_CUDA_ALLOC_CONF
 
   HostSettings host;
 

@@ -2,14 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
-#include "job/config.h"
-#include "job/settings.h"
-#include "util/text.h"
+#include "job/fields.h"
 
 namespace plimsoll {
 
@@ -19,24 +15,8 @@ using Json = nlohmann::json;
 
 constexpr double kLargestBucket = 1 << 20;  // MiB: a tebibyte, more than any device has
 
-// A mapping, or the text of a flag: "key=value,key=value".
 Config mapping_of(const Json& value, const std::string& source, const std::vector<std::string>& known) {
-  const std::string hint = fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source);
-  Json fields = value;
-  if (value.is_string()) {
-    fields = Json::object();
-    std::istringstream pairs(value.get<std::string>());
-    for (std::string pair; std::getline(pairs, pair, ',');) {
-      const size_t equals = pair.find('=');
-      if (equals == std::string::npos || equals == 0) throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", source, pair), hint);
-      fields[pair.substr(0, equals)] = parse_scalar(pair.substr(equals + 1));
-    }
-  }
-  if (!fields.is_object()) throw Error(fmt::format("[{}] {} is not a mapping", source, dump(fields).substr(0, 80)), hint);
-  for (const auto& item : fields.items())
-    if (std::find(known.begin(), known.end(), item.key()) == known.end())
-      throw Error(fmt::format("[{}] '{}' is not known", source, item.key()), did_you_mean(item.key(), known));
-  return Config(source, fields);
+  return fields_of(value, source, known, fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source));
 }
 
 int64_t world_of(const Config& c) {

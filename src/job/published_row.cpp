@@ -161,7 +161,7 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   }
   job.precision = parse_precision(precision_of(train.at("precision")));
   job.attention = attention_of(text_at(train, "attention"));
-  job.checkpointing = is_set(train, "checkpointing");
+  job.checkpointing.on = is_set(train, "checkpointing");
   job.accumulation = c.size({"grad_accum"}, 1);
   if (is_set(train, "grad_clip")) job.clip = train["grad_clip"].get<double>();
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;

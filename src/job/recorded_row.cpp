@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <fstream>
 
 #include "util/text.h"
@@ -13,11 +14,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kPlainNetwork = "mlp.py";  // beside the recorder; its vectors are as long as seq
+
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
-  if (spec.at("model").contains("py")) return "model: " + spec.at("model").at("py").get<std::string>();
+  if (const std::string file = spec.at("model").value("py", ""); !file.empty() && file != kPlainNetwork) return "model: " + file;
   return "";
 }
 
@@ -73,6 +76,18 @@ ParallelSettings parallel_of(const Json& parallel) {
   return p;
 }
 
+void apply_collation(const Config& c, Job& job) {
+  Collation& collation = job.collation;
+  collation.padding_given = true;
+  if (c.flag({"padding"}, false)) collation.padding = Padding::mask;
+  collation.collate = parse_collate(c.text({"collate"}, "pad"));
+  const Json* lengths = c.find({"lengths"});
+  if (!lengths) return;
+  collation.lengths = parse_lengths(*lengths);
+  job.batch = static_cast<int64_t>(collation.lengths.size());
+  job.seq = *std::max_element(collation.lengths.begin(), collation.lengths.end());
+}
+
 // True, or what the average is.
 void read_ema(Job& job, const Json& ema) {
   job.ema = ema.is_object() || ema == true;
@@ -85,23 +100,29 @@ Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
   job.model = id;
-  job.family = model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", model.value("py", ""));
+  const bool plain = model.value("py", "") == kPlainNetwork;
+  job.family = plain ? "mlp" : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
   job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
-  job.inputs = model.contains("py") ? InputKind::lm : parse_inputs(c.text({"inputs"}, "lm"));
+  job.inputs = plain ? InputKind::vector : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
-  job.checkpointing = c.flag({"checkpoint"}, false);
+  if (spec.contains("checkpoint")) job.checkpointing = parse_checkpointing(spec["checkpoint"]);
+  if (spec.contains("offload_activations")) job.offload_activations = parse_offload(spec["offload_activations"], id);
   if (spec.contains("optimizer")) {
     job.optimizer.name = spec["optimizer"].value("name", "AdamW");
     job.optimizer.args = Config(id + ": optimizer", spec["optimizer"].value("args", Json::object()));
   }
+  apply_collation(c, job);
+  job.loss_settings.kernel = parse_loss_kernel(c.text({"loss_kernel"}, "model"));
+  job.loss_settings.chunks = c.size({"loss_chunks"}, 8);
+  if (const Json* kernels = c.find({"liger_kernels"})) job.loss_settings.liger = parse_liger_kernels(*kernels);
   job.accumulation = c.size({"accum"}, 1);
   job.parallel = parallel_of(spec.value("parallel", Json::object()));
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);

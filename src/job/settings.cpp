@@ -80,8 +80,20 @@ std::vector<Setting> all_settings() {
        [](Job& j, const Config& c) { j.model = c.text({"model"}, j.model); }},
       {"config", "{KEY: VALUE}", "overrides of the model's own configuration, e.g. {num_hidden_layers: 8}", apply_config},
       {"batch", "N", "samples per device and micro-step", [](Job& j, const Config& c) { j.batch = c.size({"batch"}, 1); }},
-      {"seq", "N", "tokens per sample, or the side of an image", [](Job& j, const Config& c) { j.seq = c.size({"seq"}, 1); }},
-      {"inputs", "lm|cls|image", "what a sample is; the model's own kind by default",
+      {"seq", "N", "tokens per sample, the side of an image, or the length of a vector",
+       [](Job& j, const Config& c) { j.seq = c.size({"seq"}, 1); }},
+      {"lengths", "[N]", "tokens of each sample of the batch; the flag: 512+301+77",
+       [](Job& j, const Config& c) { j.collation.lengths = parse_lengths(c.values().at("lengths")); }},
+      {"collate", "pad|pack", "rows of the longest sample with a mask (default), or one row of all samples",
+       [](Job& j, const Config& c) { j.collation.collate = parse_collate(c.text({"collate"}, "pad")); }},
+      {"padding", "none|ones|mask", "the attention_mask that the model is given: none, one of ones, one with padded tokens",
+       [](Job& j, const Config& c) {
+         j.collation.padding = parse_padding(c.text({"padding"}, "none"));
+         j.collation.padding_given = true;
+       }},
+      {"pad_to_multiple_of", "N", "rows are padded to a multiple of so many tokens",
+       [](Job& j, const Config& c) { j.collation.pad_to_multiple_of = c.size({"pad_to_multiple_of"}, 1); }},
+      {"inputs", "lm|cls|image|pair|vector", "what a sample is; the model's own kind by default",
        [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
       {"precision", "fp32|amp|amp-fp16|bf16|fp16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16 or fp16",
        [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},
@@ -99,12 +111,23 @@ std::vector<Setting> all_settings() {
        [](Job& j, const Config& c) { j.tuning.frozen = parse_name_list(c.values().at("frozen"), "frozen"); }},
       {"trainable", "[NAME]", "the only modules that are trained, by the end of their name",
        [](Job& j, const Config& c) { j.tuning.trainable = parse_name_list(c.values().at("trainable"), "trainable"); }},
-      {"attention", "auto|flash|efficient|math|eager", "the attention kernel; auto is what CUDA takes",
+      {"attention", "auto|flash|efficient|math|eager|flash-attention-2",
+       "the attention kernel; auto is what CUDA takes, flash-attention-2 the library of that name",
        [](Job& j, const Config& c) { j.attention = parse_attention(c.text({"attention"}, "auto")); }},
-      {"checkpointing", "", "recompute each block in backward (transformers' gradient_checkpointing)",
-       [](Job& j, const Config& c) { j.checkpointing = c.flag({"checkpointing"}, false); }},
+      {"checkpointing", "=full|every=K|modules=A+B|save=matmuls|reentrant=true",
+       "recompute blocks (or the modules named) in backward; save: but not what these ops return",
+       [](Job& j, const Config& c) { j.checkpointing = parse_checkpointing(c.values().at("checkpointing")); }},
+      {"offload_activations", "=pinned|pageable", "keep for backward in the host's memory (torch.autograd.graph.save_on_cpu)",
+       [](Job& j, const Config& c) { j.offload_activations = parse_offload(c.values().at("offload_activations"), "offload_activations"); }},
       {"loss", "model|logits-sum", "the model's own loss, or the sum of its logits as benchmarks take it",
        [](Job& j, const Config& c) { j.loss = parse_loss(c.text({"loss"}, "model")); }},
+      {"loss_kernel", "model|liger|chunked|chunked-output|cut",
+       "the cross-entropy of a causal model: its own, Liger's fused one, torchtune's two, Apple's cut-cross-entropy",
+       [](Job& j, const Config& c) { j.loss_settings.kernel = parse_loss_kernel(c.text({"loss_kernel"}, "model")); }},
+      {"loss_chunks", "N", "chunks of loss_kernel chunked and chunked-output (default 8)",
+       [](Job& j, const Config& c) { j.loss_settings.chunks = c.size({"loss_chunks"}, 8); }},
+      {"liger_kernels", "[NAME]", "layers that Liger's kernels replace: rope, rms_norm, swiglu, all; the flag: rope+rms_norm",
+       [](Job& j, const Config& c) { j.loss_settings.liger = parse_liger_kernels(c.values().at("liger_kernels")); }},
       {"optimizer", "NAME", "as in torch.optim: AdamW, Adam, SGD, Adafactor, ...; none: forward and backward alone", apply_optimizer},
       {"optimizer_args", "{KEY: VALUE}", "the optimizer's arguments, e.g. {fused: true} or {momentum: 0.9}", apply_optimizer_args},
       {"accumulation", "N", "micro-steps per optimizer step",
@@ -144,6 +167,10 @@ std::vector<Setting> all_settings() {
        [](Job& j, const Config& c) { apply_parallel(j.parallel.ddp, c.values().at("ddp"), parse_ddp); }},
       {"zero1", "{KEY: VALUE}", "ZeroRedundancyOptimizer (ZeRO stage 1) on one rank, e.g. {world: 8, rank: 0}",
        [](Job& j, const Config& c) { apply_parallel(j.parallel.zero1, c.values().at("zero1"), parse_zero1); }},
+      {"compile", "", "torch.compile: not executed but enclosed, between the eager run and one that keeps only matrix products",
+       [](Job& j, const Config& c) { j.compile = c.flag({"compile"}, false); }},
+      {"alloc_conf", "TEXT", "PYTORCH_CUDA_ALLOC_CONF, e.g. expandable_segments:True",
+       [](Job& j, const Config& c) { j.alloc_conf = c.text({"alloc_conf"}, ""); }},
       {"torch", "VERSION", "PyTorch's version, which decides about some workspaces (default 2.14)",
        [](Job& j, const Config& c) { j.platform.torch = version_at(c, "torch"); }},
       {"transformers", "VERSION", "transformers' version: before 4.48 attention and its cache were other code (default 5.12)",
@@ -155,6 +182,7 @@ std::vector<Setting> all_settings() {
            throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
        }},
   };
+  for (Setting& s : jax_setting_entries()) settings.push_back(std::move(s));
   const auto after_ema = std::find_if(settings.begin(), settings.end(), [](const Setting& s) { return s.key == std::string("ema"); }) + 1;
   const std::vector<Setting> ema = ema_setting_entries();
   settings.insert(after_ema, ema.begin(), ema.end());

@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "job/settings.h"
+#include "job/fields.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -18,55 +18,16 @@ using Json = nlohmann::json;
 constexpr std::array kKinds{"lora", "lokr", "ia3", "ln_tuning"};
 constexpr std::array kTitles{"LoRA", "LoKr", "IA3", "LN tuning"};
 
-std::vector<std::string> split_at(const std::string& text, char separator) {
-  std::vector<std::string> parts{""};
-  for (char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
-
-// "q_proj+v_proj" is a list of names; a regular expression with a '+' has other signs too.
-Json flag_value(const std::string& text) {
-  const bool names =
-      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isalnum(c) || c == '_' || c == '.' || c == '+'; });
-  if (names && text.find('+') != std::string::npos) return split_at(text, '+');
-  return parse_scalar(text);
-}
-
-// A mapping, "key=value,key=value", or true for nothing but defaults.
-Config mapping_of(const Json& value, const std::string& source) {
-  if (value.is_boolean() && value.get<bool>()) return Config(source, Json::object());
-  if (!value.is_string()) return Config(source, value);
-  Json out = Json::object();
-  for (const std::string& pair : split_at(value.get<std::string>(), ',')) {
-    const size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0)
-      throw Error(fmt::format("[{}] '{}' is not KEY=VALUE", source, pair),
-                  fmt::format("e.g. --{} r=16,target_modules=q_proj+v_proj", source));
-    out[pair.substr(0, equals)] = flag_value(pair.substr(equals + 1));
-  }
-  return Config(source, out);
-}
-
-void require_known(const Config& c, const std::vector<std::string>& known) {
-  for (const auto& item : c.values().items())
-    if (std::find(known.begin(), known.end(), item.key()) == known.end())
-      throw Error(fmt::format("[{}] '{}' is not known", c.source(), item.key()), did_you_mean(item.key(), known));
-}
-
-// Keys that cost no memory (how adapters are initialised and scaled) are known and change nothing.
+// Keys that cost no memory (how adapters are initialised, scaled and stored) are known and change nothing.
 std::vector<std::string> known_keys(AdapterKind kind) {
   std::vector<std::string> keys{"target_modules", "exclude_modules", "modules_to_save", "dtype", "autocast_adapter_dtype", "task_type"};
   auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (kind == AdapterKind::lora)
-    add({"r", "alpha", "lora_alpha", "dropout", "lora_dropout", "use_dora", "use_rslora", "bias", "init_lora_weights"});
-  if (kind == AdapterKind::lokr) add({"r", "alpha", "decompose_both", "decompose_factor", "rank_dropout", "init_weights"});
-  if (kind == AdapterKind::ia3) add({"feedforward_modules", "init_ia3_weights"});
+    add({"lora_alpha", "dropout", "lora_dropout", "use_dora", "use_rslora", "bias", "init_lora_weights", "fan_in_fan_out"});
+  if (kind == AdapterKind::lokr) add({"decompose_both", "decompose_factor", "rank_dropout", "init_weights"});
+  if (kind == AdapterKind::lora || kind == AdapterKind::lokr)
+    add({"r", "alpha", "rank_pattern", "alpha_pattern", "layers_to_transform", "layers_pattern"});
+  if (kind == AdapterKind::ia3) add({"feedforward_modules", "init_ia3_weights", "fan_in_fan_out"});
   return keys;
 }
 
@@ -83,6 +44,42 @@ double probability(const Config& c, std::initializer_list<const char*> keys) {
   return p;
 }
 
+// One value is a list of one.
+Json list_of(const Config& c, const char* key) {
+  const Json* value = c.find({key});
+  if (!value) return Json::array();
+  return value->is_array() ? *value : Json::array({*value});
+}
+
+// PEFT 0.20, tuners/lora/config.py, __post_init__: numbers choose among listed targets only.
+void read_layers(const Config& c, AdapterSettings& a) {
+  const std::string source = c.source();
+  for (const Json& number : list_of(c, "layers_to_transform")) {
+    if (!number.is_number_integer() || number.get<int64_t>() < 0)
+      throw Error(fmt::format("[{}] layers_to_transform {} is not the number of a layer", source, dump(number).substr(0, 80)),
+                  "layers count from 0, e.g. [0, 1, 2]");
+    a.layers_to_transform.push_back(number.get<int64_t>());
+  }
+  if (c.find({"layers_pattern"})) a.layers_pattern = parse_name_list(list_of(c, "layers_pattern"), source + " layers_pattern");
+  if (!a.layers_pattern.empty() && a.layers_to_transform.empty())
+    throw Error(fmt::format("[{}] layers_pattern '{}' without layers_to_transform", source, join(a.layers_pattern, ", ")),
+                "give the numbers of the layers too, or leave it out");
+  const ModuleNames& targets = a.target_modules;
+  if (!a.layers_to_transform.empty() && (targets.all_linear || !targets.pattern.empty()))
+    throw Error(fmt::format("[{}] layers_to_transform beside target_modules '{}', which PEFT refuses", source, to_string(targets)),
+                "list the targets, e.g. [q_proj, v_proj]");
+}
+
+void read_ranks(const Config& c, AdapterSettings& a) {
+  a.r = c.size({"r"}, 8);
+  const Json* pattern = c.find({"rank_pattern"});
+  if (!pattern) return;
+  if (!pattern->is_object())
+    throw Error(fmt::format("[{}] rank_pattern {} is not a mapping", c.source(), dump(*pattern).substr(0, 80)), "e.g. {v_proj: 16}");
+  const Config ranks(c.source() + " rank_pattern", *pattern);
+  for (const auto& item : pattern->items()) a.rank_pattern[item.key()] = ranks.size({item.key().c_str()}, 0);
+}
+
 void read_lora(const Config& c, AdapterSettings& a) {
   a.dropout = probability(c, {"dropout", "lora_dropout"});
   a.use_dora = c.flag({"use_dora"}, false);
@@ -91,7 +88,8 @@ void read_lora(const Config& c, AdapterSettings& a) {
 }
 
 void read_lokr(const Config& c, AdapterSettings& a) {
-  a.dropout = probability(c, {"rank_dropout"});
+  if (const double p = probability(c, {"rank_dropout"}); p > 0)
+    throw Error(fmt::format("[lokr] rank_dropout {} is not simulated", p), "leave it out: nothing is dropped by default");
   a.decompose_both = c.flag({"decompose_both"}, false);
   a.decompose_factor = c.integer({"decompose_factor"}, -1);
   if (a.decompose_factor == 0 || a.decompose_factor < -1)
@@ -109,15 +107,15 @@ AdapterKind parse_adapter_kind(const std::string& text) {
 }
 
 std::vector<std::string> parse_name_list(const Json& value, const std::string& source) {
-  const ModuleNames names = parse_module_names(value.is_string() ? flag_value(value.get<std::string>()) : value, source);
+  const ModuleNames names = parse_module_names(value.is_string() ? parse_flag_value(value.get<std::string>()) : value, source);
   if (names.all_linear || !names.pattern.empty())
     throw Error(fmt::format("[{}] {} is not a list of module names", source, dump(value).substr(0, 80)), "e.g. [lm_head, embed_tokens]");
   return names.names;
 }
 
 AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
-  const Config c = mapping_of(value, to_string(kind));
-  require_known(c, known_keys(kind));
+  const Config c =
+      fields_of(value, to_string(kind), known_keys(kind), fmt::format("e.g. --{} target_modules=q_proj+v_proj", to_string(kind)));
   AdapterSettings a;
   a.kind = kind;
   const std::string source = c.source();
@@ -127,7 +125,8 @@ AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
   if (const Json* v = c.find({"feedforward_modules"})) a.feedforward_modules = parse_module_names(*v, source + " feedforward_modules");
   a.classifier_is_saved = c.text({"task_type"}, "") == "SEQ_CLS";
   a.fp32 = choice(c, "dtype", "fp32", {"fp32", "base"}) == "fp32" && c.flag({"autocast_adapter_dtype"}, true);
-  a.r = c.size({"r"}, 8);
+  read_ranks(c, a);
+  read_layers(c, a);
   a.alpha = c.number({"alpha", "lora_alpha"}, 8);
   if (kind == AdapterKind::lora) read_lora(c, a);
   if (kind == AdapterKind::lokr) read_lokr(c, a);
@@ -137,8 +136,9 @@ AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
 QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
-  const Config c = mapping_of(given, "quantization");
-  require_known(c, {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"});
+  const Config c =
+      fields_of(given, "quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
+                "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
   q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8"});
   q.double_quant = c.flag({"double_quant"}, false);
@@ -152,22 +152,40 @@ QuantizationSettings parse_quantization(const Json& value) {
   return q;
 }
 
+void check(const TuningSettings& t) {
+  if (t.adapter && !t.trainable.empty())
+    throw Error(fmt::format("[trainable] '{}' beside {}: PEFT freezes the model and trains the adapters alone", t.trainable.front(),
+                            to_string(t.adapter->kind)),
+                fmt::format("name it in {}'s modules_to_save, or leave the adapter out", to_string(t.adapter->kind)));
+  if (t.adapter)
+    for (const std::string& name : t.adapter->modules_to_save)
+      if (std::find(t.frozen.begin(), t.frozen.end(), name) != t.frozen.end())
+        throw Error(fmt::format("[modules_to_save] '{}' is frozen too", name),
+                    "modules_to_save are trained in full: name it in one of them");
+  if (t.quantization && !t.adapter && t.trainable.empty())
+    throw Error(fmt::format("[quantization] {} without an adapter: quantised weights have no gradient, and transformers' Trainer refuses "
+                            "to train a purely quantised model",
+                            t.quantization->type),
+                "add an adapter, e.g. --lora target_modules=all-linear, or leave quantization out");
+}
+
 nlohmann::ordered_json to_json(const AdapterSettings& a) {
   constexpr std::array kBias{"none", "all", "lora_only"};
-  nlohmann::ordered_json j{{"kind", to_string(a.kind)},
-                           {"target_modules", a.target_modules.empty() ? nlohmann::ordered_json(nullptr) : to_json(a.target_modules)},
+  nlohmann::ordered_json j{{"target_modules", a.target_modules.empty() ? nlohmann::ordered_json(nullptr) : to_json(a.target_modules)},
                            {"modules_to_save", a.modules_to_save},
                            {"dtype", a.fp32 ? "fp32" : "base"}};
   if (!a.exclude_modules.empty()) j["exclude_modules"] = to_json(a.exclude_modules);
   if (a.classifier_is_saved) j["task_type"] = "SEQ_CLS";
   if (a.kind == AdapterKind::lora || a.kind == AdapterKind::lokr) j["r"] = a.r, j["alpha"] = a.alpha;
+  if (!a.rank_pattern.empty()) j["rank_pattern"] = a.rank_pattern;
+  if (!a.layers_to_transform.empty()) j["layers_to_transform"] = a.layers_to_transform;
+  if (!a.layers_pattern.empty()) j["layers_pattern"] = a.layers_pattern;
   if (a.kind == AdapterKind::lora) {
     j["dropout"] = a.dropout;
     j["use_dora"] = a.use_dora;
     j["bias"] = kBias[static_cast<size_t>(a.bias)];
   }
   if (a.kind == AdapterKind::lokr) {
-    j["rank_dropout"] = a.dropout;
     j["decompose_both"] = a.decompose_both;
     j["decompose_factor"] = a.decompose_factor;
   }

@@ -2,6 +2,7 @@
 // bitsandbytes stores it, frozen modules. Plain data; nn/tuning.h acts on it.
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "job/config.h"
@@ -20,8 +21,11 @@ struct AdapterSettings {
   std::vector<std::string> modules_to_save;  // trained in full: the original stays, frozen, beside a trained copy
   bool classifier_is_saved = false;          // task_type SEQ_CLS: `score` and `classifier` are among modules_to_save
   bool fp32 = true;                          // autocast_adapter_dtype: adapters of a half-precision base are in fp32
+  std::vector<int64_t> layers_to_transform;  // lora, lokr: numbers of the layers that get adapters; empty: all
+  std::vector<std::string> layers_pattern;   // names of the lists these numbers count in; empty: any
   int64_t r = 8;
-  double alpha = 8;  // scales the result; for display
+  std::map<std::string, int64_t> rank_pattern;  // lora, lokr: r where the end of a layer's name matches the key
+  double alpha = 8;                             // scales the result; for display
   double dropout = 0;
   bool use_dora = false;                           // lora
   BiasTraining bias = BiasTraining::none;          // lora
@@ -58,6 +62,9 @@ AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);
 // A mapping, or one of nf4, fp4, int8 for short.
 QuantizationSettings parse_quantization(const nlohmann::json& value);
 std::vector<std::string> parse_name_list(const nlohmann::json& value, const std::string& source);
+
+// Throws when settings contradict each other, or when nothing could be trained.
+void check(const TuningSettings& tuning);
 
 nlohmann::ordered_json to_json(const AdapterSettings& a);
 nlohmann::ordered_json to_json(const QuantizationSettings& q);

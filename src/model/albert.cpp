@@ -1,7 +1,9 @@
-// transformers.models.albert: AlbertForMaskedLM and AlbertForSequenceClassification. Layers of a group are one set of weights.
+// transformers.models.albert: AlbertForMaskedLM, AlbertForPreTraining and AlbertForSequenceClassification. Layers of a group are
+// one set of weights.
 #include "model/families.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
+#include "nn/masking.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 
@@ -21,7 +23,8 @@ struct AlbertConfig : BertConfig {
         num_hidden_groups(c.size({"num_hidden_groups"}, 1)),
         inner_group_num(c.size({"inner_group_num"}, 1)) {
     classifier_dropout = c.number({"classifier_dropout_prob"}, 0.1);
-    if (build.checkpointing) throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
+    if (build.checkpointing.on() && !build.checkpointing.names_modules())
+      throw Error("[albert] has no gradient checkpointing in transformers", "switch checkpointing off");
     if (num_hidden_groups > num_hidden_layers)
       throw Error("[albert] num_hidden_groups " + std::to_string(num_hidden_groups) + " are more than num_hidden_layers " +
                       std::to_string(num_hidden_layers),
@@ -41,13 +44,14 @@ struct AlbertAttention : Module {
         dense(*this, "dense", c.hidden_size, c.hidden_size),
         norm(*this, "LayerNorm", c.hidden_size) {}
 
-  Tensor operator()(const Tensor& x, Tensor* weights) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
     const Tensor q = transpose(view(query(x), heads), 1, 2);  // (B, H, T, D)
     const Tensor k = transpose(view(key(x), heads), 1, 2);
     const Tensor v = transpose(view(value(x), heads), 1, 2);
     AttentionCall call;
+    call.mask = mask;
     call.dropout = config.attention_probs_dropout_prob;
     call.causal = false;
     call.has_kv_groups = false;
@@ -76,17 +80,17 @@ struct AlbertLayer : Module {
         ffn(*this, "ffn", c.hidden_size, c.intermediate_size),
         ffn_output(*this, "ffn_output", c.intermediate_size, c.hidden_size) {}
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor weights;                                          // eager attention's weights live until the layer returns
-    const Tensor attention_output = attention(x, &weights);  // (B, T, C)
+    Tensor weights;                                                               // eager attention's weights live until the layer returns
+    const Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
     auto chunk = [this](const Tensor& piece) { return ff_chunk(piece); };
     const Tensor output = apply_chunking_to_forward(chunk, config.chunk_size_feed_forward, attention_output);
     return full_layer_layer_norm(add(output, attention_output));
   }
 
   Tensor ff_chunk(const Tensor& x) const {
-    Tensor output = ffn(x);  // (B, T, F)
+    Tensor output = run_part(ffn, x);  // (B, T, F)
     output = activation(config.hidden_act, output);
     output = ffn_output(output);  // (B, T, C)
     return output;
@@ -104,9 +108,9 @@ struct AlbertLayerGroup : Module {
     for (int64_t i = 0; i < c.inner_group_num; ++i) albert_layers.add(c);
   }
 
-  Tensor operator()(const Tensor& x) {
+  Tensor operator()(const Tensor& x, const Tensor& mask) {
     Tensor hidden = x;  // (B, T, C)
-    for (const AlbertLayer& layer : albert_layers) hidden = layer(hidden);
+    for (const AlbertLayer& layer : albert_layers) hidden = layer(hidden, mask);
     return hidden;
   }
 
@@ -128,10 +132,10 @@ struct AlbertTransformer : Module {
                                (static_cast<double>(config.num_hidden_layers) / static_cast<double>(config.num_hidden_groups)));
   }
 
-  Tensor operator()(const Tensor& x) {
+  Tensor operator()(const Tensor& x, const Tensor& mask) {
     Forward here(*this);
     Tensor hidden = embedding_hidden_mapping_in(x);  // (B, T, C)
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) hidden = albert_layer_groups[group_of(i)](hidden);
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) hidden = albert_layer_groups[group_of(i)](hidden, mask);
     return hidden;
   }
 
@@ -155,8 +159,10 @@ struct AlbertModel : Module {
     Forward here(*this);
     require_positions("albert", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embedding_output = embeddings(input_ids);  // (B, T, E)
+    const MaskArgs args{input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}};
+    const Tensor mask = create_bidirectional_mask(build(), args);
     Outputs out;
-    out.last_hidden_state = encoder(embedding_output);  // (B, T, C)
+    out.last_hidden_state = encoder(embedding_output, mask);  // (B, T, C)
     if (pooler) {
       const Tensor pooled = (*pooler)(select(out.last_hidden_state, 1, 0));
       out.pooler_output = tanh(pooled);
@@ -213,6 +219,45 @@ struct AlbertForMaskedLM : Model {
   AlbertMLMHead predictions;
 };
 
+struct AlbertSOPHead : Module {
+  AlbertSOPHead(Module& parent, std::string_view name, const AlbertConfig& c)
+      : Module(parent, name), dropout(*this, "dropout", c.classifier_dropout), classifier(*this, "classifier", c.hidden_size, 2) {}
+
+  Tensor operator()(const Tensor& pooled) const {
+    Forward here(*this);
+    const Tensor dropped = dropout(pooled);  // (B, C)
+    return classifier(dropped);              // (B, 2)
+  }
+
+  Dropout dropout;
+  Linear classifier;
+};
+
+// Masked tokens, and which sentence came first.
+struct AlbertForPreTraining : Model {
+  AlbertForPreTraining(Build& build, const Config& c)
+      : Model(build),
+        config(c, build),
+        albert(*this, "albert", config, true),
+        predictions(*this, "predictions", config, albert.embeddings.word_embeddings.weight),
+        sop_classifier(*this, "sop_classifier", config) {
+    if (const int64_t labels = Classification(c).num_labels; labels != 2)
+      throw Error("[albert] num_labels " + std::to_string(labels) + ": sentences have two orders", "leave num_labels out");
+  }
+
+  Output forward(const Batch& batch) override {
+    const AlbertModel::Outputs outputs = albert(batch.input_ids);
+    const Tensor prediction_scores = predictions(outputs.last_hidden_state);  // (B, T, V)
+    const Tensor sop_scores = sop_classifier(outputs.pooler_output);          // (B, 2)
+    return {pair_loss(prediction_scores, sop_scores, batch), {prediction_scores, sop_scores}};
+  }
+
+  AlbertConfig config;
+  AlbertModel albert;
+  AlbertMLMHead predictions;
+  AlbertSOPHead sop_classifier;
+};
+
 struct AlbertForSequenceClassification : Model {
   AlbertForSequenceClassification(Build& build, const Config& c)
       : Model(build),
@@ -239,6 +284,10 @@ struct AlbertForSequenceClassification : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_albert(Build& build, const Config& config) { return std::make_unique<AlbertForMaskedLM>(build, config); }
+
+std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& config) {
+  return std::make_unique<AlbertForPreTraining>(build, config);
+}
 
 std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config) {
   return std::make_unique<AlbertForSequenceClassification>(build, config);

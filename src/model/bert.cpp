@@ -1,4 +1,4 @@
-// transformers.models.bert: BertForMaskedLM and BertForSequenceClassification.
+// transformers.models.bert: BertForMaskedLM, BertForPreTraining and BertForSequenceClassification.
 #include "model/families.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
@@ -64,6 +64,32 @@ struct BertForMaskedLM : Model {
   BertOnlyMLMHead cls;
 };
 
+struct BertPreTrainingHeads : Module {
+  BertPreTrainingHeads(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding)
+      : Module(parent, name),
+        predictions(*this, "predictions", c, embedding),
+        seq_relationship(*this, "seq_relationship", c.hidden_size, 2) {}
+  BertLMPredictionHead predictions;
+  Linear seq_relationship;
+};
+
+// Masked tokens, and whether the second sentence follows the first.
+struct BertForPreTraining : Model {
+  BertForPreTraining(Build& build, const Config& c)
+      : Model(build), config(c), bert(*this, "bert", config, true), cls(*this, "cls", config, bert.embeddings.word_embeddings.weight) {}
+
+  Output forward(const Batch& batch) override {
+    const BertModel::Outputs outputs = bert(batch.input_ids);
+    const Tensor prediction_scores = cls.predictions(outputs.last_hidden_state);        // (B, T, V)
+    const Tensor seq_relationship_score = cls.seq_relationship(outputs.pooler_output);  // (B, 2)
+    return {pair_loss(prediction_scores, seq_relationship_score, batch), {prediction_scores, seq_relationship_score}};
+  }
+
+  BertConfig config;
+  BertModel bert;
+  BertPreTrainingHeads cls;
+};
+
 struct BertForSequenceClassification : Model {
   BertForSequenceClassification(Build& build, const Config& c)
       : Model(build),
@@ -90,6 +116,10 @@ struct BertForSequenceClassification : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_bert(Build& build, const Config& config) { return std::make_unique<BertForMaskedLM>(build, config); }
+
+std::unique_ptr<Model> make_bert_pretraining(Build& build, const Config& config) {
+  return std::make_unique<BertForPreTraining>(build, config);
+}
 
 std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config) {
   return std::make_unique<BertForSequenceClassification>(build, config);

@@ -8,7 +8,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -49,10 +48,7 @@ struct BioGptLearnedPositionalEmbedding : Embedding {
 // Scaled also where scale_embedding is off: by 1.
 struct BioGptScaledWordEmbedding : Embedding {
   using Embedding::Embedding;
-  Tensor operator()(const Tensor& ids) const {
-    Forward here(*this);
-    return mul_scalar(Embedding::operator()(ids));
-  }
+  Tensor scaled(const Tensor& embeds, DType) const override { return mul_scalar(embeds); }
 };
 
 struct BioGptAttention : Module {
@@ -101,7 +97,7 @@ struct BioGptDecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = self_attn_layer_norm(x);  // (B, T, C)
-    hidden = self_attn(hidden, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, mask);
     hidden = dropout(hidden, config.hidden_dropout_prob);
     hidden = add(residual, hidden);
     residual = hidden;
@@ -140,18 +136,22 @@ struct BioGptModel : Module {
     Forward here(*this);
     require_positions("biogpt", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embeds = embed_tokens(input_ids);  // (B, T, C)
-    const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
+    const bool given = build().batch && build().batch->attention_mask;
+    const Tensor attention_mask =
+        given ? build().batch->attention_mask : filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor mask =
         create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, false, attention_mask});
-    const Tensor ids = position_ids(tape(), embeds.size(1));
+    const Tensor ids = position_ids(build(), embeds.size(1));
     const Tensor positions = embed_positions(ids);  // (1, T, C)
     Tensor hidden = add(embeds, positions);
     hidden = dropout(hidden, config.hidden_dropout_prob);
+    build().position_ids = ids;
     for (BioGptDecoderLayer& layer : layers) {
       if (drops_layer(tape())) continue;
       auto run = [&layer, mask, ids](const Tensor& x) { return layer(x, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layer, run, hidden);
     }
+    build().position_ids.reset();
     hidden = layer_norm(hidden);
     return hidden;
   }

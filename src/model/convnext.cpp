@@ -87,7 +87,7 @@ struct Stage : ModuleList<CNBlock> {
   using ModuleList<CNBlock>::ModuleList;
   Tensor operator()(const Tensor& x) {
     Tensor input = x;
-    for (CNBlock& block : *this) input = block(input);
+    for (CNBlock& block : *this) input = run_part(block, input);
     return input;
   }
 };

@@ -59,8 +59,9 @@ struct DenseLayer : Module {
 
   // A checkpoint keeps all the features it joins; they live anyway, as inputs of the layers after it.
   Tensor call_checkpoint_bottleneck(const Tensors& inputs) const {
+    static const CheckpointStyle kPlain;
     return checkpoint(
-        tape(), [this, inputs](const Tensor&) { return bn_function(inputs); }, inputs.front());
+        tape(), kPlain, [this](const Tensors& in) -> Tensors { return {bn_function(in)}; }, inputs)[0];
   }
 
   Tensor operator()(const Tensors& prev_features) const {

@@ -10,7 +10,6 @@
 #include "ops/reduce.h"
 #include "ops/reshape.h"
 #include "ops/upsample.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -74,9 +73,9 @@ struct Dinov2Embeddings : Module {
 
   Tensor operator()(const Tensor& pixel_values) const {
     Forward here(*this);
-    Tensor embeddings = patch_embeddings(pixel_values);                           // (B, patches, C)
-    const Tensor cls_tokens = expand(cls_token, {pixel_values.size(0), -1, -1});  // (B, 1, C)
-    embeddings = cat({cls_tokens, embeddings}, 1);                                // (B, T, C)
+    Tensor embeddings = patch_embeddings(to(pixel_values, patch_embeddings.projection.weight.dtype()));  // (B, patches, C)
+    const Tensor cls_tokens = expand(cls_token, {pixel_values.size(0), -1, -1});                         // (B, 1, C)
+    embeddings = cat({cls_tokens, embeddings}, 1);                                                       // (B, T, C)
     embeddings = add(embeddings, interpolate_pos_encoding(embeddings, pixel_values.size(2), pixel_values.size(3)));
     embeddings = dropout(embeddings);
     return embeddings;
@@ -140,8 +139,8 @@ struct Dinov2Attention : Module {
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
-    Tensor weights;                                          // eager attention's weights live until here
-    const Tensor self_attn_output = attention(x, &weights);  // (B, T, C)
+    Tensor weights;                                                         // eager attention's weights live until here
+    const Tensor self_attn_output = run_attention(attention, x, &weights);  // (B, T, C)
     return output(self_attn_output);
   }
 
@@ -221,11 +220,11 @@ struct Dinov2Layer : Module {
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     const Tensor hidden_norm = norm1(x);  // (B, T, C)
-    Tensor attention_output = attention(hidden_norm);
+    Tensor attention_output = run_part(attention, hidden_norm);
     attention_output = layer_scale1(attention_output);
     const Tensor hidden = add(drop_path(attention_output), x);
     Tensor layer_output = norm2(hidden);
-    layer_output = mlp(layer_output);
+    layer_output = run_part(mlp, layer_output);
     layer_output = layer_scale2(layer_output);
     layer_output = add(drop_path(layer_output), hidden);
     return layer_output;
@@ -250,7 +249,7 @@ struct Dinov2Encoder : Module {
     Tensor hidden = x;
     for (Dinov2Layer& block : layer) {
       auto run = [&block](const Tensor& h) { return block(h); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(block, run, hidden);
     }
     return hidden;
   }

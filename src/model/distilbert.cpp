@@ -2,10 +2,10 @@
 #include "model/families.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
+#include "nn/masking.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -73,13 +73,14 @@ struct DistilBertSelfAttention : Module {
         v_lin(*this, "v_lin", c.dim, c.dim),
         out_lin(*this, "out_lin", c.dim, c.dim) {}
 
-  Tensor operator()(const Tensor& x, Tensor* weights) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
     const Dims heads{x.size(0), x.size(1), -1, config.dim / config.n_heads};
     const Tensor q = transpose(view(q_lin(x), heads), 1, 2);  // (B, H, T, D)
     const Tensor k = transpose(view(k_lin(x), heads), 1, 2);
     const Tensor v = transpose(view(v_lin(x), heads), 1, 2);
     AttentionCall call;
+    call.mask = mask;
     call.dropout = config.attention_dropout;
     call.causal = false;
     call.has_kv_groups = false;
@@ -129,12 +130,12 @@ struct TransformerBlock : Module {
         ffn(*this, "ffn", c),
         output_layer_norm(*this, "output_layer_norm", c.dim) {}
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
-    Tensor weights;                                    // eager attention's weights live until the block returns
-    Tensor attention_output = attention(x, &weights);  // (B, T, C)
+    Tensor weights;                                                         // eager attention's weights live until the block returns
+    Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
     attention_output = sa_layer_norm(add(attention_output, x));
-    Tensor ffn_output = ffn(attention_output);
+    Tensor ffn_output = run_part(ffn, attention_output);
     ffn_output = output_layer_norm(add(ffn_output, attention_output));
     return ffn_output;
   }
@@ -150,12 +151,12 @@ struct Transformer : Module {
     for (int64_t i = 0; i < c.n_layers; ++i) layer.add(c);
   }
 
-  Tensor operator()(const Tensor& x) {
+  Tensor operator()(const Tensor& x, const Tensor& mask) {
     Forward here(*this);
     Tensor hidden = x;  // (B, T, C)
     for (TransformerBlock& block : layer) {
-      auto run = [&block](const Tensor& h) { return block(h); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      auto run = [&block, mask](const Tensor& h) { return block(h, mask); };
+      hidden = run_block(block, run, hidden);
     }
     return hidden;
   }
@@ -170,7 +171,8 @@ struct DistilBertModel : Module {
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
     const Tensor embedded = embeddings(input_ids);  // (B, T, C)
-    return transformer(embedded);
+    const MaskArgs args{embedded.size(0), embedded.size(1), embedded.size(1), embedded.dtype(), {}, {}};
+    return transformer(embedded, create_bidirectional_mask(build(), args));
   }
 
   Embeddings embeddings;

@@ -55,12 +55,12 @@ struct Gemma2DecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
     hidden = post_attention_layernorm(hidden);
     hidden = add(residual, hidden);
     residual = hidden;
     hidden = pre_feedforward_layernorm(hidden);
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = post_feedforward_layernorm(hidden);
     hidden = add(residual, hidden);
     return hidden;
@@ -76,6 +76,7 @@ using Gemma2Model = DecoderStack<Gemma2Config, Gemma2DecoderLayer, GemmaRMSNorm,
 struct Gemma2ForCausalLM : CausalLM<Gemma2Config, Gemma2Model> {
   using CausalLM::CausalLM;
   Tensor finish_logits(Tensor logits) const override { return settings.final_logit_softcapping ? soft_cap(std::move(logits)) : logits; }
+  bool caps_logits() const override { return settings.final_logit_softcapping; }
 };
 
 }  // namespace

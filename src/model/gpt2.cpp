@@ -7,7 +7,6 @@
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -101,11 +100,11 @@ struct GPT2Block : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = ln_1(x);  // (B, T, C)
-    const Tensor attn_output = attn(hidden, mask, &weights);
+    const Tensor attn_output = run_attention(attn, hidden, &weights, mask);
     hidden = add(attn_output, residual);
     residual = hidden;
     hidden = ln_2(hidden);
-    const Tensor feed_forward = mlp(hidden);
+    const Tensor feed_forward = run_part(mlp, hidden);
     hidden = add(residual, feed_forward);
     return hidden;
   }
@@ -133,16 +132,16 @@ struct GPT2Model : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    require_positions("gpt2", input_ids.size(1), "n_positions", config.n_positions);
+    require_positions("gpt2", positions_in(build(), input_ids.size(1)), "n_positions", config.n_positions);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     const Tensor position_embeds = wpe(positions);  // (1, T, C)
     Tensor hidden = add(embeds, position_embeds);
     const Tensor mask = create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}});
     hidden = drop(hidden);
     for (GPT2Block& block : h) {
       auto run = [&block, mask, positions](const Tensor& x) { return block(x, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(block, run, hidden);
     }
     hidden = ln_f(hidden);
     return hidden;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/families.h"
+#include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -13,7 +14,6 @@
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -104,6 +104,7 @@ struct GPTNeoSelfAttention : Module {
     query = split_heads(query);
     key = split_heads(key);
     value = split_heads(value);
+    update_cache(build(), key, value);
     Tensor out = attend(query, key, value, mask, weights);
     out = contiguous(permute(out, {0, 2, 1, 3}));
     out = view(out, x.sizes());  // (B, T, C)
@@ -136,11 +137,11 @@ struct GPTNeoBlock : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = ln_1(x);  // (B, T, C)
-    const Tensor attn_output = attn.attention(hidden, mask, &weights);
+    const Tensor attn_output = run_attention(attn.attention, hidden, &weights, mask);
     hidden = add(attn_output, residual);
     residual = hidden;
     hidden = ln_2(hidden);
-    const Tensor feed_forward = mlp(hidden);
+    const Tensor feed_forward = run_part(mlp, hidden);
     hidden = add(residual, feed_forward);
     return {hidden, weights};
   }
@@ -168,21 +169,18 @@ struct GPTNeoModel : Module {
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
-    require_positions("gpt_neo", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
+    require_positions("gpt_neo", positions_in(build(), input_ids.size(1)), "max_position_embeddings", config.max_position_embeddings);
     const Tensor embeds = wte(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     args.only_eager = true;
     const Tensor mask = create_causal_mask(build(), args);
     const Tensor position_embeds = wpe(positions);  // (1, T, C)
     Tensor hidden = add(embeds, position_embeds);
     hidden = drop(hidden);
-    Tensors outputs;  // of the last block: its weights stay until the next one has run
-    for (GPTNeoBlock& block : h) {
-      auto run = [&block, hidden, mask] { return block(hidden, mask); };
-      outputs = build().checkpointing ? checkpoint(tape(), run) : run();
-      hidden = outputs[0];
-    }
+    Tensors outputs;
+    auto run = [mask](const GPTNeoBlock& block, const Tensor& x) { return block(x, mask); };
+    hidden = run_blocks(h, std::move(hidden), outputs, run);
     hidden = ln_f(hidden);
     return hidden;
   }

@@ -105,15 +105,15 @@ struct GPTNeoXLayer : Module {
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
     Tensor weights;
-    Tensor attn_output = attention(input_layernorm(x), tables, mask, &weights);  // (B, T, C)
+    Tensor attn_output = run_attention(attention, input_layernorm(x), &weights, tables, mask);  // (B, T, C)
     attn_output = post_attention_dropout(attn_output);
     if (config.use_parallel_residual) {
-      Tensor mlp_output = mlp(post_attention_layernorm(x));  // (B, T, C)
+      Tensor mlp_output = run_part(mlp, post_attention_layernorm(x));  // (B, T, C)
       mlp_output = post_mlp_dropout(mlp_output);
       return add(add(mlp_output, attn_output), x);
     }
     attn_output = add(attn_output, x);
-    Tensor mlp_output = mlp(post_attention_layernorm(attn_output));  // (B, T, C)
+    Tensor mlp_output = run_part(mlp, post_attention_layernorm(attn_output));  // (B, T, C)
     mlp_output = post_mlp_dropout(mlp_output);
     return add(mlp_output, attn_output);
   }

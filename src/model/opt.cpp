@@ -8,7 +8,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -90,7 +89,7 @@ struct OPTDecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x, hidden = x;  // (B, T, C)
     if (config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
-    hidden = self_attn(hidden, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, mask);
     hidden = dropout(hidden, config.dropout);
     hidden = add(residual, hidden);
     if (!config.do_layer_norm_before) hidden = self_attn_layer_norm(hidden);
@@ -143,7 +142,9 @@ struct OPTDecoder : Module {
     Forward here(*this);
     require_positions("opt", input_ids.size(1), "max_position_embeddings", config.max_position_embeddings);
     Tensor embeds = embed_tokens(input_ids);  // (B, T, W)
-    const Tensor attention_mask = filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
+    const bool given = build().batch && build().batch->attention_mask;
+    const Tensor attention_mask =
+        given ? build().batch->attention_mask : filled(tape(), "ones", {embeds.size(0), embeds.size(1)}, DType::float32);
     const Tensor positions = count(attention_mask);  // (B, T)
     const Tensor mask =
         create_causal_mask(build(), {embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), {}, {}, false, attention_mask});
@@ -153,7 +154,7 @@ struct OPTDecoder : Module {
     for (OPTDecoderLayer& layer : *layers) {
       if (drops_layer(tape())) continue;
       auto run = [&layer, mask, positions](const Tensor& x) { return layer(x, mask); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layer, run, hidden);
     }
     if (final_layer_norm) hidden = (*final_layer_norm)(hidden);
     if (project_out) hidden = (*project_out)(hidden);  // (B, T, W)
@@ -162,11 +163,11 @@ struct OPTDecoder : Module {
 
   // (cumsum(mask) * mask - 1).long()
   static Tensor count(const Tensor& mask) {
-    Tensor positions = cumsum(mask, 1, DType::float32);
+    Tensor positions = cumsum(mask, 1, mask.dtype());
     {
-      Tensor count = nondiff("mul", positions, DType::float32);
-      count = nondiff("sub", count, DType::float32);
-      positions = nondiff("_to_copy", count, DType::int64);
+      Tensor count = nondiff("mul", positions, mask.dtype());
+      count = nondiff("sub", count, mask.dtype());
+      positions = mask.dtype() == DType::int64 ? count : nondiff("_to_copy", count, DType::int64);
     }
     return positions;
   }

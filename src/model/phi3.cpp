@@ -2,6 +2,7 @@
 #include "model/families.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
+#include "nn/liger.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -43,7 +44,7 @@ struct Phi3Attention : Module {
     q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
     k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
     v = transpose(view(v, heads), 1, 2);  // (B, KV, T, D)
-    std::tie(q, k) = apply_rotary(q, k, tables);
+    std::tie(q, k) = build().loss.liger.rope ? liger_rotary_pos_emb(q, k, tables) : apply_rotary(q, k, tables);
     AttentionCall call;
     call.mask = mask;
     call.dropout = config.attention_dropout;
@@ -78,6 +79,7 @@ struct Phi3MLP : Module {
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     const Tensors parts = chunk(gate_up_proj(x), 2, -1);  // 2 x (B, T, F)
+    if (build().loss.liger.swiglu) return down_proj(liger_gated_product(parts[0], parts[1]));
     const Tensor up_states = mul(parts[1], activation(config.hidden_act, parts[0]));
     return down_proj(up_states);  // (B, T, C)
   }
@@ -100,11 +102,11 @@ struct Phi3DecoderLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
     hidden = add(residual, resid_attn_dropout(hidden));
     residual = hidden;
     hidden = post_attention_layernorm(hidden);
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = add(residual, resid_mlp_dropout(hidden));
     return hidden;
   }

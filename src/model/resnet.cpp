@@ -199,14 +199,14 @@ struct ResNet : ImageClassifier {
     Tensor x = conv1(pixels);  // (N, 64, H / 2, W / 2)
     x = bn1(x);
     x = relu(x);
-    x = maxpool(x);     // (N, 64, H / 4, W / 4)
-    x = layer1(x);      // (N, 64 e, H / 4, W / 4), e the block's expansion
-    x = layer2(x);      // (N, 128 e, H / 8, W / 8)
-    x = layer3(x);      // (N, 256 e, H / 16, W / 16)
-    x = layer4(x);      // (N, 512 e, H / 32, W / 32)
-    x = avgpool(x);     // (N, 512 e, 1, 1)
-    x = flatten(x, 1);  // (N, 512 e)
-    x = fc(x);          // (N, classes)
+    x = maxpool(x);           // (N, 64, H / 4, W / 4)
+    x = run_part(layer1, x);  // (N, 64 e, H / 4, W / 4), e the block's expansion
+    x = run_part(layer2, x);  // (N, 128 e, H / 8, W / 8)
+    x = run_part(layer3, x);  // (N, 256 e, H / 16, W / 16)
+    x = run_part(layer4, x);  // (N, 512 e, H / 32, W / 32)
+    x = avgpool(x);           // (N, 512 e, 1, 1)
+    x = flatten(x, 1);        // (N, 512 e)
+    x = fc(x);                // (N, classes)
     return x;
   }
 

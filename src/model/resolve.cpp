@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "job/job_file.h"
@@ -70,6 +71,24 @@ Found find(const std::string& text) {
   throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text, known_names()));
 }
 
+// Lengths of the samples stand for batch and seq.
+void resolve_lengths(Job& job) {
+  Collation& c = job.collation;
+  check_collation(c, job.origin.contains("batch") ? job.batch : 0);
+  const bool used = c.padding_given || !c.lengths.empty() || c.collate == Collate::pack || c.pad_to_multiple_of > 1;
+  if (used && job.inputs == InputKind::image)
+    throw Error("[job] lengths, padding and collate are about tokens, " + job.family + " takes images", "leave them out");
+  if (c.collate == Collate::pack && job.inputs != InputKind::lm)
+    throw Error("[job] collate pack: a packed row has no one label for " + job.family, "collate: pad");
+  if (c.lengths.empty()) return;
+  if (job.longest) throw Error("[job] longest and lengths say two things about the samples", "leave one of them out");
+  const int64_t longest = *std::max_element(c.lengths.begin(), c.lengths.end());
+  if (job.origin["seq"].rfind("usual for ", 0) != 0 && longest > job.seq)
+    throw Error(fmt::format("[job] lengths: {} tokens are more than seq {}", longest, job.seq), "leave seq out");
+  job.seq = longest;
+  job.batch = static_cast<int64_t>(c.lengths.size());
+}
+
 }  // namespace
 
 void resolve_model(Job& job) {
@@ -82,8 +101,10 @@ void resolve_model(Job& job) {
   if (!job.origin.contains("seq")) {
     job.seq = found.seq ? found.seq : found.entry->default_seq;
     if (job.inputs == InputKind::image) job.seq = job.config.size({"image_size"}, job.seq);
+    if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, job.seq);
     job.origin["seq"] = "usual for " + job.model;
   }
+  resolve_lengths(job);
 }
 
 }  // namespace plimsoll

@@ -142,7 +142,7 @@ struct Stage : ModuleList<SwinTransformerBlock> {
   using ModuleList<SwinTransformerBlock>::ModuleList;
   Tensor operator()(const Tensor& x) {
     Tensor input = x;
-    for (SwinTransformerBlock& block : *this) input = block(input);
+    for (SwinTransformerBlock& block : *this) input = run_part(block, input);
     return input;
   }
 };

@@ -9,7 +9,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -179,7 +178,7 @@ struct T5Attention : Module {
       bias = compute_bias(scores.size(2), scores.size(3));
     } else {
       bias = filled(tape(), "zeros", {1, scores.size(1), scores.size(2), scores.size(3)}, scores.dtype());
-      if (build().checkpointing) make_leaf(bias);
+      if (build().checkpointing.on()) make_leaf(bias);
     }
     if (mask) bias = add(bias, mask);  // (B, H, Q, K)
     return bias;
@@ -246,14 +245,14 @@ struct T5Block : Module {
         feed_forward(layer, decoder ? "2" : "1", c) {}
 
   // Returns the hidden states, the self-attention's bias and the cross-attention's.
-  Tensors operator()(const Tensor& x, const Tensor& mask, const Tensor& bias, const Tensor& encoder_states,
+  Tensors operator()(const Tensor& x, const Tensor& mask, const Tensor& bias, const Tensor& encoder_states, const Tensor& cross_mask,
                      const Tensor& cross_bias) const {
     Forward here(*this);
     const Attended self_outputs = self_attention(x, {}, mask, bias);
     Attended cross_outputs;
     Tensor hidden = self_outputs.output;  // (B, T, C)
     if (cross_attention) {
-      cross_outputs = (*cross_attention)(hidden, encoder_states, {}, cross_bias);
+      cross_outputs = (*cross_attention)(hidden, encoder_states, cross_mask, cross_bias);
       hidden = cross_outputs.output;
     }
     hidden = feed_forward(hidden);
@@ -284,20 +283,23 @@ struct T5Stack : Module {
   Tensor operator()(const Tensor& input_ids, const Tensor& encoder_states) {
     Forward here(*this);
     const Tensor inputs_embeds = embed_tokens(input_ids);  // (B, T, C)
-    Tensor mask;
+    MaskArgs args{inputs_embeds.size(0), inputs_embeds.size(1), inputs_embeds.size(1), inputs_embeds.dtype(), {}, {}};
+    args.only_eager = true;
+    args.ignores_batch = is_decoder;
+    const Tensor mask = is_decoder ? create_causal_mask(build(), args) : create_bidirectional_mask(build(), args);  // (B, 1, T, T)
+    Tensor cross_mask;                                                                                              // (B, 1, T, S)
     if (is_decoder) {
-      MaskArgs args{inputs_embeds.size(0), inputs_embeds.size(1), inputs_embeds.size(1), inputs_embeds.dtype(), {}, {}};
-      args.only_eager = true;
-      mask = create_causal_mask(build(), args);  // (B, 1, T, T)
+      args.ignores_batch = false;
+      args.keys = encoder_states.size(1);
+      args.dtype = encoder_states.dtype();
+      cross_mask = create_bidirectional_mask(build(), args);
     }
     Tensor hidden = dropout(inputs_embeds);
     Tensor position_bias, cross_bias;
     Tensors outputs;  // of the last block, alive until the stack returns
     for (T5Block& layer : block) {
-      auto run = [&layer, hidden, mask, position_bias, encoder_states, cross_bias] {
-        return layer(hidden, mask, position_bias, encoder_states, cross_bias);
-      };
-      outputs = build().checkpointing ? checkpoint(tape(), run) : run();
+      auto run = [&layer](const Tensors& in) { return layer(in[0], in[1], in[2], in[3], in[4], in[5]); };
+      outputs = run_block(layer, run, Tensors{hidden, mask, position_bias, encoder_states, cross_mask, cross_bias});
       hidden = outputs[0];
       position_bias = outputs[1];
       cross_bias = outputs[2];

@@ -65,7 +65,7 @@ struct EncoderBlock : Module {
     x = dropout(x);
     x = add(x, input);
     Tensor y = ln_2(x);  // (B, T, C)
-    y = mlp(y);
+    y = run_part(mlp, y);
     return add(x, y);
   }
 
@@ -93,7 +93,9 @@ struct Encoder : Module {
     Forward here(*this);
     const Tensor input = add(x, pos_embedding);  // (B, T, C)
     Tensor hidden = dropout(input);
-    for (EncoderBlock& layer : layers) hidden = layer(hidden);
+    for (EncoderBlock& layer : layers)
+      hidden = run_block(
+          layer, [&layer](const Tensor& x) { return layer(x); }, hidden);
     return ln(hidden);
   }
 

@@ -7,7 +7,6 @@
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -107,12 +106,12 @@ struct ViTLayer : Module {
     Tensor weights;  // eager attention's weights live until the layer returns
     Tensor residual = x;
     Tensor hidden = layernorm_before(x);  // (B, T, C)
-    hidden = attention(hidden, &weights);
+    hidden = run_attention(attention, hidden, &weights);
     hidden = dropout(hidden);
     hidden = add(hidden, residual);
     residual = hidden;
     hidden = layernorm_after(hidden);
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = dropout(hidden);
     hidden = add(hidden, residual);
     return hidden;
@@ -136,13 +135,14 @@ struct ViTModel : Module {
     return *this;
   }
 
-  Tensor operator()(const Tensor& pixel_values) {
+  Tensor operator()(const Tensor& images) {
     Forward here(*this);
+    const Tensor pixel_values = to(images, embeddings.patch_embeddings.projection.weight.dtype());
     const Tensor embedding_output = embeddings(pixel_values);  // (B, T, C)
     Tensor hidden = embedding_output;
     for (ViTLayer& layer : layers) {
       auto run = [&layer](const Tensor& x) { return layer(x); };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layer, run, hidden);
     }
     return layernorm(hidden);
   }

@@ -5,7 +5,6 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -147,8 +146,8 @@ BertLayer::BertLayer(Module& parent, std::string_view name, const BertConfig& c)
 
 Tensor BertLayer::operator()(const Tensor& x, const Tensor& mask) const {
   Forward here(*this);
-  Tensor weights;                                                // eager attention's weights live until the layer returns
-  const Tensor attention_output = attention(x, mask, &weights);  // (B, T, C)
+  Tensor weights;                                                               // eager attention's weights live until the layer returns
+  const Tensor attention_output = run_attention(attention, x, &weights, mask);  // (B, T, C)
   auto forward = [this](const Tensor& piece) { return feed_forward_chunk(piece); };
   return apply_chunking_to_forward(forward, config.chunk_size_feed_forward, attention_output);
 }
@@ -169,7 +168,7 @@ Tensor BertEncoder::operator()(const Tensor& x, const Tensor& mask) {
   Tensor hidden = x;
   for (BertLayer& block : layer) {
     auto run = [&block, mask](const Tensor& h) { return block(h, mask); };
-    hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+    hidden = run_block(block, run, hidden);
   }
   return hidden;
 }
@@ -201,13 +200,18 @@ BertModel::Outputs BertModel::operator()(const Tensor& input_ids) {
   Forward here(*this);
   check_positions(input_ids.size(1));
   const Tensor embedding_output = embeddings(input_ids);  // (B, T, C)
-  Tensor mask;
-  if (config.is_decoder)
-    mask = create_causal_mask(build(), {input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}});
+  const MaskArgs args{input_ids.size(0), input_ids.size(1), input_ids.size(1), embedding_output.dtype(), {}, {}};
+  const Tensor mask = config.is_decoder ? create_causal_mask(build(), args) : create_bidirectional_mask(build(), args);
   Outputs out;
   out.last_hidden_state = encoder(embedding_output, mask);  // (B, T, C)
   if (pooler) out.pooler_output = (*pooler)(out.last_hidden_state);
   return out;
+}
+
+Tensor pair_loss(const Tensor& token_scores, const Tensor& pair_scores, const Batch& batch) {
+  const Tensor token_loss = flat_cross_entropy(token_scores, batch.labels, false);
+  const Tensor loss = flat_cross_entropy(pair_scores, batch.pair_labels, false);
+  return add(token_loss, loss);
 }
 
 BertDecoder::BertDecoder(Module& parent, std::string_view name, const BertConfig& c, const Tensor& embedding, const Tensor& owner_bias)

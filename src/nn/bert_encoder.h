@@ -4,6 +4,7 @@
 
 #include "job/config.h"
 #include "nn/layers.h"
+#include "nn/model.h"
 #include "nn/transformer.h"
 
 namespace plimsoll {
@@ -105,6 +106,9 @@ struct BertModel : Module {
   BertEncoder encoder;
   std::unique_ptr<BertPooler> pooler;
 };
+
+// Of pre-training on pairs of sentences: cross-entropy of the tokens plus that of the pairs.
+Tensor pair_loss(const Tensor& token_scores, const Tensor& pair_scores, const Batch& batch);
 
 // The projection to the vocabulary: its weight is the embedding's and its bias its owner's, unless untied.
 struct BertDecoder : Module {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "nn/layers.h"
+#include "nn/loss_kernels.h"
 #include "nn/model.h"
 #include "nn/transformer.h"
 
@@ -30,12 +31,18 @@ struct CausalLM : Model {
         upcast_before_4_49(h.upcast_before_4_49) {}
 
   Output forward(const Batch& batch) override {
-    const Tensor hidden = body(batch.input_ids);           // (B, T, C)
+    const Tensor hidden = body(batch.input_ids);  // (B, T, C)
+    if (replaces_loss(build(), batch.labels)) {
+      const HeadCall call{*head, [this](const Tensor& x) { return finish_logits((*head)(x)); }, caps_logits()};
+      return {linear_cross_entropy(build(), call, hidden, batch.labels), {}};
+    }
     const Tensor logits = finish_logits((*head)(hidden));  // (B, T, V)
     return {causal_lm_loss(build(), logits, batch.labels, upcast_before_4_49), {logits}};
   }
 
+  bool takes_loss_kernels() const override { return true; }
   virtual Tensor finish_logits(Tensor logits) const { return logits; }
+  virtual bool caps_logits() const { return false; }  // through tanh, in finish_logits
 
   Settings settings;
   Body body;

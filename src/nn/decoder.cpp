@@ -4,6 +4,7 @@
 
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
+#include "nn/liger.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -69,7 +70,9 @@ GatedMLP::GatedMLP(Module& parent, std::string_view name, int64_t width, int64_t
 Tensor GatedMLP::operator()(const Tensor& x) const {
   Forward here(*this);
   Tensor inner;  // (B, T, F)
-  {
+  if (build().loss.liger.swiglu) {
+    inner = liger_gated_product(gate_proj(x), up_proj(x));
+  } else {
     const Tensor gate = activation(act, gate_proj(x));
     const Tensor up = up_proj(x);
     inner = mul(gate, up);
@@ -107,7 +110,7 @@ Tensor DecoderAttention::operator()(const Tensor& x, const CosSin& tables, const
   Tensor q = split_heads(q_proj, q_norm.get(), x, heads);   // (B, H, T, D)
   Tensor k = split_heads(k_proj, k_norm.get(), x, heads);   // (B, KV, T, D)
   const Tensor v = split_heads(v_proj, nullptr, x, heads);  // (B, KV, T, D)
-  std::tie(q, k) = apply_rotary_pos_emb(q, k, tables);
+  std::tie(q, k) = build().loss.liger.rope ? liger_rotary_pos_emb(q, k, tables) : apply_rotary_pos_emb(q, k, tables);
   AttentionCall call;
   call.mask = mask;
   call.dropout = config.attention_dropout;

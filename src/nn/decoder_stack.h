@@ -6,7 +6,6 @@
 #include "nn/decoder.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
-#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -33,7 +32,7 @@ struct DecoderStack : Module {
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
     Tensor embeds = embed(input_ids);  // (B, T, C)
-    const Tensor positions = position_ids(tape(), embeds.size(1));
+    const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     Tensor full, sliding;  // undefined where the kernel can do without
     if (config.full_mask) full = create_causal_mask(build(), args);
@@ -41,12 +40,14 @@ struct DecoderStack : Module {
     if (config.sliding_window) sliding = create_causal_mask(build(), args);
     Tensor hidden = enter(embeds);
     const CosSin tables = rotary_emb(hidden, positions);
+    build().position_ids = positions;
     for (size_t i = 0; i < layers.size(); ++i) {
       auto run = [&layer = layers[i], tables, mask = config.slides(i) ? sliding : full, positions](const Tensor& x) {
         return layer(x, tables, mask);
       };
-      hidden = build().checkpointing ? checkpoint(tape(), run, hidden) : run(hidden);
+      hidden = run_block(layers[i], run, hidden);
     }
+    build().position_ids.reset();
     hidden = norm(hidden);
     return hidden;
   }
@@ -79,11 +80,11 @@ struct PreNormLayer : Module {
     Forward here(*this);
     Tensor weights, residual = x;
     Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask, &weights);
+    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
     hidden = add_branch(residual, hidden);
     residual = hidden;
     hidden = post_attention_layernorm(hidden);
-    hidden = mlp(hidden);
+    hidden = run_part(mlp, hidden);
     hidden = add_branch(residual, hidden);
     return hidden;
   }

@@ -1,5 +1,6 @@
 #include "nn/gemma.h"
 
+#include "nn/liger.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
@@ -26,6 +27,7 @@ GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width)
 
 Tensor GemmaRMSNorm::operator()(const Tensor& x) const {
   Forward here(*this);
+  if (build().loss.liger.rms_norm) return liger_rms_norm(x, weight, false);
   Tensor output = normalise(to(x, DType::float32));
   {
     const Tensor scale = add_scalar(to(weight, DType::float32));

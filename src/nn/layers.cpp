@@ -1,5 +1,6 @@
 #include "nn/layers.h"
 
+#include "nn/liger.h"
 #include "nn/lora.h"
 #include "nn/quantized_linear.h"
 #include "ops/embedding.h"
@@ -33,7 +34,6 @@ void DenseLayer::make(const Tensor& tied_weight, bool with_bias) {
 
 // transformers turns a Conv1D's weight round before it is quantised.
 void DenseLayer::quantize(const QuantizationSettings& settings) {
-  build().tuning.trains(path(), "weight");
   fan_in_fan_out = false;
   weight = parameter("weight", packed_sizes(settings, out, in), packed_dtype(settings), false);
   weight.parameter()->elements = checked_mul(out, in);
@@ -101,7 +101,7 @@ Tensor Embedding::operator()(const Tensor& ids) const {
   Forward here(*this);
   Tensor result = embedding(weight, ids);
   result = scaled(result, weight.dtype());
-  if (lora_) result = (*lora_)(*this, result, ids);
+  if (lora_) result = (*lora_)(*this, std::move(result), ids);
   if (is_input_) require_input_grad(build(), result);
   return result;
 }
@@ -117,10 +117,14 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
   return layer_norm(x, 1, weight, bias);
 }
 
-RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) { weight = parameter("weight", {width}); }
+RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
+    : Module(parent, name), of_heads(name == "q_norm" || name == "k_norm") {
+  weight = parameter("weight", {width});
+}
 
 Tensor RMSNorm::operator()(const Tensor& x) const {
   Forward here(*this);
+  if (build().loss.liger.rms_norm && !of_heads) return liger_rms_norm(x, weight, true);
   Tensor hidden = to(x, DType::float32);
   const Tensor variance = mean(pow(hidden, 2), {-1}, true);
   {

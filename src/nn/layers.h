@@ -16,6 +16,7 @@ class DenseLayer : public Module {
   ~DenseLayer() override;
   Tensor operator()(const Tensor& x) const;
   Tensor base(const Tensor& x) const;  // without the adapter
+  bool is_adapted() const { return adapter_ != nullptr; }
   // The weight for an adapter to compute with: (out, in), or (in, out) where it is stored so; unpacked if it is quantised.
   Tensor unpacked_weight() const;
 
@@ -65,11 +66,12 @@ struct LayerNorm : Module {
   Tensor weight, bias;
 };
 
-// LlamaRMSNorm and its kin, written out in fp32 as transformers does.
+// LlamaRMSNorm and its kin, written out in fp32 as transformers does, or Liger's kernel in its place.
 struct RMSNorm : Module {
   RMSNorm(Module& parent, std::string_view name, int64_t width);
   Tensor operator()(const Tensor& x) const;
   Tensor weight;
+  bool of_heads;  // a norm of queries or keys: Liger leaves those of a model that exists already
 };
 
 struct Dropout : Module {

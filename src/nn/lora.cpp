@@ -67,12 +67,11 @@ Dora::Dora(DenseLayer& layer, const AdapterSettings& s)
     : Lora(layer, s), lora_magnitude_vector_(layer, "lora_magnitude_vector.default", {layer.out}, adapter_dtype(s, layer.weight)) {}
 
 // get_lora_weight: B(A(identity)) transposed; its graph, which holds the identity, lives as long as it does.
-Tensor Dora::lora_weight(DType dtype) const {
+Tensor Dora::lora_weight() const {
   const int64_t in = lora_A_.weight.size(1);
   const Tensor identity = filled(lora_A_.weight.tape(), "eye", {in, in}, lora_A_.weight.dtype());
   Tensor hidden = project(lora_A_, identity);  // (in, r)
-  hidden = project(lora_B_, hidden);           // (in, out)
-  return to(t(hidden), dtype);
+  return t(project(lora_B_, hidden));          // (out, in)
 }
 
 // get_weight_norm: the length of every row of weight + scaling * lora_weight. No gradient.
@@ -89,8 +88,8 @@ Tensor Dora::weight_norm(const Tensor& weight, const Tensor& lora_weight) const 
 // input, so that the weight's copy in the adapter's type is kept for backward.
 Tensor Dora::dora(const DenseLayer& layer, const Tensor& x, const Tensor& base_result) const {
   Forward here(lora_magnitude_vector_);
-  const Tensor lora = lora_weight(x.dtype());       // (out, in)
-  const Tensor unpacked = layer.unpacked_weight();  // as stored
+  const Tensor lora = to(lora_weight(), x.dtype());  // (out, in)
+  const Tensor unpacked = layer.unpacked_weight();   // as stored
   const Tensor weight = to(unpacked, x.dtype());
   const Tensor upright = layer.fan_in_fan_out ? t(weight) : weight;  // (out, in)
   const Tensor norm = view(weight_norm(upright, lora), {layer.out});
@@ -129,14 +128,15 @@ LoraEmbedding::LoraEmbedding(Embedding& layer, const AdapterSettings& s)
     : lora_embedding_A_(layer, "lora_embedding_A.default", {s.r, layer.weight.size(0)}, adapter_dtype(s, layer.weight)),
       lora_embedding_B_(layer, "lora_embedding_B.default", {layer.weight.size(1), s.r}, adapter_dtype(s, layer.weight)) {}
 
-// peft 0.20, tuners/lora/layer.py, Embedding.forward
-Tensor LoraEmbedding::operator()(const Embedding& layer, const Tensor& base_result, const Tensor& ids) const {
+// peft 0.20, tuners/lora/layer.py, Embedding.forward: the sum takes the place of the embedding's result.
+Tensor LoraEmbedding::operator()(const Embedding& layer, Tensor result, const Tensor& ids) const {
+  const DType dtype = result.dtype();
   const Tensor after_A = embedding(t(lora_embedding_A_.weight), ids);  // (..., r)
   Tensor output = matmul(after_A, t(lora_embedding_B_.weight));        // (..., width)
   output = mul_scalar(output);
   output = layer.scaled(output, output.dtype());
-  const Tensor sum = add(base_result, output);
-  return to(sum, base_result.dtype());
+  result = add(result, output);
+  return to(result, dtype);
 }
 
 }  // namespace plimsoll

@@ -37,7 +37,7 @@ class Dora : public Lora {
   Tensor add_converted(const DenseLayer& layer, const Tensor& x, const Tensor& result, std::optional<DType> dtype) const override;
 
  private:
-  Tensor lora_weight(DType dtype) const;
+  Tensor lora_weight() const;
   Tensor weight_norm(const Tensor& weight, const Tensor& lora_weight) const;
   Tensor dora(const DenseLayer& layer, const Tensor& x, const Tensor& base_result) const;
 
@@ -48,7 +48,7 @@ class Dora : public Lora {
 class LoraEmbedding {
  public:
   LoraEmbedding(Embedding& layer, const AdapterSettings& settings);
-  Tensor operator()(const Embedding& layer, const Tensor& base_result, const Tensor& ids) const;
+  Tensor operator()(const Embedding& layer, Tensor result, const Tensor& ids) const;  // `result`: of the embedding alone
 
  private:
   AdapterParameter lora_embedding_A_, lora_embedding_B_;

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "nn/model.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
@@ -10,15 +11,25 @@ namespace plimsoll {
 
 namespace {
 
-// `if tensor.all():` where a real run reads true.
-bool reads_true(const Tensor& x) {
+// `if tensor.all():` where a real run reads `expected`.
+bool reads_all(const Tensor& x, bool expected) {
   all(x);
-  return x.tape().dialect.item.value_or(1) != 0;
+  return x.tape().dialect.item.value_or(expected) != 0;
+}
+
+bool is_padded(const Build& build) { return build.batch && build.batch->shape.padding == Padding::mask; }
+bool is_packed(const Build& build) { return build.batch && build.batch->shape.packed_samples > 0; }
+
+// The (B, T) mask as bools; undefined: there is none.
+Tensor padding_of(const Build& build, const MaskArgs& args) {
+  Tensor mask = args.attention_mask;
+  if (!mask && build.batch && !args.ignores_batch) mask = build.batch->attention_mask;
+  return mask ? nondiff("_to_copy", mask, DType::bool_) : Tensor();
 }
 
 // find_packed_sequence_indices: looks for restarts in the positions and reads one value back. Undefined: there are none.
-Tensor packed_sequences(const Tensor& position_ids, int64_t batch) {
-  const Tensor ids = expand(position_ids, {batch, -1});
+Tensor packed_sequences(const Tensor& position_ids, int64_t batch, bool is_packed) {
+  const Tensor ids = position_ids.size(0) == batch ? position_ids : expand(position_ids, {batch, -1});
   const Tensor first = nondiff("sub", slice(ids, 1, 0, 1), DType::int64);
   Tensor difference;
   {
@@ -30,7 +41,7 @@ Tensor packed_sequences(const Tensor& position_ids, int64_t batch) {
     const Tensor restarts = compare_scalar("ne", difference);
     packed = cumsum(restarts, -1, DType::int64);
   }
-  return reads_true(compare_scalar("eq", select(packed, 1, -1))) ? Tensor() : packed;
+  return reads_all(compare_scalar("eq", select(packed, 1, -1)), !is_packed) ? Tensor() : packed;
 }
 
 Tensor indices(Tape& tape, int64_t n) { return nondiff("add", arange(tape, n), DType::int64); }
@@ -66,29 +77,67 @@ Tensor unpadded(const Grid& at, const MaskArgs& args, const Tensor& packed) {
   return and_masks(packed.tape(), {[&] { return causal(at, args); }, same_sequence});
 }
 
+using Pattern = std::function<Tensor(const Grid&)>;
+
 // sdpa_mask: which keys each query sees, by broadcasting index ranges: (1 or B, 1, queries, keys), expanded over the batch.
-Tensor visible(Tape& tape, const MaskArgs& args, const Tensor& packed, const Tensor& padding) {
+Tensor visible(Tape& tape, const MaskArgs& args, const Pattern& pattern, const Tensor& padding) {
   const Tensor batch = arange(tape, args.batch), head = arange(tape, 1);
   const Tensor q = indices(tape, args.queries), k = indices(tape, args.keys);
   const Grid at{view(batch, {-1, 1, 1, 1}), view(head, {1, -1, 1, 1}), view(q, {1, 1, -1, 1}), view(k, {1, 1, 1, -1})};
-  auto pattern = [&] { return unpadded(at, args, packed); };
-  const Tensor keep = padding ? and_masks(tape, {pattern, [&] { return index(padding, {at.batch, at.k}); }}) : pattern();
+  auto seen = [&] { return pattern(at); };
+  const Tensor keep = padding ? and_masks(tape, {seen, [&] { return index(padding, {at.batch, at.k}); }}) : seen();
   return expand(keep, {args.batch, -1, args.queries, args.keys});
+}
+
+// eager_mask: 0 where a token is seen, the lowest number elsewhere.
+Tensor additive(const Tensor& keep, DType dtype) {
+  const Tensor zero = filled(keep.tape(), "empty", {}, dtype), lowest = filled(keep.tape(), "scalar_tensor", {}, dtype);
+  return where(keep, zero, lowest);
+}
+
+bool uses_flash_attention_2(const Build& build, const MaskArgs& args) {
+  if (build.tape.dialect.attention != AttentionKernel::flash_attention_2) return false;
+  if (args.only_eager) throw Error("[attention] flash-attention-2: this model has attention code of its own", "attention: auto");
+  return true;
+}
+
+// flash_attention_mask: the library takes lengths, so only real padding is of interest.
+Tensor flash_mask(const Build& build, const Tensor& padding) {
+  return padding && !reads_all(padding, !is_padded(build)) ? padding : Tensor();
+}
+
+void reject_packing(const Build& build) {
+  if (is_packed(build))
+    throw Error("[collate] this model does not keep packed samples apart", "collate: pad, or a causal model that looks at position_ids");
 }
 
 }  // namespace
 
 Tensor create_causal_mask(Build& build, const MaskArgs& args) {
-  Tape& tape = build.tape;
   const bool eager = build.eager() || args.only_eager;
-  const Tensor padding = args.attention_mask ? nondiff("_to_copy", args.attention_mask, DType::bool_) : Tensor();
-  const Tensor packed = args.position_ids && !padding && !build.cache ? packed_sequences(args.position_ids, args.batch) : Tensor();
+  if (!args.position_ids) reject_packing(build);
+  const Tensor padding = padding_of(build, args);
+  const bool may_pack = args.position_ids && !padding && !build.cache;
+  const Tensor packed = may_pack ? packed_sequences(args.position_ids, args.batch, is_packed(build)) : Tensor();
+  if (uses_flash_attention_2(build, args)) return flash_mask(build, padding);
   const bool local = args.sliding_window && args.keys >= *args.sliding_window;
-  if (!eager && !packed && args.queries == args.keys && !local && (!padding || reads_true(padding))) return {};
-  const Tensor keep = visible(tape, args, packed, padding);
-  if (!eager) return keep;
-  const Tensor zero = filled(tape, "empty", {}, args.dtype), lowest = filled(tape, "scalar_tensor", {}, args.dtype);
-  return where(keep, zero, lowest);
+  const bool skippable = !eager && !packed && args.queries == args.keys && !local;
+  if (skippable && (!padding || reads_all(padding, !is_padded(build)))) return {};
+  const Tensor keep = visible(
+      build.tape, args, [&](const Grid& at) { return unpadded(at, args, packed); }, padding);
+  return eager ? additive(keep, args.dtype) : keep;
+}
+
+Tensor create_bidirectional_mask(Build& build, const MaskArgs& args) {
+  const bool eager = build.eager() || args.only_eager;
+  reject_packing(build);
+  const Tensor padding = padding_of(build, args);
+  if (!padding) return {};
+  if (uses_flash_attention_2(build, args)) return flash_mask(build, padding);
+  if (reads_all(padding, !is_padded(build))) return {};
+  const Tensor keep = visible(
+      build.tape, args, [](const Grid& at) { return compare_scalar("ge", at.q); }, padding);
+  return eager ? additive(keep, args.dtype) : keep;
 }
 
 }  // namespace plimsoll

@@ -11,10 +11,14 @@ struct MaskArgs {
   Tensor position_ids;                    // checked for packed sequences when given, unless there is a cache
   std::optional<int64_t> sliding_window;  // keys a query may look back
   bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
-  Tensor attention_mask = {};             // (B, T) of ones: no padding, but the model makes one
+  Tensor attention_mask = {};             // (B, T); undefined: the batch's own, if it has one
+  bool ignores_batch = false;             // the batch's mask is not about these tokens (a decoder behind an encoder)
 };
 
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.
+// What flash-attention-2 gets is the padding itself, (B, T), as bools.
 Tensor create_causal_mask(Build& build, const MaskArgs& args);
+// Every token sees every other but padding: undefined without padding.
+Tensor create_bidirectional_mask(Build& build, const MaskArgs& args);
 
 }  // namespace plimsoll

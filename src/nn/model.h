@@ -3,14 +3,20 @@
 
 #include <memory>
 
+#include "job/collation.h"
 #include "nn/module.h"
 
 namespace plimsoll {
 
 struct Batch {
-  Tensor input_ids;     // (B, T) int64
-  Tensor pixel_values;  // (B, C, H, W)
-  Tensor labels;        // (B, T) or (B,), may be input_ids itself
+  Tensor input_ids;            // (B, T) int64
+  Tensor pixel_values;         // (B, C, H, W)
+  Tensor numbers;              // (B, N)
+  Tensor labels;               // (B, T) or (B,), may be input_ids itself
+  Tensor pair_labels;          // (B,) beside labels of tokens
+  Tensor attention_mask = {};  // (B, T) int64; undefined: none is given
+  Tensor position_ids = {};    // (B, T) int64; undefined: the model counts
+  BatchShape shape = {};
 };
 
 struct Output {
@@ -22,6 +28,9 @@ class Model : public Module {
  public:
   using Module::Module;
   virtual Output forward(const Batch& batch) = 0;
+  virtual bool uses_cache() const { return true; }  // the class's default of use_cache
+  // The loss follows the build's loss settings.
+  virtual bool takes_loss_kernels() const { return false; }
 };
 
 }  // namespace plimsoll

@@ -28,31 +28,38 @@ Tensor Module::parameter(std::string_view name, const Dims& sizes) {
   if (!build_.tuning.changes_anything()) return parameter(name, sizes, build_.dtype, true);
   const std::string module = path();
   const bool trained = build_.tuning.trains(module, name);
-  if (!build_.tuning.copies(module)) return parameter(name, sizes, build_.dtype, trained);
+  const std::string root = build_.tuning.copied_root(module);
+  if (root.empty()) return parameter(name, sizes, build_.dtype, trained);
   if (parameter_scope_ == scope_) keep_parameters_in("original_module");
-  return trained_copy(name, *parameter(name, sizes, build_.dtype, false).parameter());
+  return trained_copy(name, *parameter(name, sizes, build_.dtype, false).parameter(), root);
 }
 
 // ModulesToSaveWrapper and LNTuningLayer of PEFT 0.20 (utils/other.py, tuners/ln_tuning/layer.py): a deep copy is trained.
-Tensor Module::trained_copy(std::string_view name, Parameter& original) {
+Tensor Module::trained_copy(std::string_view name, Parameter& original, const std::string& root) {
   const ScopeId before = parameter_scope_;
   keep_parameters_in(build_.tuning.copy_name());
   Tensor copy = parameter(name, original.value.sizes(), original.value.dtype(), true);
   copy.parameter()->copied_from = &original;
+  copy.parameter()->copied_under = root;
   parameter_scope_ = before;
   return copy;
 }
 
-// What was copied to be trained stays tied to the original.
+// What was copied to be trained stays tied to the original, and a copy to the copy when both were made at once.
 Tensor Module::tied(std::string_view name, const Tensor& value) {
   Parameter* p = value.parameter();
-  if (p->copied_from) p = p->copied_from;
+  if (!build_.tuning.changes_anything()) {
+    own_.push_back(p);
+    return value;
+  }
+  const std::string module = path(), root = build_.tuning.copied_root(module);
+  const bool copied_together = p->copied_from && p->copied_under == root;
+  if (p->copied_from && !copied_together) p = p->copied_from;
   own_.push_back(p);
-  if (!build_.tuning.changes_anything()) return p->value;
-  const std::string module = path();
+  if (copied_together) return p->value;
   TensorBody& body = p->value.body();
   body.requires_grad = build_.tuning.trains_tied(module, name, body.requires_grad);
-  return build_.tuning.copies(module) ? trained_copy(name, *p) : p->value;
+  return root.empty() ? p->value : trained_copy(name, *p, root);
 }
 
 Tensor Module::buffer(std::string_view, const Dims& sizes, DType dtype) {

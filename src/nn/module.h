@@ -5,16 +5,22 @@
 #include <deque>
 #include <memory>
 
+#include "job/loss_kernel.h"
+#include "nn/blocks.h"
 #include "nn/tuning.h"
 #include "tensor/node.h"
 
 namespace plimsoll {
 
+struct Batch;
+
 // What every module of one model shares.
 struct Build {
   Tape& tape;
-  DType dtype = DType::float32;      // of parameters; buffers keep their own
-  bool checkpointing = false;        // transformers' gradient_checkpointing_enable
+  DType dtype = DType::float32;  // of parameters; buffers keep their own
+  CheckpointPlan checkpointing;
+  Tensor position_ids;               // an argument of blocks and attentions that they only pass on; undefined: none
+  int block_depth = 0;               // blocks of a torchvision network that we are in
   std::deque<Parameter> parameters;  // stable addresses
   Tensors buffers;
   // use_cache: keys and values of every causal attention, in the order of the calls; null: off.
@@ -24,6 +30,8 @@ struct Build {
   DType load_dtype = DType::float32;  // of weights before they are quantised
   Tensor shared_code;                 // bitsandbytes' table of 8-bit values, one for all layers
   bool input_require_grads = false;   // enable_input_require_grads: the embeddings' result collects a gradient
+  const Batch* batch = nullptr;       // of the forward that runs, for its mask and positions; null: neither is given
+  LossSettings loss;
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
@@ -43,6 +51,7 @@ class Module {
   Tape& tape() const { return build_.tape; }
   ScopeId scope() const { return scope_; }
   std::string path() const { return tape().trace.scope_path(scope_); }
+  bool has_children() const { return !children_.empty(); }
   // In the order of Python's Module.parameters(): own first, then each child; a tied parameter once.
   std::vector<Parameter*> parameters() const;
 
@@ -62,12 +71,21 @@ class Module {
 
  private:
   void collect(std::vector<Parameter*>& out) const;
-  Tensor trained_copy(std::string_view name, Parameter& original);
+  Tensor trained_copy(std::string_view name, Parameter& original, const std::string& root);
 
   Build& build_;
   ScopeId scope_ = 0, parameter_scope_ = 0;
   std::vector<Parameter*> own_;
   std::vector<const Module*> children_;
+};
+
+class BlockDepth {
+ public:
+  explicit BlockDepth(Build& build) : build_(build) { ++build.block_depth; }
+  ~BlockDepth() { --build_.block_depth; }
+
+ private:
+  Build& build_;
 };
 
 // nn.ModuleList or nn.Sequential of one type: children "0", "1", ...

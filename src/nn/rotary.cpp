@@ -104,11 +104,12 @@ CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) 
   const Tensor frequencies = expand(view(inv_freq, {1, -1, 1}), {position_ids.size(0), -1, 1});
   const Tensor positions = to(unsqueeze(position_ids, 1), DType::float32);
   AutocastGuard fp32(tape(), std::nullopt);
-  const Tensor freqs = transpose(matmul(frequencies, positions), 1, 2);  // (1, T, D/2)
-  const Tensor emb = cat({freqs, freqs}, -1);                            // (1, T, D)
+  const Tensor freqs = transpose(matmul(frequencies, positions), 1, 2);                                 // (1, T, D/2)
+  const Tensor emb = settings.interleaved ? repeat_interleave(freqs, 2, -1) : cat({freqs, freqs}, -1);  // (1, T, D)
   CosSin tables;
   tables.cos = mul_scalar(cos(emb));
   tables.sin = mul_scalar(sin(emb));
+  if (settings.fp32_tables) return tables;
   return {to(tables.cos, x.dtype()), to(tables.sin, x.dtype())};
 }
 
@@ -117,6 +118,13 @@ Tensor rotate_half(const Tensor& x) {
   const Tensor x1 = slice(x, -1, 0, half), x2 = slice(x, -1, half, x.size(-1));
   const Tensor minus = neg(x2);
   return cat({minus, x1}, -1);
+}
+
+Tensor rotate_every_two(const Tensor& x) {
+  const int64_t n = x.size(-1);
+  const Tensor x1 = slice(x, -1, 0, n, 2), x2 = slice(x, -1, 1, n, 2);
+  const Tensor minus = neg(x2);
+  return flatten(stack({minus, x1}, -1), -2);
 }
 
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {

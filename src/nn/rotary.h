@@ -16,6 +16,8 @@ struct RopeSettings {
   std::string type = "default";
   int64_t max_position_embeddings = 2048;           // "dynamic" makes new frequencies beyond it
   int64_t original_max_position_embeddings = 2048;  // "longrope" makes new frequencies beyond it
+  bool interleaved = false;                         // neighbours are turned: each frequency stands twice in a row
+  bool fp32_tables = false;                         // the tables stay in fp32
   bool whole_factor = false;                        // "dynamic": the factor is an integer, and so is its product with a length
 };
 
@@ -47,6 +49,7 @@ struct RotaryEmbedding : Module {
 };
 
 Tensor rotate_half(const Tensor& x);
+Tensor rotate_every_two(const Tensor& x);  // the same for neighbours
 // x * cos + rotate_half(x) * sin
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
 // q, k: (B, H, T, D)

@@ -77,7 +77,7 @@ Tensor ShiftedWindowAttention::relative_position_bias() const {
 }
 
 // q, k: (windows, heads, N, D). The first version scales q, which the caller holds on to.
-Tensor ShiftedWindowAttention::scores(Tensor& q, const Tensor& k) const {
+Tensor ShiftedWindowAttention::scores(Tensor& q, const Tensor& k, Tensor& scale) const {
   if (!config_.v2) {
     q = mul_scalar(q);
     return matmul(q, transpose(k, -2, -1));  // (windows, heads, N, N)
@@ -87,7 +87,7 @@ Tensor ShiftedWindowAttention::scores(Tensor& q, const Tensor& k) const {
     const Tensor left = normalize(q), right = normalize(k);
     attn = matmul(left, transpose(right, -2, -1));
   }
-  const Tensor scale = exp(clamp_max(logit_scale_));  // (heads, 1, 1)
+  scale = exp(clamp_max(logit_scale_));  // (heads, 1, 1)
   return mul(attn, scale);
 }
 
@@ -130,7 +130,8 @@ Tensor ShiftedWindowAttention::attend(const Tensor& input, const Tensor& bias) c
   qkv = permute(reshape(qkv, {windows, positions, 3, config_.num_heads, c / config_.num_heads}), {2, 0, 3, 1, 4});
   Tensor q = select(qkv, 0, 0);  // (windows, heads, N, D)
   const Tensor k = select(qkv, 0, 1), v = select(qkv, 0, 2);
-  Tensor attn = scores(q, k);  // (windows, heads, N, N)
+  Tensor scale;
+  Tensor attn = scores(q, k, scale);  // (windows, heads, N, N)
   attn = add(attn, bias);
   Tensor attn_mask;
   if (shifted) {

@@ -34,7 +34,8 @@ class ShiftedWindowAttention : public Module {
   Tensor relative_position_bias() const;
   Tensor bias_from_table(const Tensor& table) const;
   Tensor attend(const Tensor& input, const Tensor& bias) const;
-  Tensor scores(Tensor& q, const Tensor& k) const;
+  // `scale` is the caller's: Python keeps it until the attention returns.
+  Tensor scores(Tensor& q, const Tensor& k, Tensor& scale) const;
   Tensor shift_mask(const Tensor& x, int64_t height, int64_t width) const;
 
   WindowAttentionConfig config_;

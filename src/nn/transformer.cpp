@@ -1,6 +1,9 @@
 #include "nn/transformer.h"
 
+#include "nn/model.h"
 #include "ops/attention.h"
+#include "ops/flash_attention_2.h"
+#include "ops/index.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
@@ -63,22 +66,63 @@ Tensor sdpa_attention(const Tensor& q, Tensor k, Tensor v, const AttentionCall& 
   return out;
 }
 
+// transformers.modeling_flash_attention_utils, _is_packed_sequence and prepare_fa_kwargs_from_position_ids, in every layer:
+// undefined when the positions do not start anew.
+Tensor packed_starts(const Build& build, const Tensor& q) {
+  const bool packed = build.batch && build.batch->shape.packed_samples;
+  {
+    const Tensor positions = arange(build.tape, q.size(1));
+    const Tensor increasing = nondiff("add", positions, DType::int64);
+    if (q.size(0) == 1) nondiff("abs", nondiff("sub", increasing, DType::int64), DType::int64);
+  }
+  return packed ? filled(build.tape, "cat", {build.batch->shape.packed_samples + 1}, DType::int32) : Tensor();
+}
+
+// _upad_input, the library, pad_input: tokens without padding are copied out and back.
+Tensor padded_flash_attention(const Build& build, const Tensor& q, const Tensor& k, const Tensor& v) {
+  const BatchShape& shape = build.batch->shape;
+  const int64_t tokens = shape.labelled + shape.rows;  // the first of each sample has no label
+  const Tensor indices = filled(build.tape, "nonzero", {tokens}, DType::int64);
+  auto without_padding = [&](const Tensor& x) { return index(reshape(x, {-1, x.size(2), x.size(3)}), indices); };
+  const Tensor keys = without_padding(k), values = without_padding(v), queries = without_padding(q);
+  const Varlen lengths{filled(build.tape, "constant_pad_nd", {shape.rows + 1}, DType::int32), shape.rows};
+  const Tensor out = flash_attention_2(queries, keys, values, lengths);
+  return view(index_put_first_axis(out, indices, q.size(0) * q.size(1)), {q.size(0), q.size(1), out.size(1), out.size(2)});
+}
+
+Tensor flash_attention_2_forward(const Build& build, const Tensor& query, const Tensor& key, const Tensor& value,
+                                 const AttentionCall& call) {
+  Tensor q = transpose(query, 1, 2), k = transpose(key, 1, 2), v = transpose(value, 1, 2);  // (B, T, H, D)
+  if (q.dtype() == DType::float32 && build.tape.autocast)
+    for (Tensor* x : {&q, &k, &v}) *x = to(*x, *build.tape.autocast);
+  const Tensor starts = packed_starts(build, q);
+  if (call.mask) return padded_flash_attention(build, q, k, v);
+  if (!starts) return flash_attention_2(q, k, v);
+  for (Tensor* x : {&q, &k, &v}) *x = view(contiguous(*x), {-1, x->size(2), x->size(3)});
+  const Tensor out = flash_attention_2(q, k, v, {starts, build.batch->shape.packed_samples});
+  return view(out, {1, -1, out.size(1), out.size(2)});
+}
+
 }  // namespace
 
-Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
-  const bool cached = build.cache && call.causal;
-  Tensor keys = k, values = v;
-  if (cached && !build.legacy()) {  // DynamicCache.update: joined to what is there, at first nothing in the type of the keys
+void update_cache(Build& build, Tensor& k, Tensor& v) {
+  if (!build.cache) return;
+  if (!build.legacy()) {
     Dims none = k.sizes();
     none[2] = 0;
     const Tensor nothing = empty(build.tape, none, k.dtype());
-    keys = cat({nothing, k}, 2);
-    values = cat({nothing, v}, 2);
+    Tensor keys = cat({nothing, k}, 2);
+    v = cat({nothing, v}, 2);
+    k = std::move(keys);
   }
-  if (cached && call.caches) {
-    build.cache->push_back(keys);
-    build.cache->push_back(values);
-  }
+  build.cache->push_back(k);
+  build.cache->push_back(v);
+}
+
+Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights) {
+  Tensor keys = k, values = v;
+  if (call.causal && call.caches) update_cache(build, keys, values);
+  if (build.tape.dialect.attention == AttentionKernel::flash_attention_2) return flash_attention_2_forward(build, q, keys, values, call);
   return build.eager() ? eager_attention(q, keys, values, call, weights) : sdpa_attention(q, keys, values, call);
 }
 
@@ -95,7 +139,14 @@ void require_positions(const char* model, int64_t needed, const char* key, int64
       std::string("shorten the sequence or raise ") + key);
 }
 
-Tensor position_ids(Tape& tape, int64_t tokens) { return unsqueeze(nondiff("add", arange(tape, tokens), DType::int64), 0); }
+Tensor position_ids(const Build& build, int64_t tokens) {
+  if (build.batch && build.batch->position_ids) return build.batch->position_ids;
+  return unsqueeze(nondiff("add", arange(build.tape, tokens), DType::int64), 0);
+}
+
+int64_t positions_in(const Build& build, int64_t tokens) {
+  return build.batch && build.batch->shape.packed_samples ? build.batch->shape.longest : tokens;
+}
 
 namespace {
 

@@ -27,6 +27,8 @@ struct AttentionCall {
 // q: (B, H, T, D), k, v: (B, KV, T, D); returns (B, T, H, D). Eager attention also gives its weights, which callers in
 // Python keep until they return; they stay undefined under SDPA.
 Tensor attention(Build& build, const Tensor& q, const Tensor& k, const Tensor& v, const AttentionCall& call, Tensor* weights = nullptr);
+// DynamicCache.update, where there is a cache: keys and values joined to what is there (at first nothing), and kept.
+void update_cache(Build& build, Tensor& k, Tensor& v);
 Tensor soft_cap(Tensor x);  // scores or logits through tanh: x / cap, tanh, * cap
 Tensor repeat_kv(const Tensor& x, int64_t groups);
 
@@ -40,8 +42,10 @@ void require_positions(const char* model, int64_t needed, const char* key, int64
 // with every layer, which is what it needs at most.
 inline bool drops_layer(const Tape& tape) { return tape.dialect.item.value_or(0) != 0; }
 
-// position_ids of a fresh sequence: (1, T)
-Tensor position_ids(Tape& tape, int64_t tokens);
+// The batch's position_ids, or those of a fresh sequence: (1, T)
+Tensor position_ids(const Build& build, int64_t tokens);
+// The highest position + 1 in rows of so many tokens: packed samples each begin at 0.
+int64_t positions_in(const Build& build, int64_t tokens);
 
 Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT2FN; throws for an unknown name
 

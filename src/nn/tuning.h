@@ -2,6 +2,7 @@
 // Model files know nothing of it: layers (nn/layers.h) and parameters (nn/module.h) ask. Names are matched as PEFT 0.20 does.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 
@@ -26,14 +27,14 @@ class Tuning {
   bool trains(const std::string& module, std::string_view parameter);
   // The same when the parameter has another name too, under which it is `already` trained or not.
   bool trains_tied(const std::string& module, std::string_view parameter, bool already);
-  // Whether a module stays as it is, frozen, beside a copy that is trained instead.
-  bool copies(const std::string& module);
+  // What of a module's parents (or itself) stays as it is, frozen, beside a copy that is trained instead; empty: nothing.
+  std::string copied_root(const std::string& module);
   const char* copy_name() const {
     return adapter_->kind == AdapterKind::ln_tuning ? "ln_tuning_layers.default" : "modules_to_save.default";
   }
-  // Adapter of a linear layer or an embedding; null: none.
+  // Adapter of a linear layer or an embedding, with the rank it has there; null: none.
   const AdapterSettings* adapter_of(const std::string& module, bool linear);
-  // Quantisation of a linear layer; null: none.
+  // Quantisation of a linear layer; null: none. Throws for a layer that is to be trained.
   const QuantizationSettings* quantization_of(const std::string& module);
   // IA3: whether the layer's input is scaled, not its result.
   bool is_feedforward(const std::string& module) const;
@@ -50,8 +51,13 @@ class Tuning {
   using Match = bool (*)(const std::string& module, const std::string& name);
   static bool any(Wanted& wanted, const std::string& module, Match match);
   bool is_target(const std::string& module, bool linear);
-  bool is_saved(const std::string& module);
-  static void require_found(const Wanted& wanted, const char* setting, const std::set<std::string>& known);
+  bool is_excluded(const std::string& module) const;
+  bool is_chosen_layer(const std::string& module);
+  int64_t rank_of(const std::string& module);
+  void require_layers_found() const;
+  std::string saved_root(const std::string& module);  // empty: in no module to save
+  bool is_saved(const std::string& module) { return !saved_root(module).empty(); }
+  static void require_found(const Wanted& wanted, const char* setting, const std::set<std::string>& known, const char* what = "module");
 
   bool active_ = false;
   std::optional<AdapterSettings> adapter_;
@@ -59,9 +65,13 @@ class Tuning {
   NamePattern target_pattern_, excluded_pattern_, feedforward_pattern_;
   ModuleNames feedforward_;
   Wanted targets_, saved_, frozen_, trainable_, skipped_;
-  bool pattern_found_ = false;
-  std::set<std::string> layers_;   // what an adapter can sit on
-  std::set<std::string> modules_;  // what has parameters
+  bool pattern_found_ = false, adapted_ = false;
+  std::vector<std::pair<std::string, NamePattern>> rank_patterns_;
+  std::set<std::string> ranks_found_;           // of their keys
+  std::map<int64_t, AdapterSettings> by_rank_;  // the adapter with each rank it was given
+  std::set<int64_t> layer_numbers_;             // that targets have
+  std::set<std::string> layers_;                // what an adapter can sit on
+  std::set<std::string> modules_;               // what has parameters
 };
 
 }  // namespace plimsoll

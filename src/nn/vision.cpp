@@ -1,5 +1,7 @@
 #include "nn/vision.h"
 
+#include "nn/blocks.h"
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -33,14 +35,14 @@ Tensor Conv2d::operator()(const Tensor& x) const {
 BatchNorm2d::BatchNorm2d(Module& parent, std::string_view name, int64_t channels) : Module(parent, name) {
   weight = parameter("weight", {channels});
   bias = parameter("bias", {channels});
-  buffer("running_mean", {channels});
-  buffer("running_var", {channels});
+  running.mean = buffer("running_mean", {channels});
+  running.var = buffer("running_var", {channels});
   buffer("num_batches_tracked", {}, DType::int64);
 }
 
 Tensor BatchNorm2d::operator()(const Tensor& x) const {
   Forward here(*this);
-  return batch_norm(x, weight, bias);
+  return batch_norm(x, weight, bias, running);
 }
 
 Tensor Activation::operator()(const Tensor& x) const {
@@ -83,7 +85,17 @@ Tensor InplaceDropout::operator()(const Tensor& x) const {
 
 Tensor Sequential::operator()(const Tensor& x) const {
   Tensor input = x;
-  for (const Step& step : steps_) input = step.run(input);
+  for (const Step& step : steps_) {
+    const bool block = step.module->has_children() && build().block_depth == 0;
+    const auto run = [&step](const Tensor& h) {
+      BlockDepth inside(step.module->build());
+      return step.run(h);
+    };
+    if (checkpoints(*step.module, block))
+      input = checkpoint(tape(), checkpoint_style(*step.module), run, input);
+    else
+      input = step.module->has_children() ? run(input) : step.run(input);
+  }
   return input;
 }
 
@@ -137,9 +149,6 @@ Tensor StochasticDepth::operator()(const Tensor& input) const {
 
 void require_images(const Build& build, const Batch& batch) {
   if (!batch.pixel_values) throw Error("[torchvision] a network for images got no pixels", "set inputs to image");
-  if (build.checkpointing)
-    throw Error("[torchvision] checkpoint true: gradient_checkpointing_enable is a method of transformers models",
-                "switch checkpointing off");
 }
 
 Output ImageClassifier::forward(const Batch& batch) {

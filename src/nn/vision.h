@@ -7,6 +7,7 @@
 #include "job/config.h"
 #include "nn/layers.h"
 #include "nn/model.h"
+#include "ops/norm.h"
 
 namespace plimsoll {
 
@@ -34,6 +35,7 @@ struct BatchNorm2d : Module {
   BatchNorm2d(Module& parent, std::string_view name, int64_t channels);
   Tensor operator()(const Tensor& x) const;
   Tensor weight, bias;
+  RunningStatistics running;
 };
 
 enum class Act : uint8_t { none, relu, relu6, silu, hardswish, sigmoid, hardsigmoid };

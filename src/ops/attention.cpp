@@ -50,8 +50,8 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
   Saved slse = op.save(lse), so = op.save(out), srng = op.save(rng_state), sunused = op.save(unused);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), so = std::move(so), slse = std::move(slse),
                          srng = std::move(srng), sunused = std::move(sunused)](Tensors& g, Needs) {
-    const Tensor k = sk.unpack(), lse = slse.unpack(), out = so.unpack(), q = sq.unpack(), rng = srng.unpack(), unused = sunused.unpack(),
-                 v = sv.unpack();
+    const Tensor k = sk.unpack(), q = sq.unpack(), v = sv.unpack(), lse = slse.unpack(), out = so.unpack(), rng = srng.unpack(),
+                 unused = sunused.unpack();
     Op op(q.tape(), "_scaled_dot_product_flash_attention_backward", {});
     Tensors grads(3);
     grads[0] = empty_like(q);
@@ -81,8 +81,8 @@ Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
   Saved slse = op.save(lse), so = op.save(out), soffset = op.save(offset), sseed = op.save(seed);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), smask = std::move(smask), so = std::move(so),
                          slse = std::move(slse), sseed = std::move(sseed), soffset = std::move(soffset)](Tensors& g, Needs needs) {
-    const Tensor mask = smask.defined() ? smask.unpack() : Tensor(), k = sk.unpack(), lse = slse.unpack(), out = so.unpack(),
-                 offset = soffset.unpack(), seed = sseed.unpack(), q = sq.unpack(), v = sv.unpack();
+    const Tensor mask = smask.defined() ? smask.unpack() : Tensor(), k = sk.unpack(), q = sq.unpack(), v = sv.unpack(), lse = slse.unpack(),
+                 out = so.unpack(), offset = soffset.unpack(), seed = sseed.unpack();
     Tape& tape = q.tape();
     Op op(tape, "_scaled_dot_product_efficient_attention_backward", {});
     Tensors grads(4);
@@ -172,6 +172,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (!tape.dialect.recorder && args.mask && args.mask.dtype() == DType::bool_) args.mask = additive(args.mask, q.dtype());
   const bool grouped = args.grouped && k.size(1) != q.size(1);
   AttentionKernel kind = tape.dialect.attention;
+  if (kind == AttentionKernel::flash_attention_2)
+    throw Error("[attention] flash-attention-2: this model calls PyTorch's attention itself", "attention: auto");
   // A model that calls this op whatever was asked for: a plain run chooses as usual, the recorder falls through to math.
   if (kind == AttentionKernel::eager && tape.dialect.recorder) kind = AttentionKernel::math;
   if (kind == AttentionKernel::automatic || kind == AttentionKernel::flash || kind == AttentionKernel::eager) {

@@ -9,7 +9,7 @@ Tensor autocast_low(const Tensor& t) {
   const DType low = *t.tape().autocast;
   if (t.dtype() == low) return t;
   Parameter* p = t.parameter();
-  const bool cacheable = p && t.dtype() == DType::float32 && t.requires_grad() && t.is_leaf();
+  const bool cacheable = p && t.dtype() == DType::float32 && t.requires_grad();  // only leaves have one
   if (!cacheable) return to(t, low);
   if (!p->low_precision) t.tape().remember_cast(*p, to(t, low));
   return p->low_precision;

@@ -2,9 +2,11 @@
 
 namespace plimsoll {
 
+namespace {
+
 // saves the indices; backward adds the gradient into zeros of the full size, in place
-Tensor index(const Tensor& x, const Tensor& indices) {
-  Op op(x.tape(), "index", {&x});
+Tensor gather_rows(const char* name, const Tensor& x, const Tensor& indices) {
+  Op op(x.tape(), name, {&x});
   Saved saved = op.save(indices);
   Dims sizes = indices.sizes();
   for (int i = 1; i < x.dim(); ++i) sizes.push_back(x.size(i));
@@ -14,5 +16,20 @@ Tensor index(const Tensor& x, const Tensor& indices) {
     return Tensors{empty(positions.tape(), before, g[0].dtype())};
   });
 }
+
+}  // namespace
+
+Tensor index(const Tensor& x, const Tensor& indices) { return gather_rows("index", x, indices); }
+// saves the indices; backward gathers
+Tensor index_put_first_axis(const Tensor& values, const Tensor& indices, int64_t rows) {
+  Op op(values.tape(), "index_put_first_axis", {&values});
+  Dims sizes = values.sizes();
+  sizes[0] = rows;
+  const Tensor out = empty(values.tape(), sizes, values.dtype());
+  Saved saved = op.save(indices);
+  return op.finish(out, [saved = std::move(saved)](Tensors& g, Needs) { return Tensors{index(g[0], saved.unpack())}; });
+}
+
+Tensor index_select(const Tensor& x, const Tensor& indices) { return gather_rows("index_select", x, indices); }
 
 }  // namespace plimsoll

@@ -7,5 +7,8 @@ namespace plimsoll {
 
 // x[indices]: indices address the first dimension; their shape takes its place.
 Tensor index(const Tensor& x, const Tensor& indices);
+// flash_attn.bert_padding: rows put at their places among `rows`, the rest zero.
+Tensor index_put_first_axis(const Tensor& values, const Tensor& indices, int64_t rows);
+Tensor index_select(const Tensor& x, const Tensor& indices);  // along the first dimension
 
 }  // namespace plimsoll

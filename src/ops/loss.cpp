@@ -1,6 +1,7 @@
 #include "ops/loss.h"
 
 #include "ops/autocast.h"
+#include "ops/pointwise.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -55,16 +56,20 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   return nll_loss(log_probs, target);
 }
 
-// saves logits and target; backward: (sigmoid(logits) - target) * grad / n. On autocast's fp32 list.
+// saves logits and target; backward: (sigmoid(logits) - target) * grad / n, the last two in place but for the recorder's tensors.
+// On autocast's fp32 list.
 Tensor binary_cross_entropy_with_logits(const Tensor& raw, const Tensor& raw_target) {
   const Tensor target = autocast_fp32(raw_target), logits = autocast_fp32(raw);
   Tape& tape = logits.tape();
   Op op(tape, "binary_cross_entropy_with_logits", {&logits});
   Saved self = op.save(logits), labels = op.save(target);
-  return op.finish(empty(tape, {}, logits.dtype()), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
+  Tensor out = empty(tape, {}, promote(logits.dtype(), target.dtype()));
+  return op.finish(std::move(out), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
     const Tensor x = self.unpack(), target = labels.unpack();
-    Op op(x.tape(), "binary_cross_entropy_with_logits_backward", {});
-    return Tensors{empty_like(x)};
+    Tensor grad = nondiff("sigmoid", x, x.dtype());
+    grad = sub(grad, target);
+    if (x.tape().dialect.recorder) grad = nondiff("mul", grad, grad.dtype());
+    return Tensors{grad};
   });
 }
 

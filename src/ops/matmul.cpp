@@ -103,6 +103,23 @@ Tensor bmm_plain(const Tensor& a, const Tensor& b) {
   });
 }
 
+// Gradients are scaled by alpha after their product.
+Tensor baddbmm_plain(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  assert(!bias.requires_grad());
+  check_inner("baddbmm", a, b);
+  Op op(a.tape(), "baddbmm", {&bias, &a, &b});
+  Saved batch1 = op.save_if(op.needs(2), a), batch2 = op.save_if(op.needs(1), b);
+  Tensor out = empty(a.tape(), {a.size(0), a.size(1), b.size(2)}, a.dtype());
+  multiply(a, b, true);
+  return op.finish(std::move(out), [batch1 = std::move(batch1), batch2 = std::move(batch2)](Tensors& g, Needs needs) {
+    const Tensor a = batch1.defined() ? batch1.unpack() : Tensor(), b = batch2.defined() ? batch2.unpack() : Tensor();
+    Tensors out(3);
+    if (needs[1]) out[1] = mul_scalar(product("bmm", g[0], transpose(b, 1, 2)));
+    if (needs[2]) out[2] = mul_scalar(product("bmm", transpose(a, 1, 2), g[0]));
+    return out;
+  });
+}
+
 // at::native::should_fold: a batched matrix times a plain one becomes one big mm.
 bool should_fold(const Tensor& a, const Tensor& b) {
   const bool a_is_larger = a.dim() >= b.dim();
@@ -163,6 +180,11 @@ Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
 Tensor bmm(const Tensor& a, const Tensor& b) {
   const Tensor right = autocast_low(b), left = autocast_low(a);
   return bmm_plain(left, right);
+}
+
+Tensor baddbmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  const Tensor right = autocast_low(b), left = autocast_low(a), start = autocast_low(bias);
+  return baddbmm_plain(start, left, right);
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {

@@ -8,6 +8,7 @@ namespace plimsoll {
 Tensor mm(const Tensor& a, const Tensor& b);  // (n, k) x (k, m)
 Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
+Tensor baddbmm(const Tensor& bias, const Tensor& a, const Tensor& b);  // bias + alpha * (a x b); no gradient for the bias
 Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 

@@ -81,7 +81,7 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
 
 // native_batch_norm with batch statistics: saves input, weight, and the mean and reciprocal deviation of every channel (and
 // the running statistics, which are buffers and live anyway). On no autocast list: half inputs meet fp32 weights.
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const RunningStatistics& running) {
   Tape& tape = x.tape();
   if (!tape.training) return nondiff("native_batch_norm", x, x.dtype());  // running statistics
   if (x.numel() == x.size(1))
@@ -89,13 +89,15 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                 "use a larger batch or larger images");
   Op op(tape, "native_batch_norm", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  Saved running_mean = op.save(running.mean), running_var = op.save(running.var);
   Tensor y = empty_like(x);
   const Tensor m = empty(tape, {x.size(1)}, stat_type(x)), r = empty(tape, {x.size(1)}, stat_type(x));
   Saved mean = op.save(m), invstd = op.save(r);
-  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean),
-                       invstd = std::move(invstd)](Tensors&, Needs needs) {
+  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), running_mean = std::move(running_mean),
+                       running_var = std::move(running_var), mean = std::move(mean), invstd = std::move(invstd)](Tensors&, Needs needs) {
     const Tensor x = saved_x.unpack();
     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
+    const Tensor unused[] = {running_mean.unpack(), running_var.unpack()};
     const Tensor m = mean.unpack(), r = invstd.unpack();
     const DType dtype = w ? w.dtype() : x.dtype();
     Op op(x.tape(), "native_batch_norm_backward", {});

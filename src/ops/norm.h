@@ -7,6 +7,10 @@ namespace plimsoll {
 
 Tensor layer_norm(const Tensor& x, int normalized_dims, const Tensor& weight, const Tensor& bias);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias);
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias);  // training: batch statistics
+struct RunningStatistics {
+  Tensor mean, var;
+};
+// Training: statistics of the batch; the running ones are kept for backward all the same.
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const RunningStatistics& running);
 
 }  // namespace plimsoll

@@ -231,6 +231,18 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   });
 }
 
+// saves the mask; backward: grad.masked_fill(mask, 0)
+Tensor masked_fill(const Tensor& x, const Tensor& mask) {
+  Op op(x.tape(), "masked_fill", {&x});
+  Saved saved = op.save(mask);
+  const Dims shape = broadcast(x.sizes(), mask.sizes());
+  Tensor out = empty_strided(x.tape(), shape, iterator_strides(shape, {&x, &mask}), x.dtype());
+  return op.finish(std::move(out), [saved = std::move(saved)](Tensors& g, Needs) {
+    const Tensor m = saved.unpack();
+    return Tensors{kernel("masked_fill", g[0])};
+  });
+}
+
 // ---- functions --------------------------------------------------------------------------------------------------------
 
 Tensor neg(const Tensor& x) {
@@ -292,6 +304,10 @@ Tensor relu(const Tensor& x) { return keep_result("relu", "threshold_backward", 
 Tensor relu_(const Tensor& x) { return keep_result_("relu_", "threshold_backward", x); }
 Tensor silu(const Tensor& x) { return keep_input("silu", "silu_backward", x); }
 Tensor silu_(const Tensor& x) { return keep_input_("silu_", "silu_backward", x); }
+Tensor elu(const Tensor& x) { return keep_input("elu", "elu_backward", x); }
+Tensor selu(const Tensor& x) { return elu(x); }
+Tensor leaky_relu(const Tensor& x) { return keep_input("leaky_relu", "leaky_relu_backward", x); }
+Tensor mish(const Tensor& x) { return keep_input("mish", "mish_backward", x); }
 Tensor gelu(const Tensor& x) { return keep_input("gelu", "gelu_backward", x); }
 Tensor hardtanh(const Tensor& x) { return keep_input("hardtanh", "hardtanh_backward", x); }
 Tensor hardtanh_(const Tensor& x) { return keep_input_("hardtanh_", "hardtanh_backward", x); }

@@ -19,6 +19,8 @@ Tensor add_(const Tensor& a, const Tensor& b);                            // in 
 Tensor mul_(const Tensor& a, const Tensor& b);                            // b: no gradient
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // undefined: a number
 
+Tensor masked_fill(const Tensor& x, const Tensor& mask);  // with a number
+
 Tensor neg(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
 Tensor rsqrt(const Tensor& x);
@@ -34,6 +36,10 @@ Tensor relu(const Tensor& x);
 Tensor relu_(const Tensor& x);
 Tensor silu(const Tensor& x);
 Tensor silu_(const Tensor& x);
+Tensor elu(const Tensor& x);
+Tensor selu(const Tensor& x);
+Tensor leaky_relu(const Tensor& x);
+Tensor mish(const Tensor& x);
 Tensor gelu(const Tensor& x);  // exact and tanh forms allocate alike
 Tensor hardtanh(const Tensor& x);
 Tensor hardtanh_(const Tensor& x);  // ReLU6(inplace=True)

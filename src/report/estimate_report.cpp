@@ -5,6 +5,7 @@
 
 #include "report/fit_report.h"
 #include "report/host_report.h"
+#include "report/xla_report.h"
 
 namespace plimsoll {
 
@@ -18,19 +19,28 @@ std::string count_text(int64_t n) {
   return with_commas(n);
 }
 
+std::string sample_text(const Job& j) {
+  if (j.inputs == InputKind::image) return fmt::format("{0} x {0} pixels", j.seq);
+  return fmt::format("{} {}", j.seq, j.inputs == InputKind::vector ? "numbers" : "tokens");
+}
+
 std::string recipe_text(const Job& j) {
-  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch,
-                                j.inputs == InputKind::image ? fmt::format("{0} x {0} pixels", j.seq) : fmt::format("{} tokens", j.seq),
-                                to_string(j.precision), j.optimizer.name);
+  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, sample_text(j), to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
-  if (j.checkpointing) out += ", checkpointing";
+  if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
+  if (j.offload_activations != Offload::none) out += ", activations on the host";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
   if (j.optimizer_in_backward) out += ", optimizer in backward";
   if (j.master_weights) out += j.gradient_dtype == GradientType::fp32 ? ", fp32 master weights and gradients" : ", fp32 master weights";
   if (j.ema) out += ", " + to_string(j.averaging);
+  if (j.compile) out += ", torch.compile";
+  if (!j.alloc_conf.empty()) out += ", " + j.alloc_conf;
   if (j.parallel.any()) out += ", " + to_string(j.parallel);
+  if (j.tuning.adapter) out += ", " + to_string(*j.tuning.adapter);
+  if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
+  if (j.framework == Framework::jax) out += ", JAX, " + to_string(j.jax);
   return out;
 }
 
@@ -39,9 +49,9 @@ class Writer {
   Writer(const Estimate& e, const Style& style, const TextOptions& options) : e_(e), style_(style), options_(options) {}
 
   std::string write() {
-    line(style_.bold(e_.job.model) + fmt::format("  {} parameters, {}", count_text(e_.parameters), recipe_text(e_.job)));
+    line(style_.bold(e_.job.model) + fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job)));
     line("");
-    peaks();
+    e_.xla ? program() : peaks();
     curve();
     line("");
     line(style_.bold("What is alive at the peak"));
@@ -56,6 +66,16 @@ class Writer {
       line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
                        category_name(t.category), t.module, t.op));
     line("");
+    if (e_.xla) {
+      out_ += xla_certainty(style_);
+      return out_;
+    }
+    if (e_.job.compile)
+      line(style_.dim(
+          e_.job.checkpointing.on
+              ? "torch.compile: as the eager run; its kernels need less in between, which is not modelled where blocks are checkpointed."
+              : "torch.compile: the figures are midway between the eager run, whose tensors are shown, and one that keeps only matrix "
+                "products; the intervals hold both."));
     line(style_.dim(
         "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
     line(style_.dim(
@@ -64,6 +84,8 @@ class Writer {
   }
 
  private:
+  std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
+
   void line(const std::string& text) { out_ += text + "\n"; }
 
   void peaks() {
@@ -92,6 +114,13 @@ class Writer {
     if (e_.memory)
       line(fmt::format("  saving          {:>11} {}", to_string(e_.memory->resting.bytes),
                        style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
+  }
+
+  // What memory_analysis() and nvidia-smi say of a compiled step.
+  void program() {
+    out_ += xla_text(*e_.xla, e_.device, e_.job.jax, style_);
+    line(fmt::format("  reached in      {}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
+                     e_.peak_op.empty() ? "" : ", " + e_.peak_op));
   }
 
   // What no counter of the allocator shows.
@@ -185,7 +214,9 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"inputs", to_string(job.inputs)},
                            {"precision", to_string(job.precision)},
                            {"attention", to_string(job.attention)},
-                           {"checkpointing", job.checkpointing},
+                           {"checkpointing", to_json(job.checkpointing)},
+                           {"offload_activations", to_string(job.offload_activations)},
+                           {"compile", job.compile},
                            {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
                            {"accumulation", job.accumulation},
                            {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},
@@ -200,8 +231,17 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
+  if (!job.alloc_conf.empty()) j["alloc_conf"] = job.alloc_conf;
+  if (job.framework == Framework::jax) {
+    j["framework"] = to_string(job.framework);
+    j["jax"] = to_json(job.jax);
+  }
   if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
+  if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
+  if (job.tuning.quantization) j["quantization"] = to_json(*job.tuning.quantization);
+  if (!job.tuning.frozen.empty()) j["frozen"] = job.tuning.frozen;
+  if (!job.tuning.trainable.empty()) j["trainable"] = job.tuning.trainable;
   j["host"] = host_settings_json(job.host);
   j["origin"] = job.origin;
   return j;
@@ -232,6 +272,7 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                    {"resting", range_json(e.memory->resting)},
                    {"overheads", overheads_json(e.memory->overheads)}};
   }
+  if (e.xla) j["xla"] = xla_json(*e.xla);
   j["paged_state_bytes"] = e.host_facts.managed.count;
   j["host_ema_bytes"] = e.host_facts.host_ema.count;
   j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};

@@ -45,32 +45,66 @@ const ModelEntry& entry_of(const Job& job) {
   return *entry;
 }
 
+void check_loss(const Job& job, const Model& model) {
+  const LossSettings& loss = job.loss_settings;
+  const std::string kernel = to_string(loss.kernel);
+  if (loss.kernel != LossKernel::model && !model.takes_loss_kernels())
+    throw Error("[loss_kernel] " + kernel + ": " + job.family + " is not a causal language model with a head", "leave loss_kernel out");
+  if (loss.kernel != LossKernel::model && job.loss == Loss::logits_sum)
+    throw Error("[loss_kernel] " + kernel + ": loss logits-sum has no cross-entropy", "leave one of the two out");
+  check_loss_settings(loss, entry_of(job).name);
+}
+
 std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   const ModelEntry& entry = entry_of(job);
   build.dtype = weight_type(job.precision);
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
   if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
-  build.checkpointing = job.checkpointing;
+  build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
-  build.input_require_grads = job.checkpointing && build.tuning.has_adapter();
+  // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text.
+  build.input_require_grads = job.checkpointing.on && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
+  build.loss = job.loss_settings;
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
+  check_loss(job, *model);
   return model;
+}
+
+void add_tokens(Tape& tape, const Job& job, int64_t samples, int64_t length, Batch& batch) {
+  batch.shape = batch_shape(job.collation, samples, length);
+  const Dims sizes{batch.shape.rows, batch.shape.tokens};
+  batch.input_ids = empty(tape, sizes, DType::int64);
+  if (batch.shape.padding != Padding::none) batch.attention_mask = empty(tape, sizes, DType::int64);
+  if (batch.shape.packed_samples) batch.position_ids = empty(tape, sizes, DType::int64);
+  batch.labels = batch.input_ids;
+  if (job.inputs == InputKind::cls)
+    batch.labels = empty(tape, {samples}, DType::int64);
+  else if (batch.shape.own_labels)
+    batch.labels = empty(tape, sizes, DType::int64);
+  if (job.inputs == InputKind::pair) batch.pair_labels = empty(tape, {samples}, DType::int64);
 }
 
 Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
   tape.category = Category::input;
   tape.op = "input";
   Batch batch;
-  if (job.inputs == InputKind::image) {
-    const DType dtype = weight_type(job.precision);
-    batch.pixel_values = empty(tape, {samples, 3, length, length}, dtype);
-    batch.labels = empty(tape, {samples}, DType::int64);
-  } else {
-    batch.input_ids = empty(tape, {samples, length}, DType::int64);
-    batch.labels = job.inputs == InputKind::cls ? empty(tape, {samples}, DType::int64) : batch.input_ids;
+  const DType dtype = weight_type(job.precision);
+  auto sample_labels = [&] { return empty(tape, {samples}, DType::int64); };
+  switch (job.inputs) {
+    case InputKind::image:
+      batch.pixel_values = empty(tape, {samples, 3, length, length}, dtype);
+      batch.labels = sample_labels();
+      break;
+    case InputKind::vector:
+      batch.numbers = empty(tape, {samples, length}, dtype);
+      batch.labels = sample_labels();
+      break;
+    case InputKind::lm:
+    case InputKind::cls:
+    case InputKind::pair: add_tokens(tape, job, samples, length, batch); break;
   }
   if (job.loss == Loss::logits_sum) batch.labels.reset();
   tape.category.reset();
@@ -93,6 +127,7 @@ class Trainer {
   explicit Trainer(const Job& job)
       : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     check(job.parallel);
+    check(job.tuning);
     check_step_in_backward(job);
     check_master_weights(job);
     if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
@@ -119,6 +154,7 @@ class Trainer {
     if (job_.eval_batch > 0) evaluate();
     if (job_.sampling.tokens > 0) sample();
     Simulation result;
+    result.activations_on_host = tape_.on_host.peak;
     for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
     result.host = host_side();
@@ -161,7 +197,14 @@ class Trainer {
   }
 
   // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
-  bool uses_cache() const { return !job_.checkpointing && job_.config.flag({"use_cache"}, !tape_.dialect.recorder); }
+  bool uses_cache() const {
+    return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder && model_->uses_cache());
+  }
+
+  Output run_model() {
+    build_.batch = &batch_;
+    return model_->forward(batch_);
+  }
 
   // From the second on, every micro-step does the same as the one before it.
   int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
@@ -174,8 +217,11 @@ class Trainer {
       Tensors cache;
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
-      Output out = model_->forward(batch_);  // the old outputs are still alive here
+      tape_.saves_on = job_.offload_activations;
+      Output out = run_model();  // the old outputs are still alive here
+      tape_.saves_on = Offload::none;
       build_.cache = nullptr;
+      if (!tape_.dialect.recorder) build_.checkpointing.require_all_found(tape_.trace);  // there a layer may be dropped
       if (ddp_) ddp_->after_forward(out);
       kept_ = std::move(out.kept);
       kept_.insert(kept_.end(), cache.begin(), cache.end());
@@ -236,7 +282,7 @@ class Trainer {
     tape_.begin_phase(Phase::evaluation);
     const Inference mode(tape_);
     AutocastGuard autocast(tape_, autocast_type(job_));
-    const Output out = model_->forward(batch_);
+    const Output out = run_model();
   }
 
   // generate(): the prompts in one forward, then the cache grows to its last length. One token's own activations are left out.
@@ -245,6 +291,7 @@ class Trainer {
     tape_.begin_step();
     Job prompts = job_;
     prompts.loss = Loss::logits_sum;  // no labels
+    prompts.collation = {};
     batch_ = make_batch(tape_, prompts, job_.sampling.batch, job_.sampling.prompt);
     tape_.begin_phase(Phase::sampling);
     const Inference mode(tape_);
@@ -252,7 +299,7 @@ class Trainer {
     {
       build_.cache = &cache;
       AutocastGuard autocast(tape_, autocast_type(job_));
-      const Output out = model_->forward(batch_);
+      const Output out = run_model();
       build_.cache = nullptr;
     }
     tape_.op = "cat";
@@ -302,6 +349,42 @@ class Trainer {
 }  // namespace
 
 Simulation simulate(const Job& job) { return Trainer(job).run(); }
+
+// flax computes in `dtype` and keeps parameters in `param_dtype`: the pass runs in the lower type without autocast, and xla/ gives
+// the parameters their own type back.
+RecordedForward record_forward(const Job& asked) {
+  Job job = asked;
+  if (job.precision == Precision::amp) job.precision = Precision::bf16;
+  if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
+  if (const ModelEntry& entry = entry_of(job); entry.classes.empty())
+    throw Error("[job] framework jax: " + entry.name + " is not of transformers",
+                "families of transformers can be asked about, vit among them");
+  Dialect dialect;
+  dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
+  dialect.kernels = {};
+  Tape tape(dialect);
+  Dataflow dataflow(tape);
+  tape.dataflow = &dataflow;
+  Build build(tape);
+  const std::unique_ptr<Model> model = build_model(build, job);
+  RecordedForward out;
+  for (const Parameter* p : model->parameters()) {
+    const bool trained = p->value.requires_grad();
+    dataflow.set_role(p->value, trained ? DataflowValue::Role::parameter : DataflowValue::Role::frozen_parameter);
+    out.parameters += p->value.numel();
+    if (trained) out.trainable += p->value.numel();
+  }
+  const Batch batch = make_batch(tape, job, job.batch, job.seq);
+  for (const Tensor& t : {batch.input_ids, batch.pixel_values, batch.labels})
+    if (t) dataflow.set_role(t, DataflowValue::Role::input);
+  tape.begin_phase(Phase::forward);
+  const Output result = model->forward(batch);
+  out.loss = (job.loss == Loss::logits_sum ? sum(result.kept.front()) : result.loss).body().value;
+  out.values = std::move(dataflow.values);
+  out.trace = std::move(tape.trace);
+  tape.dataflow = nullptr;
+  return out;
+}
 
 std::vector<std::string> step_names(const Job& job) {
   std::vector<std::string> names;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "job/job.h"
+#include "tensor/dataflow.h"
 #include "trace/trace.h"
 #include "util/bytes.h"
 
@@ -22,9 +23,20 @@ struct Simulation {
   HostSide host;
   int64_t parameters = 0;  // elements
   int64_t trainable = 0;
+  int64_t activations_on_host = 0;  // bytes at their peak
 };
 
 Simulation simulate(const Job& job);
+
+// The forward pass of a JAX job as a graph: what value_and_grad is given. Parameters, inputs and the loss are values of it.
+struct RecordedForward {
+  std::vector<DataflowValue> values;
+  ValueId loss = 0;
+  Trace trace;             // scopes and names
+  int64_t parameters = 0;  // elements
+  int64_t trainable = 0;
+};
+RecordedForward record_forward(const Job& job);
 
 // What the steps of that trace are, in order: "step 1", "step 2", "longest sample", "evaluation", "sampling".
 std::vector<std::string> step_names(const Job& job);

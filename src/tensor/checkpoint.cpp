@@ -1,13 +1,108 @@
 #include "tensor/checkpoint.h"
 
+#include <algorithm>
+
+#include "tensor/dataflow.h"
+
 namespace plimsoll {
 
 namespace {
+
 struct StopRecomputation {};
+
+// An input of a block between its two runs, which an outer hook may have sent to the host; it is the same variable when it
+// comes back.
+class CheckpointInput {
+ public:
+  explicit CheckpointInput(const Tensor& t)
+      : saved_(t.defined() ? Saved::pack(t) : Saved()),
+        grad_fn_(t.defined() ? t.body().grad_fn : Ref<Node>()),
+        output_nr_(t.defined() ? t.body().output_nr : 0),
+        requires_grad_(t.defined() && t.requires_grad()) {}
+
+  Tensor again() const {
+    if (!saved_.defined()) return {};
+    Tensor t = detach(saved_.unpack());
+    t.body().grad_fn = grad_fn_;
+    t.body().output_nr = output_nr_;
+    t.body().requires_grad = requires_grad_;
+    return t;
+  }
+
+ private:
+  Saved saved_;
+  Ref<Node> grad_fn_;
+  uint16_t output_nr_;
+  bool requires_grad_;
+};
+
+using Block = std::function<Tensors(const Tensors&)>;
+
+// torch.utils.checkpoint.CheckpointFunction.
+struct Reentrant {
+  std::vector<Saved> saved;         // save_for_backward
+  std::vector<bool> needed;         // which inputs want a gradient
+  std::vector<TensorMeta> outputs;  // of the first run
+  std::optional<DType> autocast;
+  std::shared_ptr<const Block> block;  // ctx.run_function
+
+  // Python functions get zeros for results that nothing came back to.
+  void fill(Tape& tape, Tensors& grads) const {
+    Op op(tape, "zeros", {});
+    for (size_t i = 0; i < grads.size(); ++i)
+      if (!grads[i] && outputs[i].sizes.size() > 0) grads[i] = empty(tape, outputs[i].sizes, outputs[i].dtype);
+  }
+
+  // The block once more, on leaves and with a graph, and a backward through that.
+  Tensors backward(Tape& tape, Tensors& grads) const {
+    fill(tape, grads);
+    Tensors inputs;
+    for (size_t i = 0; i < saved.size(); ++i) {
+      inputs.push_back(saved[i].defined() ? detach(saved[i].unpack()) : Tensor());
+      if (needed[i]) make_leaf(inputs.back());
+    }
+    const Tensors out = run_again(tape, inputs);
+    Tensors roots, seeds;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (!out[i].defined() || !out[i].requires_grad()) continue;
+      roots.push_back(out[i]);
+      seeds.push_back(grads[i]);
+    }
+    run_backward(roots, seeds);
+    Tensors results;
+    for (size_t i = 0; i < inputs.size(); ++i) results.push_back(needed[i] ? leaf_gradient(inputs[i]) : Tensor());
+    return results;
+  }
+
+  Tensors run_again(Tape& tape, const Tensors& inputs) const {
+    GradGuard grad(tape, true);
+    AutocastGuard mode(tape, autocast);
+    return (*block)(inputs);
+  }
+};
+
+Tensors checkpoint_reentrant(Tape& tape, Block block, const Tensors& inputs) {
+  Op op(tape, "CheckpointFunction", inputs);
+  Reentrant call{{}, {}, {}, tape.autocast, std::make_shared<const Block>(std::move(block))};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    call.saved.push_back(op.save(inputs[i]));
+    call.needed.push_back(op.needs(i));
+  }
+  op.keep(call.block);
+  Tensors out;
+  {
+    GradGuard no_grad(tape, false);
+    out = (*call.block)(inputs);
+  }
+  for (const Tensor& t : out) call.outputs.push_back(t.defined() ? TensorMeta{t.sizes(), t.dtype()} : TensorMeta{});
+  op.finish(out, [&tape, call = std::move(call)](Tensors& grads, Needs) { return call.backward(tape, grads); });
+  return out;
+}
+
 }  // namespace
 
-CheckpointFrame::CheckpointFrame(Tape& tape, std::function<void()> recompute)
-    : tape_(tape), recompute_(std::move(recompute)), autocast_(tape.autocast), scope_(tape.scope) {}
+CheckpointFrame::CheckpointFrame(Tape& tape, const CheckpointStyle& style, std::function<void()> recompute)
+    : tape_(tape), style_(style), recompute_(std::move(recompute)), autocast_(tape.autocast), scope_(tape.scope) {}
 
 uint32_t CheckpointFrame::pack() {
   alive_.push_back(true);
@@ -31,6 +126,20 @@ void CheckpointFrame::forget(uint32_t ticket) {
   stored_[ticket].reset();
 }
 
+bool CheckpointFrame::keeps(const char* op) const {
+  return std::find(style_.saved_ops.begin(), style_.saved_ops.end(), op) != style_.saved_ops.end();
+}
+
+void CheckpointFrame::keep_result(const char* op, const Ref<Storage>& result) {
+  if (keeps(op)) results_.push_back(result);
+}
+
+Ref<Storage> CheckpointFrame::kept_result(const char* op) {
+  if (!keeps(op)) return {};
+  assert(next_result_ < results_.size());
+  return std::move(results_[next_result_++]);
+}
+
 void CheckpointFrame::recompute() {
   recomputed_ = true;
   ScopeGuard scope(tape_, scope_);
@@ -48,58 +157,36 @@ void CheckpointFrame::recompute() {
   tape_.packing = outer_packing;
 }
 
-Saved::Saved() = default;
-Saved::~Saved() { drop(); }
-bool Saved::defined() const { return tensor_.defined() || frame_; }
-
-Saved::Saved(Saved&& o) noexcept : tensor_(std::move(o.tensor_)), frame_(std::exchange(o.frame_, {})), ticket_(o.ticket_) {}
-
-Saved& Saved::operator=(Saved&& o) noexcept {
-  drop();
-  tensor_ = std::move(o.tensor_);
-  frame_ = std::exchange(o.frame_, {});
-  ticket_ = o.ticket_;
-  return *this;
-}
-
-void Saved::drop() {
-  if (frame_) frame_->forget(ticket_);
-  frame_ = {};
-}
-
-Saved Saved::pack(const Tensor& t) {
-  Saved s;
-  Tape& tape = t.tape();
-  if (tape.packing) {
-    s.frame_ = Ref<CheckpointFrame>(tape.packing);
-    s.ticket_ = tape.packing->pack();
-    return s;
+Tensors checkpoint(Tape& tape, const CheckpointStyle& style, Block block, const Tensors& inputs) {
+  if (tape.dataflow) {
+    const DataflowBlock here(*tape.dataflow);
+    return block(inputs);
   }
-  // An output of the op being recorded is saved without its graph edge; sharing the storage is what matters here.
-  s.tensor_ = detach(t);
-  s.tensor_.body().parameter = t.parameter();
-  if (tape.recomputing) tape.recomputing->store(t);
-  return s;
-}
-
-Tensor Saved::unpack() const { return frame_ ? frame_->redeem(ticket_) : tensor_; }
-
-Tensor checkpoint(Tape& tape, std::function<Tensor(const Tensor&)> block, const Tensor& input) {
-  return checkpoint(tape, [block = std::move(block), input]() -> Tensors { return {block(input)}; })[0];
-}
-
-Tensors checkpoint(Tape& tape, std::function<Tensors()> block) {
-  Ref<CheckpointFrame> frame(new CheckpointFrame(tape, [block] { block(); }));
+  if (!tape.grad_enabled) return block(inputs);
+  if (style.reentrant) return checkpoint_reentrant(tape, std::move(block), inputs);
+  auto kept = std::make_shared<std::vector<CheckpointInput>>();
+  for (const Tensor& t : inputs) kept->emplace_back(t);
+  const Block& run = block;
+  Ref<CheckpointFrame> frame(new CheckpointFrame(tape, style, [block, kept] {
+    Tensors again;
+    for (const CheckpointInput& i : *kept) again.push_back(i.again());
+    block(again);
+  }));
   CheckpointFrame* outer = std::exchange(tape.packing, frame.get());
   Tensors out;
   try {
-    out = block();
+    out = run(inputs);
   } catch (...) {
     tape.packing = outer;
     throw;
   }
   tape.packing = outer;
   return out;
+}
+
+Tensor checkpoint(Tape& tape, const CheckpointStyle& style, std::function<Tensor(const Tensor&)> block, const Tensor& input) {
+  return checkpoint(
+      tape, style, [block = std::move(block)](const Tensors& in) -> Tensors { return {block(in[0])}; }, Tensors{input})[0];
 }
 
 }  // namespace plimsoll

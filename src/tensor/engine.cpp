@@ -14,10 +14,22 @@ struct LowerSequence {
 // The same heap as PyTorch's ready queue, so that equal sequence numbers (AccumulateGrad) come out in the same order.
 using ReadyQueue = std::priority_queue<Node*, std::vector<Node*>, LowerSequence>;
 
-void count_dependencies(Node* root, uint64_t run) {
-  std::vector<Node*> stack{root};
-  root->visited = run;
-  root->dependencies = 0;
+// A node that an outer backward waits for cannot be counted again: it would lose what it has collected.
+void begin_count(Node& node, uint64_t run) {
+  if (node.visited != 0 && node.dependencies > 0)
+    throw Error("[backward] reentrant checkpointing of a block that shares a weight with the rest of the model is not modelled",
+                "set reentrant to false in checkpointing");
+  node.visited = run;
+  node.dependencies = 0;
+}
+
+void count_dependencies(const std::vector<Node*>& roots, uint64_t run) {
+  std::vector<Node*> stack;
+  for (Node* root : roots)
+    if (root->visited != run) {
+      begin_count(*root, run);
+      stack.push_back(root);
+    }
   while (!stack.empty()) {
     Node* node = stack.back();
     stack.pop_back();
@@ -25,8 +37,7 @@ void count_dependencies(Node* root, uint64_t run) {
       Node* next = e.node.get();
       if (!next) continue;
       if (next->visited != run) {
-        next->visited = run;
-        next->dependencies = 0;
+        begin_count(*next, run);
         stack.push_back(next);
       }
       ++next->dependencies;
@@ -105,16 +116,23 @@ void evaluate(Node& node, ReadyQueue& ready) {
 
 }  // namespace
 
-void run_backward(const Tensor& loss, const Tensor& seed) {
-  Tape& tape = loss.tape();
-  Node* root = loss.body().grad_fn.get();
-  if (!root) throw Error("[backward] nothing in this model requires a gradient", "unfreeze a parameter or add an adapter");
+void run_backward(const Tensor& loss, const Tensor& seed) { run_backward(Tensors{loss}, Tensors{seed}); }
+
+void run_backward(const Tensors& roots, const Tensors& seeds) {
+  std::vector<Node*> nodes;
+  for (const Tensor& root : roots) {
+    if (!root.body().grad_fn) throw Error("[backward] nothing in this model requires a gradient", "unfreeze a parameter or add an adapter");
+    nodes.push_back(root.body().grad_fn.get());
+  }
+  Tape& tape = roots.front().tape();
   GradGuard no_grad(tape, false);
-  count_dependencies(root, tape.next_sequence() + 1);
+  count_dependencies(nodes, tape.next_sequence() + 1);
   ReadyQueue ready;
-  root->buffer.resize(root->outputs.size());
-  root->buffer[loss.body().output_nr] = seed;
-  ready.push(root);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    nodes[i]->buffer.resize(nodes[i]->outputs.size());
+    nodes[i]->buffer[roots[i].body().output_nr] = seeds[i];
+    if (nodes[i]->dependencies == 0 && std::find(nodes.begin(), nodes.begin() + i, nodes[i]) == nodes.begin() + i) ready.push(nodes[i]);
+  }
   while (!ready.empty()) {
     Node* node = ready.top();
     ready.pop();

@@ -1,5 +1,7 @@
 #include "tensor/node.h"
 
+#include "tensor/dataflow.h"
+
 namespace plimsoll {
 
 namespace {
@@ -16,13 +18,13 @@ struct AccumulateGrad final : Node {
 };
 
 struct AccumulateLeafGrad final : Node {
-  explicit AccumulateLeafGrad(Tensor t) : value(std::move(t)) {}
+  explicit AccumulateLeafGrad(Tensor t) { leaf.value = std::move(t); }
   Tensors apply(Tensors& grads) override {
-    accumulate_grad(value, grad, std::move(grads[0]));
+    accumulate_grad(leaf.value, leaf.grad, std::move(grads[0]));
     return {};
   }
   void release_variables() override {}
-  Tensor value, grad;
+  Parameter leaf;
 };
 
 Edge gradient_edge(const Tensor& t) {
@@ -45,6 +47,10 @@ Edge gradient_edge(const Tensor& t) {
 
 Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;
+  if (tape.dataflow) {
+    tape.dataflow->begin_call(name);
+    for (const Tensor* t : inputs) tape.dataflow->reads(t);
+  }
   if (!tape.grad_enabled) return;
   edges_.reserve(inputs.size());
   for (const Tensor* t : inputs) add_input(t);
@@ -53,6 +59,10 @@ Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs
 
 Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;
+  if (tape.dataflow) {
+    tape.dataflow->begin_call(name);
+    for (const Tensor& t : inputs) tape.dataflow->reads(&t);
+  }
   if (!tape.grad_enabled) return;
   edges_.reserve(inputs.size());
   for (const Tensor& t : inputs) add_input(&t);
@@ -65,6 +75,10 @@ void Op::add_input(const Tensor* t) {
   edges_.push_back(wanted ? gradient_edge(*t) : Edge{});
 }
 
+void Op::end_call() const { tape_.dataflow->end_call(); }
+
+void Op::result(Tensor& out) const { tape_.dataflow->returns(out); }
+
 void Op::init(Node& node) {
   node.tape = &tape_;
   node.name = name_;
@@ -72,9 +86,14 @@ void Op::init(Node& node) {
   node.sequence = sequence_;
   node.next = std::move(edges_);
   node.kept = std::move(kept_);
+  node.kept_closure = std::move(kept_closure_);
 }
 
 void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
+  if (!out.defined()) {  // None among the results of a Python function
+    node->outputs.push_back({});
+    return;
+  }
   TensorBody& body = out.body();
   node->outputs.push_back({body.sizes, body.dtype});
   body.grad_fn = node;
@@ -84,7 +103,9 @@ void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
 }
 
 void make_leaf(Tensor& t) {
-  Ref<Node> node(new AccumulateLeafGrad(detach(t)));
+  auto* accumulate = new AccumulateLeafGrad(detach(t));
+  Ref<Node> node(accumulate);
+  t.body().parameter = &accumulate->leaf;
   node->tape = &t.tape();
   node->sequence = UINT64_MAX;
   node->name = "AccumulateGrad";
@@ -93,6 +114,8 @@ void make_leaf(Tensor& t) {
   t.body().grad_fn = std::move(node);
   t.body().requires_grad = true;
 }
+
+Tensor leaf_gradient(const Tensor& leaf) { return static_cast<const AccumulateLeafGrad&>(*leaf.body().grad_fn).leaf.grad; }
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad) {
   p.value = empty(tape, sizes, dtype);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <optional>
 
 #include "tensor/tape.h"
@@ -40,7 +41,9 @@ struct Node {
   std::vector<Edge> next;           // one per input of the op
   std::vector<TensorMeta> outputs;  // one per output of the op: what its gradient must look like
   Tensors buffer;                   // engine: gradients collected so far
-  Tensors kept;                     // attributes of a Python function's ctx: they live as long as the node
+  // Attributes of a Python function's ctx: they live as long as the node.
+  Tensors kept;
+  std::shared_ptr<const void> kept_closure;
 
   virtual ~Node() = default;
   virtual Tensors apply(Tensors& grads) = 0;
@@ -56,7 +59,8 @@ struct NodeOf final : Node {
   std::optional<F> function;
 };
 
-// A tensor kept for backward. Under a checkpoint only a ticket is kept, and unpack() recomputes the block once.
+// A tensor kept for backward. Under a checkpoint only a ticket is kept, and unpack() recomputes the block once; with
+// activations on the host a copy there is, and unpack() brings a copy back.
 class Saved {
  public:
   Saved();
@@ -69,10 +73,12 @@ class Saved {
   Tensor unpack() const;
 
  private:
+  struct HostCopy;
   void drop();
   Tensor tensor_;
   Ref<CheckpointFrame> frame_;
   uint32_t ticket_ = 0;
+  std::unique_ptr<HostCopy> host_;
 };
 
 // One call of one op: names it for the trace, knows whether autograd records it, and records it.
@@ -81,7 +87,10 @@ class Op {
  public:
   Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs);
   Op(Tape& tape, const char* name, const Tensors& inputs);
-  ~Op() { tape_.op = outer_; }
+  ~Op() {
+    tape_.op = outer_;
+    if (tape_.dataflow) end_call();
+  }
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
 
@@ -95,10 +104,12 @@ class Op {
   void keep(const Tensor& t) {
     if (recording_ && t.defined()) kept_.push_back(t);
   }
+  void keep(std::shared_ptr<const void> closure) { kept_closure_ = std::move(closure); }
 
   // Connects `out` to its inputs. `backward` is Tensors(Tensors& grads, Needs needs): one result per input.
   template <class F>
   Tensor finish(Tensor out, F backward) {
+    if (tape_.dataflow) result(out);
     if (recording_) {
       Ref<Node> node = make(std::move(backward));
       attach(node, out, 0);
@@ -107,6 +118,8 @@ class Op {
   }
   template <class F>
   void finish(Tensors& outs, F backward) {
+    if (tape_.dataflow)
+      for (Tensor& out : outs) result(out);
     if (!recording_) return;
     Ref<Node> node = make(std::move(backward));
     for (size_t i = 0; i < outs.size(); ++i) attach(node, outs[i], static_cast<uint16_t>(i));
@@ -121,6 +134,8 @@ class Op {
   }
   void add_input(const Tensor* t);
   void init(Node& node);
+  void end_call() const;           // to the Dataflow
+  void result(Tensor& out) const;  // the same
   static void attach(const Ref<Node>& node, Tensor& out, uint16_t nr);
 
   Tape& tape_;
@@ -130,15 +145,20 @@ class Op {
   uint64_t sequence_ = 0;
   std::vector<Edge> edges_;
   Tensors kept_;
+  std::shared_ptr<const void> kept_closure_;
 };
 
 Tensor make_parameter(Tape& tape, Parameter& p, const Dims& sizes, DType dtype, bool requires_grad = true);
 
 // Makes a fresh tensor a leaf whose gradient is collected though nobody reads it: both live as long as the graph does.
 void make_leaf(Tensor& t);
+// What such a leaf has collected; undefined: nothing.
+Tensor leaf_gradient(const Tensor& leaf);
 
 // Runs backward from a scalar loss in PyTorch's order; `seed` is its gradient and is held by the caller as Python does.
 void run_backward(const Tensor& loss, const Tensor& seed);
+// From several tensors at once; also within a backward.
+void run_backward(const Tensors& roots, const Tensors& seeds);
 // Called by the engine for each gradient that reaches its parameter.
 void accumulate_grad(Parameter& p, Tensor grad);
 void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad);

@@ -1,6 +1,7 @@
 #include "tensor/tape.h"
 
-#include "tensor/node.h"
+#include "tensor/checkpoint.h"
+#include "tensor/dataflow.h"
 
 namespace plimsoll {
 
@@ -152,7 +153,13 @@ Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides,
 }
 
 Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype) {
-  return make_tensor(tape.allocate(checked_mul(numel(sizes), size_of(dtype))), sizes, strides, dtype);
+  Ref<Storage> storage;
+  if (tape.recomputing) storage = tape.recomputing->kept_result(tape.op);
+  if (!storage) storage = tape.allocate(checked_mul(numel(sizes), size_of(dtype)));
+  if (tape.packing) tape.packing->keep_result(tape.op, storage);
+  Tensor t = make_tensor(std::move(storage), sizes, strides, dtype);
+  if (tape.dataflow) tape.dataflow->made(t);
+  return t;
 }
 
 Tensor empty(Tape& tape, const Dims& sizes, DType dtype) { return empty_strided(tape, sizes, contiguous_strides(sizes), dtype); }
@@ -163,7 +170,11 @@ Tensor empty_like(const Tensor& t, DType dtype) {
   return empty_strided(t.tape(), t.sizes(), dense_strides_like(t.sizes(), t.strides()), dtype);
 }
 
-Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides) { return make_tensor(t.body().storage, sizes, strides, t.dtype()); }
+Tensor alias(const Tensor& t, const Dims& sizes, const Dims& strides) {
+  Tensor view = make_tensor(t.body().storage, sizes, strides, t.dtype());
+  view.body().value = t.body().value;
+  return view;
+}
 
 Tensor detach(const Tensor& t) { return alias(t, t.sizes(), t.strides()); }
 

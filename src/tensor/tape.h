@@ -3,6 +3,7 @@
 // the tape, and a tensor reaches it through its storage.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "job/attention_kernel.h"
+#include "job/checkpointing.h"
 #include "tensor/kernel_memory.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
@@ -18,6 +20,14 @@
 namespace plimsoll {
 
 class CheckpointFrame;
+class Dataflow;
+
+// Bytes that come and go.
+struct ByteCount {
+  int64_t now = 0, peak = 0;
+  void add(int64_t bytes) { peak = std::max(peak, now = checked_add(now, bytes)); }
+  void remove(int64_t bytes) { now -= bytes; }
+};
 
 // How the simulated process differs from a plain CUDA run.
 struct Dialect {
@@ -41,6 +51,7 @@ struct Parameter {
   Ref<Node> accumulate;              // made when first needed
   Tensor low_precision;              // autocast's cached cast
   Parameter* copied_from = nullptr;  // the frozen one this one is trained in place of
+  std::string copied_under;          // the module that was copied with it
   int64_t elements = 0;              // that it stands for, when it is packed; 0: as many as it has
 };
 
@@ -71,6 +82,11 @@ class Tape {
   // Saved-tensor hooks of activation checkpointing; null outside.
   CheckpointFrame* packing = nullptr;
   CheckpointFrame* recomputing = nullptr;
+  Offload saves_on = Offload::none;  // save_on_cpu: what is kept for backward goes to the host
+  ByteCount on_host;
+
+  // What every op reads and makes, for frameworks that compile the whole step; null: not recorded.
+  Dataflow* dataflow = nullptr;
 
   uint64_t next_sequence() { return sequence_++; }
   Ref<Storage> allocate(int64_t bytes);

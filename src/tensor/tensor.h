@@ -56,6 +56,7 @@ struct TensorBody {
   DType dtype = DType::float32;
   bool requires_grad = false;
   uint16_t output_nr = 0;          // which output of grad_fn this is
+  uint32_t value = 0;              // its number in the tape's Dataflow; 0: not recorded
   Parameter* parameter = nullptr;  // set on leaves that collect a gradient
   Ref<Storage> storage;
   Ref<Node> grad_fn;

@@ -38,6 +38,18 @@ std::string printable(std::string_view text, size_t most) {
   return text.size() > most ? out + "..." : out;
 }
 
+std::vector<std::string> split_at(std::string_view text, char separator) {
+  std::vector<std::string> parts{""};
+  for (char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view separator) {
   std::string out;
   for (size_t i = 0; i < parts.size(); ++i) out += (i ? std::string(separator) : "") + parts[i];
@@ -60,6 +72,15 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
   if (!best.empty()) return "did you mean '" + best + "'?";
   std::vector<std::string> some(known.begin(), known.begin() + static_cast<long>(std::min<size_t>(known.size(), 12)));
   return "known: " + join(some, ", ") + (known.size() > some.size() ? ", ..." : "");
+}
+
+std::vector<std::string> nearest_first(std::string_view text, std::vector<std::string> names) {
+  const std::string wanted = lower(text.substr(0, 64));
+  std::vector<std::pair<size_t, std::string>> ranked;
+  for (std::string& name : names) ranked.emplace_back(distance(wanted, lower(name)), std::move(name));
+  std::sort(ranked.begin(), ranked.end());
+  std::transform(ranked.begin(), ranked.end(), names.begin(), [](auto& item) { return std::move(item.second); });
+  return names;
 }
 
 }  // namespace plimsoll

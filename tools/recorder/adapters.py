@@ -119,10 +119,9 @@ def quantize(net, q, tracer):
     """What from_pretrained(quantization_config=...) makes of a model that is already on the device."""
     bnb = load_bitsandbytes(tracer)
     from transformers.pytorch_utils import Conv1D
+    from transformers.quantizers.base import get_keys_to_not_convert
     from transformers.quantizers.quantizers_utils import should_convert_module
-    head = net.get_output_embeddings()
-    skip = [n for n, m in net.named_modules() if m is head] + ['score', 'classifier'] + list(q.get('skip_modules', []))
-    skip += list(net._keep_in_fp32_modules or [])
+    skip = get_keys_to_not_convert(net) + list(q.get('skip_modules', [])) + list(net._keep_in_fp32_modules or [])
     four = q['type'] != 'int8'
     for name, m in list(net.named_modules()):
         if not (type(m) is torch.nn.Linear or isinstance(m, Conv1D)) or not should_convert_module(name, skip): continue
@@ -152,7 +151,7 @@ def quantize(net, q, tracer):
     plain = dora.dequantize_module_weight
     def unpack(m):
         if not isinstance(m, (bnb.nn.Linear4bit, bnb.nn.Linear8bitLt)): return plain(m)
-        if four: return bnb.functional.dequantize_4bit(m.weight.data, m.weight.quant_state)
+        if four: return bnb.functional.dequantize_4bit(m.weight.data, m.quant_state)
         return bnb.functional.int8_vectorwise_dequant(m.weight.data, m.state.SCB if m.state.SCB is not None else m.weight.SCB)
     dora.dequantize_module_weight = unpack
     return net

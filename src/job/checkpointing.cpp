@@ -1,0 +1,92 @@
+#include "job/checkpointing.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "job/fields.h"
+#include "job/tuning.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr const char* kSource = "checkpointing";
+constexpr const char* kExample = "true, false, or e.g. {every: 2}, {modules: [mlp]}, {save: matmuls}, {reentrant: true}";
+
+std::string ordinal(int64_t n) {
+  const char* ending = n % 100 / 10 == 1 ? "th" : n % 10 == 1 ? "st" : n % 10 == 2 ? "nd" : n % 10 == 3 ? "rd" : "th";
+  return std::to_string(n) + ending;
+}
+
+std::vector<std::string> saved_ops(const nlohmann::json& value) {
+  if (value.is_string() && value.get<std::string>() == "matmuls") return matmul_ops();
+  return parse_name_list(value, "checkpointing: save");
+}
+
+}  // namespace
+
+const std::vector<std::string>& matmul_ops() {
+  static const std::vector<std::string> kOps{"mm",
+                                             "addmm",
+                                             "bmm",
+                                             "baddbmm",
+                                             "convolution",
+                                             "_scaled_dot_product_flash_attention",
+                                             "_scaled_dot_product_efficient_attention",
+                                             "_scaled_dot_product_cudnn_attention"};
+  return kOps;
+}
+
+Checkpointing parse_checkpointing(const nlohmann::json& value) {
+  Checkpointing c;
+  if (value.is_boolean()) {
+    c.on = value.get<bool>();
+    return c;
+  }
+  const std::string word = value.is_string() ? value.get<std::string>() : "";
+  c.on = word != "none" && word != "false";
+  if (!c.on || word == "full" || word == "true") return c;
+  const Config fields = fields_of(value, kSource, {"every", "modules", "reentrant", "save"}, kExample);
+  c.every = fields.size({"every"}, 1);
+  c.reentrant = fields.flag({"reentrant"}, false);
+  if (fields.find({"modules"})) c.modules = parse_name_list(fields.values().at("modules"), "checkpointing: modules");
+  if (fields.find({"save"})) c.save = saved_ops(fields.values().at("save"));
+  if (c.every > 1 && !c.modules.empty())
+    throw Error(fmt::format("[{}] every {} counts blocks, and modules are named", kSource, c.every), "leave one of the two out");
+  if (c.reentrant && !c.save.empty())
+    throw Error("[checkpointing] save: PyTorch's selective checkpoints are not reentrant", "leave reentrant out");
+  return c;
+}
+
+nlohmann::ordered_json to_json(const Checkpointing& c) {
+  if (!c.on) return false;
+  nlohmann::ordered_json j = nlohmann::ordered_json::object();
+  if (c.every > 1) j["every"] = c.every;
+  if (!c.modules.empty()) j["modules"] = c.modules;
+  if (c.reentrant) j["reentrant"] = true;
+  if (!c.save.empty()) j["save"] = c.save;
+  if (j.empty()) return true;
+  return j;
+}
+
+std::string to_string(const Checkpointing& c) {
+  if (!c.on) return "";
+  std::string out = c.reentrant ? "reentrant checkpointing" : c.save.empty() ? "checkpointing" : "selective checkpointing";
+  if (c.every > 1) out += " of every " + ordinal(c.every) + " block";
+  if (!c.modules.empty()) out += " of " + join(c.modules, ", ");
+  return out;
+}
+
+Offload parse_offload(const nlohmann::json& value, const std::string& source) {
+  if (value.is_boolean()) return value.get<bool>() ? Offload::pinned : Offload::none;
+  const std::string text = value.is_string() ? value.get<std::string>() : dump(value);
+  for (const Offload m : {Offload::none, Offload::pageable, Offload::pinned})
+    if (text == to_string(m)) return m;
+  throw Error(fmt::format("[{}] '{}' is not known", source, text.substr(0, 80)), "true, false, pinned or pageable");
+}
+
+const char* to_string(Offload m) { return m == Offload::none ? "none" : m == Offload::pinned ? "pinned" : "pageable"; }
+
+}  // namespace plimsoll

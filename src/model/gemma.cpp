@@ -1,0 +1,43 @@
+// transformers.models.gemma: GemmaForCausalLM and GemmaForSequenceClassification.
+#include "nn/gemma.h"
+#include "model/families.h"
+#include "nn/decoder_stack.h"
+#include "nn/last_token_classifier.h"
+
+namespace plimsoll {
+
+namespace {
+
+DecoderConfig settings(const Config& c) {
+  DecoderConfig d;
+  d.vocab_size = 256000;
+  d.hidden_size = 3072;
+  d.intermediate_size = 24576;
+  d.num_hidden_layers = 28;
+  d.num_attention_heads = d.num_key_value_heads = 16;
+  d.head_dim = 256;
+  d.hidden_act = "gelu_pytorch_tanh";
+  d.tie_word_embeddings = true;
+  read_decoder_config(c, d);
+  reject_captured_outputs(c);
+  d.rope = rope_settings(c, {d.head_dim, 8192});
+  d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
+  d.causal = !c.flag({"use_bidirectional_attention"}, false);
+  return d;
+}
+
+using GemmaModel = DecoderStack<DecoderConfig, PreNormLayer<GemmaRMSNorm>, GemmaRMSNorm, GemmaTextScaledWordEmbedding>;
+
+}  // namespace
+
+std::unique_ptr<Model> make_gemma(Build& build, const Config& c) {
+  const DecoderConfig d = settings(c);
+  return std::make_unique<CausalLM<DecoderConfig, GemmaModel>>(build, d, lm_head(d));
+}
+
+std::unique_ptr<Model> make_gemma_classifier(Build& build, const Config& c) {
+  const DecoderConfig d = settings(c);
+  return std::make_unique<LastTokenClassifier<DecoderConfig, GemmaModel>>(build, c, d, "model", d.hidden_size, 0);
+}
+
+}  // namespace plimsoll

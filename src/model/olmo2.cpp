@@ -1,0 +1,126 @@
+// transformers.models.olmo2: Olmo2ForCausalLM and Olmo2ForSequenceClassification. Norms come after attention and feed-forward, and
+// on all heads' queries and keys at once.
+#include "model/families.h"
+#include "nn/decoder_stack.h"
+#include "nn/last_token_classifier.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+namespace {
+
+DecoderConfig settings(const Config& c) {
+  DecoderConfig d;
+  d.vocab_size = 50304;
+  read_decoder_config(c, d);
+  reject_captured_outputs(c);
+  d.rope = rope_settings(c, {d.head_dim, 2048});
+  d.rope.fp32_tables = true;
+  d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
+  return d;
+}
+
+// Scales in fp32, then returns to the type of x.
+struct Olmo2RMSNorm : Module {
+  Olmo2RMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) { weight = parameter("weight", {width}); }
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = to(x, DType::float32);
+    const Tensor variance = mean(pow(hidden, 2), {-1}, true);
+    {
+      const Tensor scale = rsqrt(add_scalar(variance));
+      hidden = mul(hidden, scale);
+    }
+    return to(mul(weight, hidden), x.dtype());
+  }
+
+  Tensor weight;
+};
+
+struct Olmo2Attention : Module {
+  Olmo2Attention(Module& parent, std::string_view name, const DecoderConfig& c)
+      : Module(parent, name),
+        config(c),
+        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
+        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
+        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
+        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias),
+        q_norm(*this, "q_norm", c.num_attention_heads * c.head_dim),
+        k_norm(*this, "k_norm", c.num_key_value_heads * c.head_dim) {}
+
+  // Turned in fp32 by the tables, back to the type they came in; the fp32 results stay until both are cast.
+  static std::pair<Tensor, Tensor> turn(const Tensor& q, const Tensor& k, const CosSin& tables) {
+    const auto [q_embed, k_embed] = apply_rotary_pos_emb(q, k, tables);
+    Tensor q_cast = to(q_embed, q.dtype());
+    return {q_cast, to(k_embed, k.dtype())};
+  }
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
+    Forward here(*this);
+    const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
+    Tensor q = q_norm(q_proj(x));         // (B, T, H D)
+    Tensor k = k_norm(k_proj(x));         // (B, T, KV D)
+    Tensor v = v_proj(x);                 // (B, T, KV D)
+    q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
+    k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
+    v = transpose(view(v, heads), 1, 2);  // (B, KV, T, D)
+    std::tie(q, k) = turn(q, k, tables);
+    AttentionCall call;
+    call.mask = mask;
+    call.dropout = config.attention_dropout;
+    call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
+    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
+    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
+    out = o_proj(out);                                           // (B, T, C)
+    return out;
+  }
+
+  const DecoderConfig& config;
+  Linear q_proj, k_proj, v_proj, o_proj;
+  Olmo2RMSNorm q_norm, k_norm;
+};
+
+struct Olmo2DecoderLayer : Module {
+  Olmo2DecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c)
+      : Module(parent, name),
+        self_attn(*this, "self_attn", c),
+        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
+        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
+        post_feedforward_layernorm(*this, "post_feedforward_layernorm", c.hidden_size) {}
+
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+    Forward here(*this);
+    Tensor weights, residual = x;
+    Tensor hidden = run_attention(self_attn, x, &weights, tables, mask);  // (B, T, C)
+    hidden = post_attention_layernorm(hidden);
+    hidden = add(residual, hidden);
+    residual = hidden;
+    hidden = run_part(mlp, hidden);
+    hidden = post_feedforward_layernorm(hidden);
+    hidden = add(residual, hidden);
+    return hidden;
+  }
+
+  Olmo2Attention self_attn;
+  GatedMLP mlp;
+  Olmo2RMSNorm post_attention_layernorm, post_feedforward_layernorm;
+};
+
+using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Olmo2RMSNorm>;
+
+}  // namespace
+
+std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) {
+  const DecoderConfig d = settings(c);
+  return std::make_unique<CausalLM<DecoderConfig, Olmo2Model>>(build, d, lm_head(d));
+}
+
+std::unique_ptr<Model> make_olmo2_classifier(Build& build, const Config& c) {
+  const DecoderConfig d = settings(c);
+  return std::make_unique<LastTokenClassifier<DecoderConfig, Olmo2Model>>(build, c, d, "model", d.hidden_size, 1);
+}
+
+}  // namespace plimsoll

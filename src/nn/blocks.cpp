@@ -1,0 +1,71 @@
+#include "nn/blocks.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "nn/module.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+// The number that a block has in its list: the last part of its name.
+int64_t index_of(const std::string& path) {
+  const std::string last = path.substr(path.rfind('.') + 1);
+  const bool number = !last.empty() && std::all_of(last.begin(), last.end(), [](unsigned char c) { return std::isdigit(c); });
+  return number ? std::stoll(last) : 0;
+}
+
+// Numbers are left out, so that the blocks of a list are one name.
+std::string without_numbers(const std::string& path) {
+  std::string out;
+  std::istringstream parts(path);
+  for (std::string part; std::getline(parts, part, '.');)
+    if (!std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); })) out += (out.empty() ? "" : ".") + part;
+  return out;
+}
+
+}  // namespace
+
+bool CheckpointPlan::picks(const Module& module, bool is_block) {
+  if (!on_) return false;
+  has_blocks_ |= is_block;
+  if (names_.empty()) return is_block && (every_ == 1 || (index_of(module.path()) + 1) % every_ == 0);
+  const std::string path = module.path();
+  known_.insert(path);
+  bool picked = false;
+  for (const std::string& name : names_)
+    if (ends_with_name(path, name)) picked = found_.insert(name).second || true;
+  return picked;
+}
+
+void CheckpointPlan::require_all_found(const Trace& trace) const {
+  if (!on_) return;
+  for (const std::string& name : names_) {
+    if (found_.contains(name)) continue;
+    std::set<std::string> shorter;
+    for (const std::string& path : known_) shorter.insert(without_numbers(path));
+    throw Error("[checkpointing] no module that can be checkpointed is called '" + name + "'",
+                "there are " + join({shorter.begin(), shorter.end()}, ", ") + "; with numbers as in the model, or by their ends");
+  }
+  if (names_.empty() && !has_blocks_)
+    throw Error("[checkpointing] this model is no sequence of blocks", "name modules instead: checkpointing: {modules: [...]}");
+  const bool any = std::any_of(style.saved_ops.begin(), style.saved_ops.end(), [&](const std::string& op) {
+    return std::find(trace.names.begin(), trace.names.end(), op) != trace.names.end();
+  });
+  if (style.saved_ops.empty() || any) return;
+  throw Error("[checkpointing] save: the model runs none of " + join(style.saved_ops, ", "),
+              "its ops are " + join(trace.names, ", ").substr(2));
+}
+
+bool checkpoints(const Module& module, bool is_block) {
+  CheckpointPlan& plan = module.build().checkpointing;
+  return (is_block || plan.names_modules()) && plan.picks(module, is_block);
+}
+
+Tensor passed_on(const Module& module) { return module.build().position_ids; }
+
+const CheckpointStyle& checkpoint_style(const Module& module) { return module.build().checkpointing.style; }
+
+}  // namespace plimsoll

@@ -1,0 +1,235 @@
+#include "plan/levers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "estimate/estimate.h"
+#include "job/settings.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+bool is_adam(const std::string& name) { return name == "AdamW" || name == "Adam"; }
+
+class Catalogue {
+ public:
+  explicit Catalogue(const Job& job) : job_(job) {}
+
+  std::vector<Lever> all() {
+    activations();
+    precision();
+    batch();
+    optimizer();
+    adapters();
+    rest();
+    return std::move(out_);
+  }
+
+ private:
+  using Settings = std::vector<std::pair<std::string, Json>>;
+
+  void add(std::string name, Settings settings, LeverKind kind, std::string cost) {
+    out_.push_back({std::move(name), std::move(settings), kind, std::move(cost)});
+  }
+
+  // A training step is about three forwards: one forward, and a backward of two.
+  void activations() {
+    if (!job_.checkpointing.on) {
+      add("checkpoint every block", {{"checkpointing", true}}, LeverKind::same_result, "about 33 % more time: one more forward of three");
+      add("checkpoint every 2nd block", {{"checkpointing", "every=2"}}, LeverKind::same_result,
+          "about 17 % more time: half a forward more");
+      add("checkpoint all but matrix products", {{"checkpointing", "save=matmuls"}}, LeverKind::same_result,
+          "a few percent more time: only cheap ops run again");
+    } else if (!job_.checkpointing.save.empty() || job_.checkpointing.every > 1 || !job_.checkpointing.modules.empty()) {
+      add("checkpoint every block", {{"checkpointing", true}}, LeverKind::same_result, "up to 33 % more time: at most one more forward");
+    }
+    if (job_.offload_activations == Offload::none)
+      add("activations on the host", {{"offload_activations", true}}, LeverKind::same_result, "copies over PCIe");
+    if (!job_.compile && !job_.checkpointing.on)
+      add("torch.compile", {{"compile", true}}, LeverKind::same_result, "none: it is faster once compiled; an approximation");
+    if (job_.attention == AttentionKernel::eager || job_.attention == AttentionKernel::math)
+      add("fused attention", {{"attention", "auto"}}, LeverKind::same_result, "none: it is faster");
+    if (!job_.drop_output && job_.inputs == InputKind::lm)
+      add("drop the logits before backward", {{"drop_output", true}}, LeverKind::same_result, "none: `loss = out.loss; del out`");
+  }
+
+  void precision() {
+    if (job_.precision == Precision::fp32)
+      add("bf16 autocast", {{"precision", "amp"}}, LeverKind::other_numbers, "none: it is faster; results differ by rounding");
+    if (job_.precision == Precision::fp32 || job_.precision == Precision::amp || job_.precision == Precision::amp_fp16)
+      add("everything in bf16", {{"precision", "bf16"}}, LeverKind::other_numbers,
+          "none; small updates are rounded away without fp32 weights");
+  }
+
+  void batch() {
+    if (job_.batch > 1) {
+      const int64_t half = (job_.batch + 1) / 2;
+      add("half the batch, twice the accumulation", {{"batch", half}, {"accumulation", job_.accumulation * 2}}, LeverKind::same_result,
+          "little while a half batch still fills the device");
+      if (half > 1)
+        add("batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", job_.accumulation * job_.batch}}, LeverKind::same_result,
+            "much where one sample does not fill the device");
+    }
+    if (job_.seq > 128 && job_.inputs != InputKind::image)
+      add("half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
+    if (job_.seq >= 64 && job_.inputs == InputKind::image)
+      add("smaller images", {{"seq", job_.seq / 2 / 32 * 32}}, LeverKind::other_training, "none, but less is seen");
+  }
+
+  void optimizer() {
+    const std::string& name = job_.optimizer.name;
+    const Json& args = job_.optimizer.args.values();
+    if (is_adam(name) && !args.value("fused", false)) {
+      add("fused optimizer", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, "none: it is faster");
+      if (args.value("foreach", true))
+        add("optimizer parameter by parameter", {{"optimizer_args", {{"foreach", false}}}}, LeverKind::same_result,
+            "a slower update: a kernel for each parameter");
+    }
+    if (is_adam(name)) {
+      add("8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+          "none to speak of; needs bitsandbytes");
+      add("Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+          "a slower update, and another learning rate");
+      add("Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers, "none; another learning rate");
+    }
+    if (name != "SGD" && name != "none")
+      add("SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+          "none per step; transformers often do not train with it");
+  }
+
+  void adapters() {
+    if (job_.tuning.adapter || job_.inputs == InputKind::image) return;
+    const Json lora{{"r", 16}, {"target_modules", "all-linear"}};
+    add("LoRA of rank 16", {{"lora", lora}}, LeverKind::other_training, "none; only adapters are trained");
+    add("QLoRA: LoRA on an nf4 base", {{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}},
+        LeverKind::other_training, "a forward more and weights to unpack; PEFT turns checkpointing on with it");
+  }
+
+  void rest() {
+    if (job_.ema) add("no moving average", {{"ema", false}}, LeverKind::other_training, "none: it is faster");
+    if (job_.alloc_conf.find("expandable_segments") == std::string::npos)
+      add("expandable segments", {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},
+          LeverKind::same_result, "none; an environment variable");
+    if (job_.parallel.ddp && !job_.parallel.ddp->bucket_view) {
+      Json ddp = to_json(*job_.parallel.ddp);
+      ddp["bucket_view"] = true;
+      add("gradients as views of DDP's buckets", {{"ddp", ddp}}, LeverKind::same_result, "none: it is faster");
+    }
+    if (job_.parallel.ddp && !job_.parallel.zero1 && job_.parallel.ddp->world > 1)
+      add("optimizer states over the ranks (ZeRO-1)", {{"zero1", {{"world", job_.parallel.ddp->world}, {"ddp", true}}}},
+          LeverKind::same_result, "a broadcast of the weights after each update");
+  }
+
+  const Job& job_;
+  std::vector<Lever> out_;
+};
+
+// As it is written behind a flag.
+std::string text_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object()) return dump(value);
+  std::string out;
+  for (const auto& [key, v] : value.items()) out += (out.empty() ? "" : ",") + key + "=" + text_of(v);
+  return out;
+}
+
+struct Need {
+  Bytes device, allocated;
+  Phase phase = Phase::setup;
+  Verdict verdict = Verdict::unknown;
+};
+
+Need need_of(Job job, const std::optional<TargetDevice>& target) {
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
+  if (!target) {
+    const Estimate e = estimate(job, 0);
+    return {e.memory ? e.memory->device.bytes : e.peak, e.memory ? e.memory->allocated.bytes : e.peak, e.peak_phase, Verdict::unknown};
+  }
+  const Fit f = Fitting(job).on(*target);
+  return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
+}
+
+Job with(const Job& job, const Lever& lever) {
+  Job changed = job;
+  for (const auto& [key, value] : lever.settings) apply_setting(changed, key, value, "what-if");
+  if (changed.eval_batch == job.batch) changed.eval_batch = 0;
+  return changed;
+}
+
+// Pinned memory over PCIe 4.0 x16: 25 GB/s of the 31.5 that the link has is what copies reach.
+std::string offload_cost(const Job& job) {
+  const int64_t bytes = simulate(job).activations_on_host;
+  return fmt::format("{} over PCIe and back in each micro-step, {:.2g} s at 25 GB/s, and as much pinned RAM", to_string(Bytes{bytes}),
+                     2 * static_cast<double>(bytes) / 25e9);
+}
+
+LeverEffect effect_of(const Job& job, const Lever& lever, const Need& now, const std::optional<TargetDevice>& target) {
+  LeverEffect e;
+  e.lever = lever;
+  try {
+    const Job changed = with(job, lever);
+    const Need then = need_of(changed, target);
+    e.device = then.device;
+    e.allocated = then.allocated;
+    e.verdict = then.verdict;
+    e.saving = now.device - then.device;
+    if (changed.offload_activations != job.offload_activations) e.lever.cost = offload_cost(changed);
+  } catch (const std::exception& error) {
+    e.outcome = LeverOutcome::impossible;
+    e.note = error.what();
+    return e;
+  }
+  // Half a percent is less than the overheads around it are known to.
+  const int64_t noticed = std::max<int64_t>(now.device.count / 200, 1);
+  if (e.saving.count >= noticed) e.outcome = LeverOutcome::saves;
+  if (e.saving.count <= -noticed) e.outcome = LeverOutcome::costs_memory;
+  return e;
+}
+
+}  // namespace
+
+std::vector<Lever> levers_for(const Job& job) { return Catalogue(job).all(); }
+
+std::string flags_of(const Lever& lever) {
+  std::string out;
+  for (const auto& [key, value] : lever.settings) {
+    if (value.is_object() && value.empty()) continue;
+    const auto& all = job_settings();
+    const auto setting = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return key == s.key; });
+    out += (out.empty() ? "" : " ") + flag_of(*setting);
+    if (value != true) out += (*setting->value == '=' ? "=" : " ") + text_of(value);
+  }
+  return out;
+}
+
+WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {
+  const Need now = need_of(job, target);
+  WhatIf w;
+  w.device = now.device;
+  w.allocated = now.allocated;
+  w.peak_phase = target ? need_of(job, {}).phase : now.phase;
+  if (target) w.target = target->name;
+  const std::vector<Lever> levers = levers_for(job);
+  w.effects.resize(levers.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < levers.size(); i = next++) w.effects[i] = effect_of(job, levers[i], now, target);
+  };
+  std::vector<std::jthread> threads;
+  for (unsigned i = 1; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  std::stable_sort(w.effects.begin(), w.effects.end(), [](const LeverEffect& a, const LeverEffect& b) {
+    return std::tuple(a.outcome, b.saving) < std::tuple(b.outcome, a.saving);
+  });
+  return w;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,55 @@
+// What-if: each change of the recipe that may save memory, simulated for this very job. A lever is written in the language of
+// job settings, so that what is shown is what to write.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "estimate/fit.h"
+#include "job/job.h"
+
+namespace plimsoll {
+
+// Whether the model that comes out is another one.
+enum class LeverKind : uint8_t {
+  same_result,     // the same numbers, up to rounding
+  other_numbers,   // another precision or optimizer: the run must be looked at again
+  other_training,  // other parameters are trained, or on other data
+};
+
+struct Lever {
+  std::string name;  // "checkpoint every block"
+  std::vector<std::pair<std::string, nlohmann::json>> settings;
+  LeverKind kind = LeverKind::same_result;
+  std::string cost;  // in time, and what else
+};
+
+enum class LeverOutcome : uint8_t { saves, nothing, costs_memory, impossible };
+
+struct LeverEffect {
+  Lever lever;
+  LeverOutcome outcome = LeverOutcome::nothing;
+  Bytes device, allocated;             // with the lever
+  Bytes saving;                        // of device memory; negative: it takes more
+  std::string note;                    // why it does nothing or cannot be done
+  Verdict verdict = Verdict::unknown;  // on the device asked for
+};
+
+struct WhatIf {
+  Bytes device, allocated;  // as it is
+  Phase peak_phase = Phase::setup;
+  std::string target;                // the device the verdicts are about; empty: none
+  std::vector<LeverEffect> effects;  // the largest saving first, then those that do nothing, then those that cannot be
+};
+
+// Those that could change this job: what is on already is left out.
+std::vector<Lever> levers_for(const Job& job);
+// As flags: "--checkpointing --optimizer AdamW8bit".
+std::string flags_of(const Lever& lever);
+
+// The job's model must be resolved.
+WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target = {});
+
+}  // namespace plimsoll

@@ -1,0 +1,91 @@
+// What-if: every lever is simulated, so its figure is that of the job written out.
+#include "plan/levers.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "estimate/estimate.h"
+#include "hardware/lookup.h"
+#include "job/settings.h"
+#include "model/resolve.h"
+#include "report/levers_report.h"
+
+namespace plimsoll {
+namespace {
+
+Job job_of(const std::string& model, const nlohmann::json& settings) {
+  Job job;
+  apply_setting(job, "model", model, "test");
+  for (const auto& [key, value] : settings.items()) apply_setting(job, key, value, "test");
+  resolve_model(job);
+  return job;
+}
+
+const LeverEffect& effect(const WhatIf& w, const std::string& name) {
+  const auto it = std::find_if(w.effects.begin(), w.effects.end(), [&](const LeverEffect& e) { return e.lever.name == name; });
+  if (it == w.effects.end()) throw Error("no lever " + name);
+  return *it;
+}
+
+TEST(WhatIf, ALeversFigureIsThatOfTheJobWithItsSettings) {
+  const Job job = job_of("gpt2", {{"batch", 8}});
+  const WhatIf w = what_if(job);
+  EXPECT_EQ(w.device.count, estimate(job).memory->device.bytes.count);
+  int compared = 0;
+  for (const LeverEffect& e : w.effects) {
+    if (e.outcome == LeverOutcome::impossible) continue;
+    Job changed = job;
+    for (const auto& [key, value] : e.lever.settings) apply_setting(changed, key, value, "test");
+    const Bytes expected = estimate(changed).memory->device.bytes;
+    EXPECT_EQ(e.device.count, expected.count) << e.lever.name;
+    EXPECT_EQ(e.saving.count, w.device.count - expected.count) << e.lever.name;
+    ++compared;
+  }
+  EXPECT_GT(compared, 12);
+}
+
+TEST(WhatIf, IsRankedAndNamesWhatDoesNothing) {
+  const WhatIf w = what_if(job_of("llama-3.1-8b", {{"precision", "bf16"}, {"seq", 64}}));
+  std::vector<int64_t> savings;
+  for (const LeverEffect& e : w.effects)
+    if (e.outcome == LeverOutcome::saves) savings.push_back(e.saving.count);
+  EXPECT_TRUE(std::is_sorted(savings.rbegin(), savings.rend()));
+  EXPECT_EQ(w.peak_phase, Phase::optimizer);  // 64 tokens are nothing beside 8 billion parameters
+  EXPECT_EQ(effect(w, "checkpoint every block").outcome, LeverOutcome::nothing);
+  EXPECT_EQ(effect(w, "fused optimizer").outcome, LeverOutcome::saves);
+  const std::string text = what_if_text(w, Style{});
+  EXPECT_NE(text.find("Nothing here (under 0.5 %; the peak is in optimizer"), std::string::npos) << text;
+}
+
+TEST(WhatIf, LeavesOutWhatIsOnAlready) {
+  for (const Lever& l : levers_for(job_of("gpt2", {{"checkpointing", true}, {"precision", "bf16"}, {"lora", {{"r", 8}}}})))
+    for (const auto& [key, value] : l.settings) EXPECT_TRUE(key != "checkpointing" && key != "precision" && key != "lora") << l.name;
+}
+
+TEST(WhatIf, SaysWhyALeverCannotBe) {
+  const WhatIf w = what_if(job_of("albert-base-v2", {{"batch", 2}, {"seq", 64}}));
+  const LeverEffect& e = effect(w, "checkpoint every block");
+  EXPECT_EQ(e.outcome, LeverOutcome::impossible);
+  EXPECT_NE(e.note.find("no gradient checkpointing"), std::string::npos) << e.note;
+}
+
+TEST(WhatIf, GivesVerdictsForADevice) {
+  const WhatIf w = what_if(job_of("gpt2", {{"batch", 16}}), target_device(find_device("rtx-3060")));
+  EXPECT_EQ(effect(w, "batch 1, the rest by accumulation").verdict, Verdict::fits);
+  EXPECT_EQ(effect(w, "fused optimizer").verdict, Verdict::does_not_fit);
+  EXPECT_EQ(what_if_json(w)["levers"][0]["outcome"], "saves");
+}
+
+TEST(WhatIf, FlagsAreWhatTheCommandLineReads) {
+  EXPECT_EQ(flags_of({"", {{"checkpointing", "every=2"}}, LeverKind::same_result, ""}), "--checkpointing=every=2");
+  EXPECT_EQ(
+      flags_of(
+          {"", {{"checkpointing", true}, {"optimizer", "SGD"}, {"optimizer_args", nlohmann::json::object()}}, LeverKind::same_result, ""}),
+      "--checkpointing --optimizer SGD");
+  EXPECT_EQ(flags_of({"", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, ""}), "--optimizer-args fused=true");
+}
+
+}  // namespace
+}  // namespace plimsoll
