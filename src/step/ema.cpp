@@ -36,6 +36,8 @@ MovingAverage::MovingAverage(const EmaSettings& settings, Tape& tape, const std:
     if (!host || averaged_model) shadow_.push_back(copy("clone", p->value));
   }
   if (!averaged_model) return;
+  for (const Tensor& s : shadow_)
+    if (std::find(by_type_.begin(), by_type_.end(), s.dtype()) == by_type_.end()) by_type_.push_back(s.dtype());
   for (const Tensor& b : buffers) buffers_.push_back(temporary("clone", b));
   if (!host) return;
   shadow_.clear();  // deepcopy on the device, then .to(host)
@@ -72,7 +74,7 @@ void MovingAverage::update() {
     case EmaUpdate::diffusers: subtract(); break;
     case EmaUpdate::diffusers_foreach: subtract_foreach(); break;
     case EmaUpdate::lerp: lerp(); break;
-    case EmaUpdate::averaged_model: break;  // one foreach kernel in place, or on the host
+    case EmaUpdate::averaged_model: average(); break;
   }
   if (visits) shadow_.clear();
 }
@@ -94,6 +96,12 @@ void MovingAverage::subtract_foreach() {
   }
   foreach ("_foreach_sub", shadow, values)
     ;
+}
+
+// One foreach kernel in place for each type, with the count of updates on the device, or everything on the host.
+void MovingAverage::average() {
+  if (settings_.place == EmaPlace::host) return;
+  for (size_t i = 0; i < by_type_.size(); ++i) temporary("_to_copy", Dims{}, DType::int64, tape_);
 }
 
 // The parameter in the type of the average first; a copy between devices changes types where it comes from (Copy.cu).

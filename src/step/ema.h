@@ -22,12 +22,14 @@ class MovingAverage {
   void subtract();
   void subtract_foreach();
   void lerp();
+  void average();
 
   EmaSettings settings_;
   Tape& tape_;
   const std::vector<Parameter*>& parameters_;
   Tensors shadow_;   // by parameter; empty between updates when it lies on the host
   Tensors buffers_;  // AveragedModel's copies
+  std::vector<DType> by_type_;
   Bytes on_host_, host_transfer_;
 };
 

@@ -154,6 +154,7 @@ class TorchEma:
         from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
         FakeTensor.__deepcopy__ = adapters.deepcopy_without_data
         self.model = AveragedModel(net, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        self.model.n_averaged = torch.empty((), dtype=torch.long)  # a constant would really be copied to the device
     def step(self, net): self.model.update_parameters(net)
 
 
