@@ -49,7 +49,7 @@ TEST_F(Published, ARowBecomesTheJobItDescribes) {
 TEST_F(Published, ARowOfAPlainNetworkHasTheParametersItStates) {
   nlohmann::json j = row();
   j["model"] = nlohmann::json::parse(R"({"name":"GPUMemNet MLP input:30_output:5","arch":"mlp","config":{"input_size":30,
-    "output_size":5,"linear_sizes":[20,10,5],"activation":"elu","batch_norm":true,"dropout":0.4,"final_softmax":true}})");
+    "output_size":5,"linear_sizes":[20,10,5],"activation":"swish","batch_norm":true,"dropout":0.4,"final_softmax":true}})");
   j["train"]["seq_len"] = nullptr;
   j["measured"]["kind"] = "device_used";
   const PublishedRow r = read(j.dump()).at(0);

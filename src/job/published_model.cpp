@@ -129,7 +129,7 @@ void t5(const Json& sizes, Json& config) {
              {"hidden_dropout", "dropout_rate"}});
 }
 
-// linear_sizes of the rows ends with the size of the output.
+// linear_sizes of the rows ends with the size of the output; swish is torch.nn.SiLU.
 void mlp(const Json& sizes, Json& config) {
   copy_keys(sizes, config,
             {{"input_size", "input_size"},
@@ -138,6 +138,7 @@ void mlp(const Json& sizes, Json& config) {
              {"batch_norm", "batch_norm"},
              {"dropout", "dropout"},
              {"final_softmax", "final_softmax"}});
+  if (config.value("activation", "") == "swish") config["activation"] = "silu";
   if (Json& layers = config["linear_sizes"]; layers.is_array() && !layers.empty()) {
     config["output_size"] = layers.back();
     layers.erase(layers.size() - 1);

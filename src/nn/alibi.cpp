@@ -19,7 +19,7 @@ struct Powers {
 
 }  // namespace
 
-Tensor build_alibi_tensor(const Tensor& attention_mask, int64_t heads, DType dtype, bool rounded) {
+Tensor build_alibi_tensor(const Tensor& attention_mask, int64_t heads, DType dtype) {
   Tape& tape = attention_mask.tape();
   const int64_t batch = attention_mask.size(0), tokens = attention_mask.size(1);
   const int64_t closest_power_of_2 = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(heads)));
@@ -37,7 +37,7 @@ Tensor build_alibi_tensor(const Tensor& attention_mask, int64_t heads, DType dty
     count = nondiff("sub", count, attention_mask.dtype());
     steps = unsqueeze(nondiff("mul", count, attention_mask.dtype()), 1);
   }
-  Tensor alibi = mul(to(unsqueeze(slopes, 1), rounded ? DType::bfloat16 : DType::float32), steps);  // (B, H, T)
+  Tensor alibi = mul(unsqueeze(slopes, 1), steps);  // (B, H, T)
   alibi = reshape(alibi, {batch * heads, 1, tokens});
   return to(alibi, dtype);
 }

@@ -1,11 +1,11 @@
-// ALiBi: attention's bias by distance, as BLOOM and Falcon make it from a mask of ones.
+// ALiBi: attention's bias by distance, as BLOOM makes it from a mask of ones.
 #pragma once
 
 #include "tensor/node.h"
 
 namespace plimsoll {
 
-// attention_mask: (B, T); `rounded`: slopes through bf16, as Falcon has them. Returns (B H, 1, T).
-Tensor build_alibi_tensor(const Tensor& attention_mask, int64_t heads, DType dtype, bool rounded = false);
+// attention_mask: (B, T). Returns (B H, 1, T).
+Tensor build_alibi_tensor(const Tensor& attention_mask, int64_t heads, DType dtype);
 
 }  // namespace plimsoll
