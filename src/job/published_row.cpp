@@ -198,6 +198,7 @@ PublishedRow row_of(const Json& j) {
   row.kind = static_cast<MeasuredKind>(found - kKinds.begin());
   row.confidence = j.value("confidence", 1.0);
   row.gpu = text_at(j.at("gpu"), "name");
+  row.torch_stated = is_set(j.at("software"), "torch") || is_set(j.at("software"), "cuda");
   row.without_context = text_at(j.at("software"), "framework").find("xMem") != std::string::npos;
   Job& job = row.job;
   job.model = row.id;

@@ -34,6 +34,7 @@ constexpr Row kRows[] = {
     {"log", of_input},
     {"silu", of_input},
     {"gelu", of_input},
+    {"GeLUFunction", of_input},
     {"clamp", of_input},
     {"clamp_min", of_input},
     {"softplus", of_input},
