@@ -30,6 +30,9 @@ std::string recipe_text(const Job& j) {
   if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
   if (j.offload_activations != Offload::none) out += ", activations on the host";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
+  if (j.loss_settings.kernel != LossKernel::model) out += fmt::format(", {} loss", to_string(j.loss_settings.kernel));
+  if (j.loss_settings.liger.any()) out += ", Liger layers";
+  if (j.collation.collate == Collate::pack) out += ", packed";
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
   if (j.optimizer_in_backward) out += ", optimizer in backward";
