@@ -89,4 +89,10 @@ Offload parse_offload(const nlohmann::json& value, const std::string& source) {
 
 const char* to_string(Offload m) { return m == Offload::none ? "none" : m == Offload::pinned ? "pinned" : "pageable"; }
 
+std::optional<OptimizerOffload> parse_optimizer_offload(const nlohmann::json& value) {
+  if (value.is_null() || value == false) return std::nullopt;
+  const Config fields = fields_of(value, "offload_optimizer", {"gradients"}, "true, false or {gradients: true}");
+  return OptimizerOffload{fields.flag({"gradients"}, false)};
+}
+
 }  // namespace plimsoll

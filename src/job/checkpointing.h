@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,11 @@ namespace plimsoll {
 
 // Where what is kept for backward goes, if not to the device.
 enum class Offload : uint8_t { none, pageable, pinned };
+
+// torchao's CPUOffloadOptimizer: states, and perhaps gradients, on the host.
+struct OptimizerOffload {
+  bool gradients = false;
+};
 
 struct Checkpointing {
   bool on = false;
@@ -31,5 +37,7 @@ std::string to_string(const Checkpointing& c);           // "checkpointing of ev
 // true is pinned.
 Offload parse_offload(const nlohmann::json& value, const std::string& source);
 const char* to_string(Offload m);
+// true, false, {gradients: true} or "gradients=true".
+std::optional<OptimizerOffload> parse_optimizer_offload(const nlohmann::json& value);
 
 }  // namespace plimsoll

@@ -56,6 +56,12 @@ class Catalogue {
       add("torch.compile", {{"compile", true}}, LeverKind::same_result, "none: it is faster once compiled; an approximation");
     if (job_.attention == AttentionKernel::eager || job_.attention == AttentionKernel::math)
       add("fused attention", {{"attention", "auto"}}, LeverKind::same_result, "none: it is faster");
+    if (job_.inputs == InputKind::lm && job_.loss_settings.kernel == LossKernel::model && job_.loss == Loss::model) {
+      add("Liger's fused cross-entropy", {{"loss_kernel", "liger"}}, LeverKind::same_result,
+          "little: logits chunk by chunk; needs Liger-Kernel");
+      add("cross-entropy in chunks", {{"loss_kernel", "chunked"}}, LeverKind::same_result,
+          "little: logits chunk by chunk, as in torchtune");
+    }
     if (!job_.drop_output && job_.inputs == InputKind::lm)
       add("drop the logits before backward", {{"drop_output", true}}, LeverKind::same_result, "none: `loss = out.loss; del out`");
   }
@@ -99,6 +105,13 @@ class Catalogue {
           "a slower update, and another learning rate");
       add("Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers, "none; another learning rate");
     }
+    if (name != "none" && !job_.optimizer_in_backward && !job_.offload_optimizer) {
+      add("update in backward", {{"optimizer_in_backward", true}}, LeverKind::same_result, "little; gradients never exist together");
+      add("optimizer on the host", {{"offload_optimizer", true}}, LeverKind::same_result,
+          "an update on the CPU and weights and gradients over PCIe; needs torchao");
+      add("optimizer and gradients on the host", {{"offload_optimizer", {{"gradients", true}}}}, LeverKind::same_result,
+          "an update on the CPU and weights and gradients over PCIe; needs torchao");
+    }
     if (name != "SGD" && name != "none")
       add("SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "none per step; transformers often do not train with it");
@@ -113,6 +126,8 @@ class Catalogue {
   }
 
   void rest() {
+    if (job_.ema && job_.averaging.place == EmaPlace::device)
+      add("moving average on the host", {{"ema_place", "host"}}, LeverKind::same_result, "weights over PCIe after each update");
     if (job_.ema) add("no moving average", {{"ema", false}}, LeverKind::other_training, "none: it is faster");
     if (job_.alloc_conf.find("expandable_segments") == std::string::npos)
       add("expandable segments", {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},

@@ -12,6 +12,7 @@
 #include "step/grad_scaler.h"
 #include "step/in_backward.h"
 #include "step/master_weights.h"
+#include "step/offloaded_optimizer.h"
 #include "step/zero1.h"
 #include "util/text.h"
 
@@ -130,6 +131,12 @@ class Trainer {
     check(job.tuning);
     check_step_in_backward(job);
     check_master_weights(job);
+    check_offloaded_optimizer(job);
+    if (job.offload_optimizer) {
+      auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
+      offloaded_ = offloaded.get();
+      optimizer_ = std::move(offloaded);
+    }
     if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
   }
 
@@ -191,6 +198,7 @@ class Trainer {
   HostSide host_side() const {
     HostSide h;
     h.managed = in_backward_ ? in_backward_->managed() : optimizer_->managed();
+    if (offloaded_) h.optimizer = offloaded_->on_host();
     if (ema_) h.ema = ema_->on_host();
     if (ema_) h.ema_transfer = ema_->host_transfer();
     return h;
@@ -338,6 +346,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<StepInBackward> in_backward_;
   std::optional<MasterWeights> master_;
+  const OffloadedOptimizer* offloaded_ = nullptr;  // that one, when it is on the host
   std::optional<DataParallel> ddp_;
   std::optional<GradScaler> scaler_;
   std::optional<MovingAverage> ema_;

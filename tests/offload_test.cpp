@@ -1,0 +1,71 @@
+// The optimizer on the host (torchao's CPUOffloadOptimizer): what stays on the device, what the host has, what is refused.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "estimate/estimate.h"
+#include "job/settings.h"
+#include "model/resolve.h"
+#include "report/estimate_report.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+Job job_of(const Json& settings) {
+  Job job;
+  apply_setting(job, "model", "llama-3.2-1b", "test");
+  apply_setting(job, "config", {{"num_hidden_layers", 2}, {"tie_word_embeddings", false}}, "test");
+  apply_setting(job, "seq", 16, "test");
+  apply_setting(job, "precision", "bf16", "test");
+  for (const auto& [key, value] : settings.items()) apply_setting(job, key, value, "test");
+  resolve_model(job);
+  return job;
+}
+
+Bytes alive(const Estimate& e, const std::string& category) {
+  for (const TreeNode& c : e.by_category.children)
+    if (c.name == category) return c.bytes;
+  return {};
+}
+
+std::string error_of(const Json& settings) {
+  try {
+    estimate(job_of(settings));
+  } catch (const Error& e) {
+    return std::string(e.what()) + " | " + e.hint();
+  }
+  return "";
+}
+
+TEST(OffloadedOptimizer, LeavesOnlyStatesOfSmallParametersOnTheDevice) {
+  const Estimate here = estimate(job_of({{"optimizer_args", {{"fused", true}}}})), there = estimate(job_of({{"offload_optimizer", true}}));
+  EXPECT_GT(alive(here, "optimizer state").count, 4 * here.parameters - 1000000);
+  EXPECT_LT(alive(there, "optimizer state").count, 100000);  // norms of 2,048 elements
+  EXPECT_LT(there.peak.count, here.peak.count - 3 * here.parameters);
+  // A copy, a gradient and two states of two bytes each; pinned ones are rounded up to powers of two.
+  EXPECT_GE(there.host_facts.optimizer.count, 8 * there.parameters - 1000000);
+  EXPECT_LE(there.host_facts.optimizer.count, 12 * there.parameters);
+  EXPECT_EQ(here.host_facts.optimizer.count, 0);
+}
+
+TEST(OffloadedOptimizer, GradientsLeaveTheDeviceAsTheyCome) {
+  const Estimate kept = estimate(job_of({{"offload_optimizer", true}})), gone = estimate(job_of({{"offload_optimizer", "gradients=true"}}));
+  EXPECT_LT(gone.peak.count, kept.peak.count - kept.parameters);
+  EXPECT_EQ(gone.host_facts.optimizer.count, kept.host_facts.optimizer.count);
+}
+
+TEST(OffloadedOptimizer, WhatCannotBeCombinedIsAnErrorThatSaysWhatCan) {
+  EXPECT_NE(error_of({{"offload_optimizer", true}, {"optimizer", "AdamW8bit"}}).find("bitsandbytes"), std::string::npos);
+  EXPECT_NE(error_of({{"offload_optimizer", true}, {"optimizer", "adamw8bit"}}).find("torch.optim's run on the host"), std::string::npos);
+  EXPECT_NE(error_of({{"offload_optimizer", "gradients=true"}, {"accumulation", 2}}).find("accumulation 2"), std::string::npos);
+  EXPECT_NE(error_of({{"offload_optimizer", "gradients=true"}, {"clip", 1.0}}).find("clip 1"), std::string::npos);
+  EXPECT_NE(error_of({{"offload_optimizer", true}, {"ddp", {{"world", 2}}}}).find("one device"), std::string::npos);
+  EXPECT_NE(error_of({{"offload_optimizer", true}, {"optimizer_in_backward", true}}).find("leave one of them out"), std::string::npos);
+  EXPECT_NE(error_of({{"offload_optimizer", "grads=true"}}).find("gradients"), std::string::npos);
+  EXPECT_EQ(error_of({{"offload_optimizer", true}, {"accumulation", 2}}), "");
+}
+
+}  // namespace
+}  // namespace plimsoll
