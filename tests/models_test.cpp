@@ -57,7 +57,8 @@ TEST(Models, RefuseConfigurationsThatAreNotSimulated) {
       {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":8,"n_layer":1,"n_positions":8})", "16 positions are more than n_positions 8"},
       {"mpt", R"({"d_model":64,"n_heads":5})", "n_heads 5 does not divide d_model 64"},
       {"mpt", R"({"d_model":64,"n_heads":4,"n_layers":1,"max_seq_len":8})", "16 positions are more than max_seq_len 8"},
-      {"stablelm", R"({"hidden_size":64,"num_attention_heads":4,"head_dim":8})", "head_dim 8 is not hidden_size / num_attention_heads"},
+      {"stablelm", R"({"hidden_size":64,"num_attention_heads":4,"num_key_value_heads":4,"head_dim":8})",
+       "head_dim 8 is not hidden_size / num_attention_heads"},
       {"electra", R"({"num_hidden_layers":1,"max_position_embeddings":8})", "16 positions are more than max_position_embeddings 8"},
       {"albert-pretraining", R"({"num_labels":3})", "num_labels 3"},
       {"mlp", R"({"input_size":16,"activation":"step"})", "activation 'step' is not known"},
@@ -72,7 +73,9 @@ TEST(Models, RefuseConfigurationsThatAreNotSimulated) {
 }
 
 TEST(Models, APlainNetworkHasTheLayersItsSizesName) {
-  const Simulation run = simulate(tiny_job("mlp", R"({"input_size":16,"linear_sizes":[8,4],"output_size":3,"batch_norm":true})"));
+  Job job = tiny_job("mlp", R"({"input_size":16,"linear_sizes":[8,4],"output_size":3,"batch_norm":true})");
+  job.batch = 2;
+  const Simulation run = simulate(job);
   EXPECT_EQ(run.parameters, 16 * 8 + 8 + 2 * 8 + 8 * 4 + 4 + 2 * 4 + 4 * 3 + 3);
 }
 

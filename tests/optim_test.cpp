@@ -340,11 +340,12 @@ TEST(Asgd, KeepsThreeNumbersOnTheDevice) {
 TEST(Registry, EveryOptimizerStepsTwiceAndFreesItsTemporaries) {
   for (const OptimizerEntry& entry : optimizer_registry()) {
     const std::string name = entry.name;
-    if (name == "none" || name.find("bit") != std::string::npos || name == "Lion" || name == "TransformersAdafactor")
-      continue;  // have no forms
+    if (name == "none") continue;
+    const bool has_forms = error_of(name, {{"foreach", true}}).empty();
     for (bool foreach : {true, false}) {
       Bench b;
-      two(b).use(entry.name, {{"foreach", foreach}});
+      name == "Muon" ? b.add({5, 2}) : two(b);
+      b.use(entry.name, has_forms ? Json{{"foreach", foreach}} : Json::object());
       b.step();
       int64_t live = 0;
       b.make_gradients();
@@ -379,8 +380,133 @@ TEST(BitsAndBytes, KeepsOneByteAStateAndAScaleForEveryBlock) {
   EXPECT_EQ(tape.trace.events.size(), events);  // nothing more in later steps
 }
 
-TEST(BitsAndBytes, PagedStatesAreRefusedInWords) {
-  EXPECT_THROW(make_optimizer("AdamW8bit", Config("test", nlohmann::json{{"is_paged", true}})), Error);
+TEST(BitsAndBytes, PagedStatesOfLargeTensorsAreOutsideTheAllocator) {
+  Bench b;
+  b.add({400, 250}).add({99'999}).use("PagedAdamW32bit");  // from 100,000 elements on
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 2 * 4 * 99'999);
+  EXPECT_EQ(b.optimizer->managed(), Bytes{2 * 4 * 100'000});
+}
+
+TEST(BitsAndBytes, ScalesOfPagedStatesStayInTheAllocator) {
+  Bench b;
+  b.add({512, 512}).use("PagedLion8bit");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 4 * 1024 + 4 * 256);  // one for every 256, and the table
+  EXPECT_EQ(b.optimizer->managed(), Bytes{512 * 512});
+  Bench argument;
+  argument.add({512, 512}).use("Lion8bit", {{"is_paged", true}});
+  argument.step();
+  EXPECT_EQ(argument.optimizer->managed(), Bytes{512 * 512});
+}
+
+// ---- other libraries ----------------------------------------------------------------------------------------------------
+
+TEST(Muon, OrthogonalisesMatrixByMatrixInHalfPrecision) {
+  Bench b;
+  b.add({6, 2}).use("Muon", {{"ns_steps", 1}});
+  EXPECT_EQ(b.step(), "zeros_like:48 lerp:48 _to_copy:24 linalg_vector_norm:2 clamp:2 -2 -2 mm:8 addmm:8 addmm:24 -24 -8 -8 -48 -24");
+  EXPECT_EQ(b.state_bytes(), 48);
+}
+
+TEST(Muon, AHalfPrecisionUpdateIsNotCopied) {
+  Bench b;
+  b.add({2, 6}, DType::bfloat16).use("Muon", {{"ns_steps", 1}, {"nesterov", false}});
+  b.step();
+  EXPECT_EQ(b.step(), "linalg_vector_norm:2 clamp:2 -2 -2 mm:8 addmm:8 addmm:24 -8 -8 -24");
+}
+
+TEST(Muon, RefusesWhatIsNoMatrixAndNamesTheRecipe) {
+  Bench b;
+  b.add({6, 2}).add({3}).add({2, 3, 1, 1});
+  try {
+    b.use("Muon");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("2 of 3 trained parameters are none"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("(3)"), std::string::npos) << e.what();
+    EXPECT_NE(e.hint().find("Muon+AdamW"), std::string::npos);
+  }
+  Bench vectors;
+  vectors.add({3});
+  EXPECT_THROW(vectors.use("Muon+AdamW"), Error);
+}
+
+TEST(Muon, TheRecipeGivesTheRestToAdamW) {
+  Bench b;
+  b.add({6, 2}).add({3}).use("Muon+AdamW", {{"adamw", {{"fused", true}}}});
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 48 + 2 * 12 + 4);
+}
+
+TEST(LionPytorch, ClonesAndAdds) {
+  Bench loop, all;
+  two(loop).use("lion_pytorch.Lion");
+  two(all).use("lion_pytorch.Lion", {{"foreach", true}});
+  loop.step();
+  all.step();
+  EXPECT_EQ(loop.step(), "clone:40 add:40 -40 -40 clone:12 add:12 -12 -12");
+  EXPECT_EQ(all.step(), "clone:40 clone:12 -40 -12");
+  EXPECT_EQ(loop.state_bytes(), 52);
+}
+
+TEST(Sophia, KeepsTheLastRatio) {
+  Bench b;
+  two(b).use("SophiaG");
+  b.step();
+  EXPECT_EQ(b.step(),
+            "abs:40 mul:40 add:40 -40 div:40 -40 -40 clamp:40 -40 sign:40 -40 "
+            "abs:12 mul:12 add:12 -12 div:12 -12 -12 clamp:12 -12 -40 sign:12 -12 -12");
+}
+
+TEST(Prodigy, SlicedStatesAreRoundedUp) {
+  Bench b;
+  b.add({10}).use("Prodigy", {{"slice_p", 4}});
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 2 * 40 + 2 * 4 * 3);
+}
+
+TEST(Soap, KeepsTwoMatricesForEverySideThatIsNotTooLarge) {
+  Bench b;
+  b.add({6, 20}).use("SOAP", {{"max_precond_dim", 10}});
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 2 * 4 * 120 + 2 * 4 * 36);
+}
+
+TEST(Soap, AndShampooRefuseHalfPrecision) {
+  for (const char* name : {"SOAP", "ScalableShampoo"}) {
+    Bench b;
+    b.add({6, 20}, DType::bfloat16);
+    EXPECT_THROW(b.use(name), Error) << name;
+  }
+}
+
+TEST(Shampoo, KeepsTwoMatricesForEverySideOfEveryBlock) {
+  Bench b;
+  b.add({6, 20}).use("ScalableShampoo", {{"block_size", 8}});
+  b.step();
+  // 6 x 20 is cut into 6 x 8, 6 x 8 and 6 x 4
+  EXPECT_EQ(b.state_bytes(), 2 * 4 * 120 + 2 * 4 * (3 * 36 + 64 + 64 + 16));
+}
+
+TEST(TorchAo, KeepsCodesScalesAndATableForEachState) {
+  for (const auto& [name, bytes] : std::vector<std::pair<const char*, int64_t>>{{"torchao.AdamW8bit", 4096 + 4 * 16 + 4 * 256},
+                                                                                {"torchao.AdamW4bit", 2048 + 4 * 32 + 4 * 16},
+                                                                                {"torchao.AdamWFp8", 4096 + 4 * 16},
+                                                                                {"torchao.AdamW", 2 * 4096}}) {
+    Bench b;
+    b.add({64, 64}, DType::bfloat16).use(name, {{"bf16_stochastic_round", true}});
+    b.step();
+    EXPECT_EQ(b.state_bytes(), 2 * bytes) << name;
+    EXPECT_EQ(b.step(), "") << name;
+  }
+}
+
+TEST(TorchAo, WhatNoBlockDividesKeepsTheTypeOfTheParameter) {
+  Bench b;
+  b.add({4097}, DType::bfloat16).use("torchao.AdamW8bit");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 2 * 2 * 4097);
 }
 
 // ---- arguments ----------------------------------------------------------------------------------------------------------
@@ -393,8 +519,23 @@ TEST(Arguments, AnUnknownOneIsNamedWithASuggestion) {
 
 TEST(Arguments, OneOptimizersArgumentIsNotAnothers) {
   EXPECT_NE(error_of("AdamW", {{"decoupled_weight_decay", true}}), "");
-  EXPECT_NE(error_of("RMSprop", {{"fused", true}}), "");
   EXPECT_EQ(error_of("Adam", {{"decoupled_weight_decay", true}, {"lr", 0.1}, {"betas", {0.9, 0.95}}}), "");
+}
+
+TEST(Arguments, AFormThatAnOptimizerDoesNotHaveIsNamedWithThoseItHas) {
+  const std::string rmsprop = error_of("RMSprop", {{"fused", true}});
+  EXPECT_NE(rmsprop.find("RMSprop: it has no fused form"), std::string::npos) << rmsprop;
+  EXPECT_NE(rmsprop.find("foreach and the loop"), std::string::npos) << rmsprop;
+  for (const char* name : {"Muon", "AdamW8bit", "SOAP", "Prodigy", "torchao.AdamW4bit", "SophiaG"})
+    EXPECT_NE(error_of(name, {{"fused", true}}).find("one form"), std::string::npos) << name;
+  EXPECT_NE(error_of("lion_pytorch.Lion", {{"fused", true}}).find("no fused form"), std::string::npos);
+}
+
+TEST(Arguments, AnUnknownOneOfOtherLibrariesListsWhatThereIs) {
+  const std::string error = error_of("SOAP", {{"max_precond_dimension", 10}});
+  EXPECT_NE(error.find("max_precond_dim"), std::string::npos) << error;
+  EXPECT_NE(error.find("precondition_frequency"), std::string::npos) << error;
+  EXPECT_NE(error_of("Muon", {{"maximize", true}}), "");
 }
 
 TEST(Arguments, WhatPyTorchRefusesIsRefused) {
@@ -407,6 +548,11 @@ TEST(Arguments, WhatPyTorchRefusesIsRefused) {
 TEST(Registry, NamesAreFoundInAnyCaseAndAMisspeltOneIsSuggested) {
   EXPECT_NE(make_optimizer("adamw", Config()), nullptr);
   EXPECT_NE(error_of("AdmaW", Json::object()).find("AdamW"), std::string::npos);
+}
+
+TEST(Registry, ALibraryMayBeNamed) {
+  EXPECT_NE(make_optimizer("torch.optim.AdamW", Config()), nullptr);
+  EXPECT_NE(make_optimizer("bitsandbytes.PagedAdamW8bit", Config()), nullptr);
 }
 
 // ---- clipping and loss scaling ------------------------------------------------------------------------------------------

@@ -102,6 +102,9 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
     const Job job = flags->job.job();
     const std::vector<TargetDevice> devices = flags->devices.devices();
     check_host_flags(flags->host, job);
+    if (flags->what_if && job.framework == Framework::jax)
+      throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true",
+                  ExitCode::usage);
     if (!flags->save_trace.empty()) write_trace(trace_of(job, devices), flags->save_trace);
     const std::vector<Fit> fits = fits_of(job, devices);
     const Estimate e = estimate(job, flags->top, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt);

@@ -12,6 +12,7 @@
 #include "model/resolve.h"
 #include "optim/optimizer.h"
 #include "report/hardware_report.h"
+#include "report/optimizer_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -41,7 +42,7 @@ Json list_presets() {
 
 Json list_optimizers() {
   Json out = Json::array();
-  for (const OptimizerEntry& e : optimizer_registry()) out.push_back({{"name", e.name}, {"keeps", e.keeps}});
+  for (const OptimizerEntry& e : optimizer_registry()) out.push_back({{"name", e.name}, {"keeps", e.keeps}, {"library", e.library}});
   return out;
 }
 
@@ -66,6 +67,9 @@ Json list_overheads() {
   return out;
 }
 
+Json list_optimizer_bytes() { return optimizer_costs_json(optimizer_cost_table()); }
+std::string optimizer_bytes_text() { return optimizer_costs_text(optimizer_cost_table()); }
+
 Json list_gpus() { return catalogue_json(catalogue()); }
 std::string gpus_text() { return catalogue_text(catalogue()); }
 
@@ -74,8 +78,10 @@ struct Listing {
   Json (*make)();
   std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
-constexpr Listing kListings[] = {{"models", list_models},     {"presets", list_presets},      {"optimizers", list_optimizers},
-                                 {"settings", list_settings}, {"gpus", list_gpus, gpus_text}, {"overheads", list_overheads}};
+constexpr Listing kListings[] = {{"models", list_models},         {"presets", list_presets},
+                                 {"optimizers", list_optimizers}, {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
+                                 {"settings", list_settings},     {"gpus", list_gpus, gpus_text},
+                                 {"overheads", list_overheads}};
 
 // Columns as wide as their widest value.
 void print_table(const Json& rows) {
@@ -102,7 +108,7 @@ void print_table(const Json& rows) {
 std::function<ExitCode()> set_up_list(CLI::App& app) {
   auto what = std::make_shared<std::string>();
   auto output = std::make_shared<OutputFlags>();
-  app.add_option("what", *what, "models, presets, optimizers, settings, gpus or overheads")->required()->type_name("WHAT");
+  app.add_option("what", *what, "models, presets, optimizers, optimizer-bytes, settings, gpus or overheads")->required()->type_name("WHAT");
   output->add_to(app);
   return [what, output] {
     std::vector<std::string> names;

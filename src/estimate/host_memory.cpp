@@ -69,6 +69,9 @@ class HostCalculation {
     if (facts_.activations.count > 0)
       add(e_.steady, "offloaded activations", ByteRange::exact(facts_.activations),
           fmt::format("copies in {} memory between forward and backward: save_on_cpu", to_string(job_.offload_activations)));
+    add(e_.steady, "EMA", ByteRange::exact(facts_.host_ema), "the average of the weights, on the host");
+    add(e_.steady, "EMA update", {facts_.ema_transfer, Bytes{0}, facts_.ema_transfer}, "weights on their way into it");
+    add(e_.steady, "paged states", {Bytes{0}, Bytes{0}, facts_.managed}, "CUDA managed memory: here only what the device has no room for");
   }
 
   bool forks() const { return host_.start_method == StartMethod::fork; }

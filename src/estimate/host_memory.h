@@ -16,9 +16,11 @@ struct HostFacts {
   Bytes parameters, buffers, optimizer_states, ema;  // alive when the run ends: what a checkpoint holds
   Bytes largest;                                     // the largest storage among them
   Bytes activations;                                 // kept on the host between forward and backward
+  Bytes host_ema, ema_transfer;                      // an average in RAM, and what is beside it while it is updated
+  Bytes managed;                                     // paged optimizer states: on the device as much as fits, the rest in RAM
 
   Bytes model() const { return parameters + buffers; }
-  Bytes checkpoint() const { return model() + optimizer_states + ema; }
+  Bytes checkpoint() const { return model() + optimizer_states + managed + ema + host_ema; }
 };
 
 HostFacts host_facts(const Trace& trace);

@@ -42,8 +42,13 @@ PublishedScore score_published(const PublishedRow& row) {
     const std::optional<DeviceSpec> device = device_of(row.gpu);
     if (device) job.platform.target = device->compute_capability;
     const Trace trace = simulate(job).trace;
-    const DeviceMemory memory =
-        device_memory(cuda_timeline(trace), {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+    const CudaTimeline run = cuda_timeline(trace);
+    DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
+    DeviceMemory memory = device_memory(run, facts);
+    if (!row.torch_stated) {  // with an old one all kernels would be in memory
+      facts.torch = {1, 12};
+      memory.device.high = std::max(memory.device.high, device_memory(run, facts).device.high);
+    }
     s.predicted = row.kind == MeasuredKind::allocated  ? memory.allocated
                   : row.kind == MeasuredKind::reserved ? memory.reserved
                   : row.kind == MeasuredKind::device   ? (row.without_context ? memory.reserved : memory.device)

@@ -98,6 +98,9 @@ void check_framework(const Job& job) {
       throw Error(fmt::format("[job] framework jax has no {}", key), instead_of(key));
   }
   if (job.framework == Framework::pytorch) return;
+  if (job.checkpointing.reentrant || !job.checkpointing.save.empty())
+    throw Error("[job] framework jax: checkpointing is neither reentrant nor selective by op",
+                "jax.checkpoint of whole blocks or modules: true, every=K, modules=A+B");
   if (job.attention == AttentionKernel::efficient || job.attention == AttentionKernel::math)
     throw Error(fmt::format("[job] framework jax has no {} attention", to_string(job.attention)),
                 "auto and eager materialise the weights as flax does; flash is cuDNN's or the Pallas kernel");

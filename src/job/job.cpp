@@ -14,6 +14,8 @@ constexpr std::array kInputs{"lm", "cls", "image", "pair", "vector"};
 constexpr std::array kLosses{"model", "logits-sum"};
 constexpr std::array kZeroGrads{"after-step", "before-forward", "before-backward"};
 
+constexpr std::array kGradientTypes{"weights", "fp32", "bf16", "fp16"};
+
 template <size_t N>
 size_t index_of(const std::array<const char*, N>& names, const std::string& text, const char* what) {
   for (size_t i = 0; i < N; ++i)
@@ -27,6 +29,7 @@ const char* to_string(Precision p) { return kPrecisions[static_cast<size_t>(p)];
 const char* to_string(AttentionKernel a) { return kAttentions[static_cast<size_t>(a)]; }
 const char* to_string(InputKind k) { return kInputs[static_cast<size_t>(k)]; }
 const char* to_string(Loss l) { return kLosses[static_cast<size_t>(l)]; }
+const char* to_string(GradientType g) { return kGradientTypes[static_cast<size_t>(g)]; }
 const char* to_string(ZeroGrad z) { return kZeroGrads[static_cast<size_t>(z)]; }
 
 Precision parse_precision(const std::string& text) {
@@ -38,6 +41,10 @@ Precision parse_precision(const std::string& text) {
 AttentionKernel parse_attention(const std::string& text) { return static_cast<AttentionKernel>(index_of(kAttentions, text, "attention")); }
 
 ZeroGrad parse_zero_grad(const std::string& text) { return static_cast<ZeroGrad>(index_of(kZeroGrads, text, "zero_grad")); }
+
+GradientType parse_gradient_type(const std::string& text) {
+  return static_cast<GradientType>(index_of(kGradientTypes, text, "gradient_dtype"));
+}
 
 Loss parse_loss(const std::string& text) { return static_cast<Loss>(index_of(kLosses, text, "loss")); }
 

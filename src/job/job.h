@@ -10,6 +10,7 @@
 #include "job/checkpointing.h"
 #include "job/collation.h"
 #include "job/config.h"
+#include "job/ema.h"
 #include "job/host_settings.h"
 #include "job/jax_settings.h"
 #include "job/loss_kernel.h"
@@ -42,6 +43,9 @@ enum class Loss : uint8_t {
 
 // When the loop drops the gradients of the last step.
 enum class ZeroGrad : uint8_t { after_step, before_forward, before_backward };
+
+// The type that gradients are summed in.
+enum class GradientType : uint8_t { weights, fp32, bf16, fp16 };
 
 // Text that is generated between training steps, by a batch of prompts.
 struct Sampling {
@@ -76,7 +80,11 @@ struct Job {
   OptimizerSpec optimizer;
   int64_t accumulation = 1;
   std::optional<double> clip;
+  bool optimizer_in_backward = false;                   // each parameter is updated, and its gradient dropped, as soon as that is there
+  bool master_weights = false;                          // fp32 copies of half-precision weights, which the optimizer updates (Megatron)
+  GradientType gradient_dtype = GradientType::weights;  // with them; fp32: a buffer that takes every gradient in backward
   bool ema = false;
+  EmaSettings averaging;     // when ema is true
   bool loss_scaling = true;  // GradScaler, with amp_fp16
   // The usual loop keeps `out` (with the logits) and `loss` until the next forward has returned.
   bool drop_output = false;     // out = None before backward
@@ -111,10 +119,12 @@ const char* to_string(AttentionKernel a);
 const char* to_string(InputKind k);
 const char* to_string(Loss l);
 const char* to_string(ZeroGrad z);
+const char* to_string(GradientType g);
 Precision parse_precision(const std::string& text);
 AttentionKernel parse_attention(const std::string& text);
 InputKind parse_inputs(const std::string& text);
 Loss parse_loss(const std::string& text);
 ZeroGrad parse_zero_grad(const std::string& text);
+GradientType parse_gradient_type(const std::string& text);
 
 }  // namespace plimsoll

@@ -19,6 +19,8 @@ const std::vector<std::string> kLigerFamilies{
     "deepseek_v4", "exaone4", "falcon_h1", "gemma",   "gemma2",       "gemma3_text",      "gemma4_text",    "glm4",     "gpt_oss",
     "granite",     "llama",   "ministral", "mistral", "mixtral",      "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "olmo2",
     "olmo3",       "phi3",    "qwen2",     "qwen3",   "qwen3_5_text", "qwen3_moe",        "qwen3_next",     "smollm3"};
+// Those whose layers are modelled as that library replaces them.
+const std::vector<std::string> kLigerLayerFamilies{"gemma2", "llama", "mistral", "phi3", "qwen2", "qwen3"};
 // cut-cross-entropy 25.6, transformers/patch.py, PATCH_FNS
 const std::vector<std::string> kCutFamilies{"gemma2", "llama", "mistral", "phi3", "qwen2"};
 
@@ -57,7 +59,10 @@ LigerKernels parse_liger_kernels(const nlohmann::json& value) {
 void check_loss_settings(const LossSettings& loss, const std::string& family) {
   if (loss.kernel == LossKernel::liger) require_patched("loss_kernel", "Liger", kLigerFamilies, family);
   if (loss.kernel == LossKernel::cut) require_patched("loss_kernel", "cut-cross-entropy", kCutFamilies, family);
-  if (loss.liger.any()) require_patched("liger_kernels", "Liger", kLigerFamilies, family);
+  if (!loss.liger.any()) return;
+  const std::string base = family.substr(0, family.find("-classifier"));
+  if (std::find(kLigerLayerFamilies.begin(), kLigerLayerFamilies.end(), base) == kLigerLayerFamilies.end())
+    throw Error("[liger_kernels] Liger's layers are not modelled in " + family, "they are in " + join(kLigerLayerFamilies, ", "));
 }
 
 }  // namespace plimsoll

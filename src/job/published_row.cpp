@@ -57,8 +57,6 @@ std::string unsupported_part(const Json& row) {
   if (is_set(train, "compile")) return "torch.compile";
   if (is_set(train.at("optimizer"), "state_bits") && !is_bitsandbytes(train.at("optimizer")))
     return fmt::format("{}-bit optimizer", train.at("optimizer")["state_bits"].dump());
-  if (is_set(train.at("optimizer"), "step_in_backward")) return "optimizer step in backward";
-  if (is_set(train.at("optimizer"), "paged")) return "paged optimizer";
   if (text_at(train, "checkpointing").find("offload") != std::string::npos) return "activation offload";
   if (text_at(train, "attention").find("flex_attention") != std::string::npos) return "attention with a packed document mask";
   return "";
@@ -91,6 +89,12 @@ void read_optimizer(const Json& o, Job& job) {
                                                                 {"adafactor", "TransformersAdafactor"}};
   const std::string name = text_at(o, "name");
   job.optimizer.name = name;
+  job.optimizer_in_backward = is_set(o, "step_in_backward");
+  if (is_set(o, "paged")) {
+    if (name != "adamw") throw Error("[published row] a paged " + name + " is not known", "paged are AdamW's 8- and 32-bit forms");
+    job.optimizer.name = is_set(o, "state_bits") ? "PagedAdamW8bit" : "PagedAdamW";
+    return;
+  }
   if (is_set(o, "state_bits")) {
     job.optimizer.name = name == "adam" ? "Adam8bit" : "AdamW8bit";
     return;
@@ -194,6 +198,7 @@ PublishedRow row_of(const Json& j) {
   row.kind = static_cast<MeasuredKind>(found - kKinds.begin());
   row.confidence = j.value("confidence", 1.0);
   row.gpu = text_at(j.at("gpu"), "name");
+  row.torch_stated = is_set(j.at("software"), "torch") || is_set(j.at("software"), "cuda");
   row.without_context = text_at(j.at("software"), "framework").find("xMem") != std::string::npos;
   Job& job = row.job;
   job.model = row.id;

@@ -22,6 +22,7 @@ struct PublishedRow {
   MeasuredKind kind = MeasuredKind::allocated;
   int64_t bytes = 0;
   double confidence = 1;
+  bool torch_stated = true;      // else it may be one that loads all kernels at the start
   bool without_context = false;  // device memory less what was in use when the run began
   Job job;
   std::string unsupported;  // what no Job can express yet; empty when the run can be simulated

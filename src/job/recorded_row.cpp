@@ -88,6 +88,14 @@ void apply_collation(const Config& c, Job& job) {
   job.seq = *std::max_element(collation.lengths.begin(), collation.lengths.end());
 }
 
+// True, or what the average is.
+void read_ema(Job& job, const Json& ema) {
+  job.ema = ema.is_object() || ema == true;
+  if (!ema.is_object()) return;
+  job.averaging.update = parse_ema_update(ema.value("update", "loop"));
+  job.averaging.dtype = parse_ema_type(ema.value("dtype", "weights"));
+}
+
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
@@ -118,7 +126,8 @@ Job job_of(const std::string& id, const Json& spec) {
   job.accumulation = c.size({"accum"}, 1);
   job.parallel = parallel_of(spec.value("parallel", Json::object()));
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
-  job.ema = c.flag({"ema"}, false);
+  read_ema(job, spec.value("ema", Json(false)));
+  job.optimizer_in_backward = c.flag({"optimizer_in_backward"}, false);
   job.loss_scaling = false;
   job.drop_output = c.flag({"drop_output"}, false);
   job.drop_after = c.flag({"drop_after"}, false);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <charconv>
 
 #include "util/text.h"
@@ -24,6 +25,12 @@ void apply_optimizer(Job& job, const Config& c) {
       throw Error("[optimizer] '" + item.key() + "' is not known", "write optimizer: {name: AdamW, args: {fused: true}}");
   job.optimizer.name = fields.text({"name"}, job.optimizer.name);
   if (const nlohmann::json* args = fields.find({"args"})) job.optimizer.args = Config("optimizer args", *args);
+}
+
+bool parse_master_weights(const std::string& text) {
+  if (text == "fp32") return true;
+  if (text == "none" || text == "false") return false;
+  throw Error("[job] master_weights '" + text + "' is not known", "known: none, fp32");
 }
 
 void apply_config(Job& job, const Config& c) {
@@ -132,6 +139,12 @@ std::vector<Setting> all_settings() {
        }},
       {"ema", "", "keep an exponential moving average of the weights on the device",
        [](Job& j, const Config& c) { j.ema = c.flag({"ema"}, false); }},
+      {"optimizer_in_backward", "", "update each parameter in backward and drop its gradient at once (torchtune's optimizer_in_bwd)",
+       [](Job& j, const Config& c) { j.optimizer_in_backward = c.flag({"optimizer_in_backward"}, false); }},
+      {"master_weights", "none|fp32", "fp32 copies of bf16 or fp16 weights that the optimizer updates, as Megatron-LM keeps them",
+       [](Job& j, const Config& c) { j.master_weights = parse_master_weights(c.text({"master_weights"}, "none")); }},
+      {"gradient_dtype", "weights|fp32|bf16|fp16", "with master_weights: the type gradients are summed in (default: as the weights)",
+       [](Job& j, const Config& c) { j.gradient_dtype = parse_gradient_type(c.text({"gradient_dtype"}, "weights")); }},
       {"loss_scaling", "true|false", "torch.amp.GradScaler with amp-fp16 (default true)",
        [](Job& j, const Config& c) { j.loss_scaling = c.flag({"loss_scaling"}, true); }},
       {"drop_output", "", "the loop drops the model's output before backward (the HF Trainer does)",
@@ -170,6 +183,9 @@ std::vector<Setting> all_settings() {
        }},
   };
   for (Setting& s : jax_setting_entries()) settings.push_back(std::move(s));
+  const auto after_ema = std::find_if(settings.begin(), settings.end(), [](const Setting& s) { return s.key == std::string("ema"); }) + 1;
+  const std::vector<Setting> ema = ema_setting_entries();
+  settings.insert(after_ema, ema.begin(), ema.end());
   for (Setting& s : host_setting_entries()) settings.push_back(std::move(s));
   return settings;
 }

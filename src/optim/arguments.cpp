@@ -7,14 +7,33 @@
 
 namespace plimsoll {
 
-Arguments::Arguments(const char* optimizer, const Config& args, std::initializer_list<const char*> known)
+namespace {
+bool holds(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+}  // namespace
+
+Arguments::Arguments(const char* optimizer, const Config& args, std::initializer_list<const char*> known, bool maximizes)
     : optimizer_(optimizer), args_(args) {
-  std::vector<std::string> names{"lr", "maximize"};
+  std::vector<std::string> names{"lr"};
+  if (maximizes) names.emplace_back("maximize");
   names.insert(names.end(), known.begin(), known.end());
-  for (const auto& [key, value] : args.values().items())
-    if (std::find(names.begin(), names.end(), key) == names.end())
-      throw Error(std::string("[optimizer] ") + optimizer + " has no argument '" + key + "'", did_you_mean(key, names));
+  for (const auto& item : args.values().items())
+    if (!holds(names, item.key())) refuse_key(item.key(), names);
   if (flag("differentiable")) refuse("differentiable true is not simulated", "leave differentiable out");
+}
+
+// A form that the optimizer does not have is named with those it has.
+void Arguments::refuse_key(const std::string& key, const std::vector<std::string>& known) const {
+  if (key == "foreach" || key == "fused") {
+    if (holds(known, "foreach"))
+      refuse("it has no " + key + " form",
+             "its forms are foreach and the loop (foreach: false); AdamW, Adam, SGD and Adagrad are fused, too");
+    refuse("it has one form, and no " + key + " one", "leave " + key + " out");
+  }
+  const std::string hint = did_you_mean(key, known);
+  throw Error(std::string("[optimizer] ") + optimizer_ + " has no argument '" + key + "'",
+              hint.starts_with("known") ? hint : hint + " It takes " + join(known, ", "));
 }
 
 void Arguments::refuse(const std::string& message, const std::string& hint) const {

@@ -1,5 +1,6 @@
-// torch.optim: what each optimizer keeps between steps and the temporaries of one step. The default on CUDA is the foreach
-// form (temporaries for all parameters at once); `foreach: false` is the loop, `fused: true` has no temporaries.
+// Optimizers of torch.optim and of other libraries: what each keeps between steps and the temporaries of one step. The default of
+// torch.optim on CUDA is the foreach form (temporaries for all parameters at once); `foreach: false` is the loop, `fused: true` has no
+// temporaries.
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 
 #include "job/config.h"
 #include "tensor/node.h"
+#include "util/bytes.h"
 
 namespace plimsoll {
 
@@ -20,13 +22,16 @@ class Optimizer {
   virtual void step(const std::vector<Parameter*>& parameters) = 0;
   // What the optimizer keeps between steps, to be labelled after a step.
   virtual Tensors states() const = 0;
+  // States in CUDA managed memory: not the allocator's; on the device as much as fits, the rest in RAM.
+  virtual Bytes managed() const { return {}; }
   // Fused kernels unscale gradients themselves (`_step_supports_amp_scaling`); a GradScaler then does not.
   virtual bool supports_amp_scaling() const { return false; }
 };
 
 struct OptimizerEntry {
-  const char* name;
-  const char* keeps;  // for `plimsoll list optimizers`
+  const char* name;     // what a job calls it; "library.name" is understood, too
+  const char* library;  // whose code it follows
+  const char* keeps;    // for `plimsoll list optimizers`
   std::function<std::unique_ptr<Optimizer>(const Config& args)> make;
 };
 

@@ -30,9 +30,14 @@ std::string recipe_text(const Job& j) {
   if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
   if (j.offload_activations != Offload::none) out += ", activations on the host";
   if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
+  if (j.loss_settings.kernel != LossKernel::model) out += fmt::format(", {} loss", to_string(j.loss_settings.kernel));
+  if (j.loss_settings.liger.any()) out += ", Liger layers";
+  if (j.collation.collate == Collate::pack) out += ", packed";
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
-  if (j.ema) out += ", EMA";
+  if (j.optimizer_in_backward) out += ", optimizer in backward";
+  if (j.master_weights) out += j.gradient_dtype == GradientType::fp32 ? ", fp32 master weights and gradients" : ", fp32 master weights";
+  if (j.ema) out += ", " + to_string(j.averaging);
   if (j.compile) out += ", torch.compile";
   if (!j.alloc_conf.empty()) out += ", " + j.alloc_conf;
   if (j.parallel.any()) out += ", " + to_string(j.parallel);
@@ -98,6 +103,7 @@ class Writer {
               "nvidia-smi: reserved, and on " + (e_.device.empty() ? "some NVIDIA card (--gpu for yours)" : e_.device) + ":");
       out_ += overheads_text(e_.memory->overheads, style_);
     }
+    outside();
     line(fmt::format("  reached in      {}: {}", e_.steps[e_.worst].name, where));
     for (size_t i = 0; i < e_.steps.size(); ++i) {
       std::string phases;
@@ -118,6 +124,16 @@ class Writer {
     out_ += xla_text(*e_.xla, e_.device, e_.job.jax, style_);
     line(fmt::format("  reached in      {}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
                      e_.peak_op.empty() ? "" : ", " + e_.peak_op));
+  }
+
+  // What no counter of the allocator shows.
+  void outside() {
+    const HostFacts& f = e_.host_facts;
+    const auto row = [&](const char* name, Bytes bytes, const char* meaning) {
+      if (bytes.count > 0) line(fmt::format("  {:<14}  {:>11}   {}", name, to_string(bytes), style_.dim(meaning)));
+    };
+    row("paged states", f.managed, "CUDA managed memory, in none of these: on the device as much as fits, the rest in RAM");
+    row("EMA on the host", f.host_ema, "in RAM (--host-memory)");
   }
 
   void counter(const char* name, const ByteRange& r, const std::string& meaning) {
@@ -207,7 +223,13 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
                            {"accumulation", job.accumulation},
                            {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},
+                           {"optimizer_in_backward", job.optimizer_in_backward},
+                           {"master_weights", job.master_weights ? "fp32" : "none"},
+                           {"gradient_dtype", to_string(job.gradient_dtype)},
                            {"ema", job.ema},
+                           {"ema_place", to_string(job.averaging.place)},
+                           {"ema_dtype", to_string(job.averaging.dtype)},
+                           {"ema_update", to_string(job.averaging.update)},
                            {"loss_scaling", job.loss_scaling},
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
@@ -254,6 +276,8 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                    {"overheads", overheads_json(e.memory->overheads)}};
   }
   if (e.xla) j["xla"] = xla_json(*e.xla);
+  j["paged_state_bytes"] = e.host_facts.managed.count;
+  j["host_ema_bytes"] = e.host_facts.host_ema.count;
   j["peak"] = {{"step", e.worst + 1}, {"phase", phase_name(e.peak_phase)}, {"module", e.peak_module}, {"op", e.peak_op}};
   j["steps"] = nlohmann::ordered_json::array();
   for (const StepEstimate& s : e.steps) {

@@ -8,7 +8,10 @@
 #include "optim/optimizer.h"
 #include "step/clip.h"
 #include "step/ddp.h"
+#include "step/ema.h"
 #include "step/grad_scaler.h"
+#include "step/in_backward.h"
+#include "step/master_weights.h"
 #include "step/zero1.h"
 #include "util/text.h"
 
@@ -125,6 +128,8 @@ class Trainer {
       : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     check(job.parallel);
     check(job.tuning);
+    check_step_in_backward(job);
+    check_master_weights(job);
     if (job.parallel.zero1) optimizer_ = make_zero1(std::move(optimizer_), *job.parallel.zero1);
   }
 
@@ -134,9 +139,11 @@ class Trainer {
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
     if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
+    updated_ = trained_;
+    if (job_.master_weights) updated_ = master_.emplace(job_.gradient_dtype == GradientType::fp32, tape_, trained_).parameters();
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
-    if (job_.ema) make_ema();
+    if (job_.ema) ema_.emplace(job_.averaging, tape_, parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, job_.batch, job_.seq);
     if (job_.warm_optimizer) warm_optimizer();
     for (int64_t i = 0; i < job_.steps; ++i) step();
@@ -150,6 +157,7 @@ class Trainer {
     result.activations_on_host = tape_.on_host.peak;
     for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
+    result.host = host_side();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
     return result;
   }
@@ -171,12 +179,21 @@ class Trainer {
     tape_.begin_step();
     for (int64_t i = 0; i < micro_steps(); ++i) micro_step(i == 0, i == micro_steps() - 1);
     tape_.begin_phase(Phase::optimizer);
+    if (master_) master_->take_gradients();
     if (job_.clip) {
-      if (scaler_) scaler_->unscale(trained_);
-      clip_grad_norm(trained_);
+      if (scaler_) scaler_->unscale(updated_);
+      clip_grad_norm(updated_);
     }
     update();
-    if (job_.ema) update_ema();
+    if (ema_) ema_->update();
+  }
+
+  HostSide host_side() const {
+    HostSide h;
+    h.managed = in_backward_ ? in_backward_->managed() : optimizer_->managed();
+    if (ema_) h.ema = ema_->on_host();
+    if (ema_) h.ema_transfer = ema_->host_transfer();
+    return h;
   }
 
   // transformers' default, in training too, and part of the output. Checkpointing turns it off; so does the recorder unless told.
@@ -235,7 +252,11 @@ class Trainer {
 
   // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
   void attach_optimizer() {
-    optimizer_->attach(trained_);
+    if (job_.optimizer_in_backward) {
+      in_backward_.emplace(job_.optimizer, tape_, trained_);
+      return;
+    }
+    optimizer_->attach(updated_);
     if (!tape_.dialect.recorder) label_states();
   }
 
@@ -245,10 +266,10 @@ class Trainer {
 
   void update() {
     if (scaler_) {
-      scaler_->step(*optimizer_, trained_);
+      scaler_->step(*optimizer_, updated_);
       scaler_->update();
-    } else {
-      optimizer_->step(trained_);
+    } else if (!in_backward_) {
+      optimizer_->step(updated_);
     }
     label_states();
     if (job_.zero_grad == ZeroGrad::after_step) zero_grad();
@@ -293,6 +314,7 @@ class Trainer {
   void zero_grad() {
     if (tape_.dialect.torch < Version{2, 0}) return;
     for (Parameter* p : trained_) p->grad.reset();
+    if (master_) master_->drop_gradients();
   }
 
   void warm_optimizer() {
@@ -306,31 +328,19 @@ class Trainer {
     zero_grad();
   }
 
-  void make_ema() {
-    tape_.category = Category::ema;
-    for (const Parameter* p : parameters_) ema_.push_back(temporary("clone", p->value));
-    tape_.category.reset();
-  }
-
-  // shadow.sub_(0.1 * (shadow - p)), parameter by parameter
-  void update_ema() {
-    tape_.begin_phase(Phase::ema);
-    for (const Tensor& shadow : ema_) {
-      Tensor delta = temporary("sub", shadow);
-      delta = temporary("mul", delta);
-    }
-  }
-
   const Job& job_;
   Tape tape_;
   Build build_;
   std::unique_ptr<Model> model_;
   std::vector<Parameter*> parameters_;
-  std::vector<Parameter*> trained_;  // those that require a gradient: what the optimizer gets
+  std::vector<Parameter*> trained_;  // those that require a gradient
+  std::vector<Parameter*> updated_;  // what the optimizer gets: those, or their master copies
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<StepInBackward> in_backward_;
+  std::optional<MasterWeights> master_;
   std::optional<DataParallel> ddp_;
   std::optional<GradScaler> scaler_;
-  Tensors ema_;
+  std::optional<MovingAverage> ema_;
   Batch batch_;
   Tensors kept_;
   Tensor loss_;
@@ -347,7 +357,8 @@ RecordedForward record_forward(const Job& asked) {
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
   if (const ModelEntry& entry = entry_of(job); entry.classes.empty())
-    throw Error("[job] framework jax: " + entry.name + " is torchvision's", "families of transformers can be asked about, vit among them");
+    throw Error("[job] framework jax: " + entry.name + " is not of transformers",
+                "families of transformers can be asked about, vit among them");
   Dialect dialect;
   dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
   dialect.kernels = {};

@@ -7,11 +7,20 @@
 #include "job/job.h"
 #include "tensor/dataflow.h"
 #include "trace/trace.h"
+#include "util/bytes.h"
 
 namespace plimsoll {
 
+// What a run keeps outside the device's allocator.
+struct HostSide {
+  Bytes ema;           // the average of the weights in RAM
+  Bytes ema_transfer;  // beside it while it is updated
+  Bytes managed;       // paged optimizer states: on the device as much as fits, the rest in RAM
+};
+
 struct Simulation {
   Trace trace;
+  HostSide host;
   int64_t parameters = 0;  // elements
   int64_t trainable = 0;
   int64_t activations_on_host = 0;  // bytes at their peak

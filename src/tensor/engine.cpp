@@ -148,10 +148,9 @@ bool laid_out_like(const Tensor& grad, const Tensor& variable) {
   }
   return true;
 }
-}  // namespace
 
 // accumulate_grad.h: the first gradient is taken over if nobody else holds it and it is laid out like its parameter.
-void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad) {
+void accumulate(const Tensor& value, Tensor& sum, const Tensor& grad) {
   if (!grad || sum) return;  // later ones are added in place
   if (grad.is_only_handle() && laid_out_like(grad, value)) {
     sum = detach(grad);
@@ -160,9 +159,13 @@ void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad) {
     sum = empty_strided(grad.tape(), value.sizes(), value.strides(), grad.dtype());
   }
 }
+}  // namespace
 
+void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad) { accumulate(value, sum, grad); }
+
+// What came in lives until the hooks have run.
 void accumulate_grad(Parameter& p, Tensor grad) {
-  accumulate_grad(p.value, p.grad, std::move(grad));
+  accumulate(p.value, p.grad, grad);
   Tape& tape = p.value.tape();
   if (p.grad && !tape.dialect.late_gradient_labels) tape.relabel(p.grad, Category::gradient);
   if (tape.gradient_arrived) tape.gradient_arrived(p);

@@ -1,0 +1,69 @@
+#include "job/ema.h"
+
+#include <array>
+
+#include "job/settings.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::array<const char*, 2> kPlaces{"device", "host"};
+constexpr std::array<const char*, 4> kTypes{"weights", "fp32", "bf16", "fp16"};
+constexpr std::array<const char*, 5> kUpdates{"loop", "diffusers", "diffusers-foreach", "lerp", "averaged-model"};
+
+template <class E, size_t N>
+E one_of(const std::array<const char*, N>& names, const std::string& text, const char* key) {
+  for (size_t i = 0; i < N; ++i)
+    if (text == names[i]) return static_cast<E>(i);
+  throw Error(std::string("[job] ") + key + " '" + text + "' is not known",
+              did_you_mean(text, std::vector<std::string>(names.begin(), names.end())));
+}
+
+}  // namespace
+
+const char* to_string(EmaPlace p) { return kPlaces[static_cast<size_t>(p)]; }
+const char* to_string(EmaType t) { return kTypes[static_cast<size_t>(t)]; }
+const char* to_string(EmaUpdate u) { return kUpdates[static_cast<size_t>(u)]; }
+EmaPlace parse_ema_place(const std::string& text) { return one_of<EmaPlace>(kPlaces, text, "ema_place"); }
+EmaType parse_ema_type(const std::string& text) { return one_of<EmaType>(kTypes, text, "ema_dtype"); }
+EmaUpdate parse_ema_update(const std::string& text) { return one_of<EmaUpdate>(kUpdates, text, "ema_update"); }
+
+std::string to_string(const EmaSettings& e) {
+  std::string out = "EMA";
+  if (e.dtype != EmaType::weights) out += std::string(" ") + to_string(e.dtype);
+  if (e.place == EmaPlace::host) out += " on the host";
+  if (e.update != EmaUpdate::loop) out += std::string(" (") + to_string(e.update) + ")";
+  return out;
+}
+
+void check(const EmaSettings& e) {
+  if (e.update == EmaUpdate::averaged_model && e.dtype != EmaType::weights)
+    throw Error(std::string("[job] ema_dtype ") + to_string(e.dtype) +
+                    ": AveragedModel copies the model as it is, and its foreach lerp does not mix types",
+                "leave ema_dtype out, or take ema_update diffusers or lerp");
+}
+
+std::vector<Setting> ema_setting_entries() {
+  return {
+      {"ema_place", "device|host", "where the average lies between updates; any ema_ setting turns ema on (default device)",
+       [](Job& j, const Config& c) {
+         j.averaging.place = parse_ema_place(c.text({"ema_place"}, "device"));
+         j.ema = true;
+       }},
+      {"ema_dtype", "weights|fp32|bf16|fp16", "the average's type (default: as the weights)",
+       [](Job& j, const Config& c) {
+         j.averaging.dtype = parse_ema_type(c.text({"ema_dtype"}, "weights"));
+         j.ema = true;
+       }},
+      {"ema_update", "loop|diffusers|diffusers-foreach|lerp|averaged-model",
+       "how it is updated: a loop of differences, diffusers' EMAModel, a loop of lerp_, or torch's AveragedModel",
+       [](Job& j, const Config& c) {
+         j.averaging.update = parse_ema_update(c.text({"ema_update"}, "loop"));
+         j.ema = true;
+       }},
+  };
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+#include "step/in_backward.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+
+namespace {
+[[noreturn]] void refuse(const std::string& what, const std::string& why, const std::string& hint) {
+  throw Error(fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint);
+}
+}  // namespace
+
+void check_step_in_backward(const Job& job) {
+  if (!job.optimizer_in_backward) return;
+  if (job.clip)
+    refuse(fmt::format("clip {}", *job.clip), "the norm of all gradients is not known when the first one is used and dropped",
+           "leave one of them out");
+  if (job.accumulation > 1)
+    refuse(fmt::format("accumulation {}", job.accumulation), "every backward updates the weights, so nothing is left to add to",
+           "set accumulation to 1 and take a larger batch, or leave optimizer_in_backward out");
+  if (job.precision == Precision::amp_fp16 && job.loss_scaling)
+    refuse("loss scaling", "GradScaler looks at all gradients before it lets any step be taken",
+           "take precision amp or bf16, or loss_scaling: false");
+  if (job.parallel.any()) refuse(to_string(job.parallel), "gradients are reduced in buckets first", "leave one of them out");
+  if (job.master_weights) refuse("master_weights", "those are updated after backward", "leave one of them out");
+  if (job.optimizer.name == "Muon+AdamW")
+    refuse("Muon+AdamW", "a recipe of two optimizers is not one for each parameter", "take AdamW, or leave one of them out");
+}
+
+StepInBackward::StepInBackward(const OptimizerSpec& spec, Tape& tape, const std::vector<Parameter*>& trained) : tape_(tape) {
+  for (Parameter* p : trained) {
+    One& one = each_[p];
+    one.parameter = {p};
+    one.optimizer = make_optimizer(spec.name, spec.args);
+    one.optimizer->attach(one.parameter);
+    if (!tape.dialect.recorder)
+      for (const Tensor& s : one.optimizer->states()) tape.relabel(s, Category::optimizer_state);
+  }
+  tape.gradient_arrived = [this](Parameter& p) { step(p); };
+}
+
+StepInBackward::~StepInBackward() { tape_.gradient_arrived = nullptr; }
+
+void StepInBackward::step(Parameter& p) {
+  const auto one = each_.find(&p);
+  if (one == each_.end()) return;
+  const Phase phase = tape_.phase();
+  tape_.begin_phase(Phase::optimizer);
+  one->second.optimizer->step(one->second.parameter);
+  for (const Tensor& s : one->second.optimizer->states()) tape_.relabel(s, Category::optimizer_state);
+  p.grad.reset();
+  tape_.begin_phase(phase);
+}
+
+Bytes StepInBackward::managed() const {
+  Bytes total;
+  for (const auto& [parameter, one] : each_) total += one.optimizer->managed();
+  return total;
+}
+
+}  // namespace plimsoll
