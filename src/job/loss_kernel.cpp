@@ -21,7 +21,7 @@ const std::vector<std::string> kLigerFamilies{
     "olmo3",       "phi3",    "qwen2",     "qwen3",   "qwen3_5_text", "qwen3_moe",        "qwen3_next",     "smollm3"};
 // Those whose layers are modelled as that library replaces them.
 const std::vector<std::string> kLigerLayerFamilies{"gemma2", "llama", "mistral", "phi3", "qwen2", "qwen3"};
-// cut-cross-entropy 25.6, transformers/patch.py, PATCH_FNS
+// cut-cross-entropy (commit d42911f), transformers/patch.py, PATCH_FNS
 const std::vector<std::string> kCutFamilies{"gemma2", "llama", "mistral", "phi3", "qwen2"};
 
 void require_patched(const char* setting, const char* library, const std::vector<std::string>& families, const std::string& family) {

@@ -1,4 +1,4 @@
-// Liger-Kernel 0.6: ops/rms_norm.py, ops/swiglu.py, ops/geglu.py, ops/rope.py.
+// Liger-Kernel (commit ead96b6): ops/rms_norm.py, ops/swiglu.py, ops/geglu.py, ops/rope.py.
 #include "nn/liger.h"
 
 #include "ops/pointwise.h"

@@ -48,7 +48,7 @@ Tensor sum_of_chunk(const Tensor& logits, const Tensor& targets) {
   return cross_entropy(wide, targets);
 }
 
-// torchtune 0.6, modules/loss/cross_entropy_loss.py, LinearCrossEntropyLoss: tokens without a label are left out first.
+// torchtune (commit bd2a0fc), modules/loss/cross_entropy_loss.py, LinearCrossEntropyLoss: tokens without a label are left out first.
 Tensor chunked(const Build& build, const HeadCall& call, const Tensor& hidden, const Tensor& labels) {
   Tape& tape = hidden.tape();
   const int64_t n = labelled(build, labels);
@@ -70,7 +70,7 @@ Tensor chunked(const Build& build, const HeadCall& call, const Tensor& hidden, c
   return div_scalar(total);
 }
 
-// torchtune 0.6, modules/loss/ce_chunked_output_loss.py and TransformerDecoder.chunked_output
+// torchtune (commit bd2a0fc), modules/loss/ce_chunked_output_loss.py and TransformerDecoder.chunked_output
 Tensor chunked_output(const Build& build, const HeadCall& call, const Tensor& hidden, const Tensor& labels) {
   Tensors outputs;
   for (const Tensor& part : tensor_split(hidden, build.loss.chunks, 1)) outputs.push_back(call.logits(part));  // (B, t, V)
@@ -111,7 +111,7 @@ void add_weight_gradient(const Tensor& logits, const Tensor& chunk, const Tensor
   to(product, DType::float32);
 }
 
-// Liger-Kernel 0.6, ops/fused_linear_cross_entropy.py, fused_linear_cross_entropy_forward. The kernel writes the gradient over
+// Liger-Kernel (commit ead96b6), ops/fused_linear_cross_entropy.py, fused_linear_cross_entropy_forward. The kernel writes the gradient over
 // the logits. Names live as long as in Python: two chunks of logits are alive while the next is multiplied.
 LigerGradients fused_gradients(const Tensor& input, const Tensor& weight, bool wants_input, bool wants_weight) {
   const int64_t rows = input.size(0),
