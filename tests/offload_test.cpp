@@ -67,5 +67,23 @@ TEST(OffloadedOptimizer, WhatCannotBeCombinedIsAnErrorThatSaysWhatCan) {
   EXPECT_EQ(error_of({{"offload_optimizer", true}, {"accumulation", 2}}), "");
 }
 
+TEST(SwappedBlocks, FrozenWeightsOfThemAreOnTheHost) {
+  const Json lora{{"r", 8}, {"target_modules", "all-linear"}};
+  const Json four{{"num_hidden_layers", 4}};
+  const Estimate all = estimate(job_of({{"lora", lora}, {"config", four}}));
+  const Estimate one = estimate(job_of({{"lora", lora}, {"config", four}, {"swap_blocks", 1}}));
+  const Estimate two = estimate(job_of({{"lora", lora}, {"config", four}, {"swap_blocks", 2}}));
+  EXPECT_GT(one.host_facts.weights.count, 2 * 2048 * (2048 + 512 + 512 + 2048 + 3 * 8192));  // the linear layers of a block, in bf16
+  EXPECT_EQ(two.host_facts.weights.count, 2 * one.host_facts.weights.count);
+  EXPECT_EQ(one.peak.count, all.peak.count - one.host_facts.weights.count);
+  EXPECT_EQ(one.parameters, all.parameters);
+}
+
+TEST(SwappedBlocks, NeedsBlocksAndSomethingFrozen) {
+  EXPECT_NE(error_of({{"swap_blocks", 1}}).find("frozen"), std::string::npos);
+  EXPECT_NE(error_of({{"swap_blocks", 2}, {"lora", {{"r", 8}}}}).find("the model has 2 blocks"), std::string::npos);
+  EXPECT_THROW(job_of({{"swap_blocks", 0}}), Error);
+}
+
 }  // namespace
 }  // namespace plimsoll

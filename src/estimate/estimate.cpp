@@ -210,6 +210,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   if (device) e.device = device->name;
   explain(e, trace, timeline.peak(), top_tensors);
   e.host_facts.activations = Bytes{simulation.activations_on_host};
+  e.host_facts.weights = simulation.host.weights;
   e.host_facts.optimizer = simulation.host.optimizer;
   e.host_facts.host_ema = simulation.host.ema;
   e.host_facts.ema_transfer = simulation.host.ema_transfer;

@@ -66,6 +66,8 @@ class HostCalculation {
     if (system_.size.high.count > 0) e_.steady.push_back({"system", system_.size, system_.source});
     add(e_.steady, "main process", kMainProcess, "Python, torch and CUDA's libraries: median and range of five published figures");
     if (host_.dataset_bytes.count > 0) add(e_.steady, "dataset object", ByteRange::exact(host_.dataset_bytes), "dataset_bytes");
+    add(e_.steady, "swapped blocks", ByteRange::exact(facts_.weights),
+        "frozen weights that are not on the device at the moment: swap_blocks");
     add(e_.steady, "offloaded optimizer", ByteRange::exact(facts_.optimizer),
         "pinned copies of weights and gradients, powers of two each, and states: CPUOffloadOptimizer");
     if (facts_.activations.count > 0)

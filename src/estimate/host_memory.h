@@ -15,6 +15,7 @@ namespace plimsoll {
 struct HostFacts {
   Bytes parameters, buffers, optimizer_states, ema;  // alive when the run ends: what a checkpoint holds
   Bytes largest;                                     // the largest storage among them
+  Bytes weights;                                     // of blocks that are swapped in and out
   Bytes optimizer;                                   // an offloaded one: pinned copies of weights, gradients, and states
   Bytes activations;                                 // kept on the host between forward and backward
   Bytes host_ema, ema_transfer;                      // an average in RAM, and what is beside it while it is updated

@@ -81,6 +81,7 @@ struct Job {
   int64_t accumulation = 1;
   std::optional<double> clip;
   std::optional<OptimizerOffload> offload_optimizer;
+  int64_t swap_blocks = 0;                              // blocks whose frozen weights are on the host and take turns on the device
   bool optimizer_in_backward = false;                   // each parameter is updated, and its gradient dropped, as soon as that is there
   bool master_weights = false;                          // fp32 copies of half-precision weights, which the optimizer updates (Megatron)
   GradientType gradient_dtype = GradientType::weights;  // with them; fp32: a buffer that takes every gradient in backward

@@ -142,6 +142,8 @@ std::vector<Setting> all_settings() {
       {"offload_optimizer", "=gradients=true",
        "states on the host, where weights are updated, and perhaps gradients (torchao's CPUOffloadOptimizer)",
        [](Job& j, const Config& c) { j.offload_optimizer = parse_optimizer_offload(c.values().at("offload_optimizer")); }},
+      {"swap_blocks", "N", "frozen weights of so many blocks are on the host and take turns on the device (kohya's blocks_to_swap)",
+       [](Job& j, const Config& c) { j.swap_blocks = c.size({"swap_blocks"}, 1); }},
       {"optimizer_in_backward", "", "update each parameter in backward and drop its gradient at once (torchtune's optimizer_in_bwd)",
        [](Job& j, const Config& c) { j.optimizer_in_backward = c.flag({"optimizer_in_backward"}, false); }},
       {"master_weights", "none|fp32", "fp32 copies of bf16 or fp16 weights that the optimizer updates, as Megatron-LM keeps them",

@@ -126,6 +126,8 @@ class Catalogue {
   }
 
   void rest() {
+    if (job_.tuning.adapter && job_.swap_blocks == 0)
+      add("weights of 4 blocks on the host", {{"swap_blocks", 4}}, LeverKind::same_result, "weights over PCIe in forward and backward");
     if (job_.ema && job_.averaging.place == EmaPlace::device)
       add("moving average on the host", {{"ema_place", "host"}}, LeverKind::same_result, "weights over PCIe after each update");
     if (job_.ema) add("no moving average", {{"ema", false}}, LeverKind::other_training, "none: it is faster");

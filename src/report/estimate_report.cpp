@@ -35,6 +35,7 @@ std::string recipe_text(const Job& j) {
   if (j.collation.collate == Collate::pack) out += ", packed";
   if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
   if (j.clip) out += fmt::format(", clip {}", *j.clip);
+  if (j.swap_blocks > 0) out += fmt::format(", {} blocks swapped", j.swap_blocks);
   if (j.offload_optimizer) out += j.offload_optimizer->gradients ? ", optimizer and gradients on the host" : ", optimizer on the host";
   if (j.optimizer_in_backward) out += ", optimizer in backward";
   if (j.master_weights) out += j.gradient_dtype == GradientType::fp32 ? ", fp32 master weights and gradients" : ", fp32 master weights";
@@ -134,6 +135,7 @@ class Writer {
       if (bytes.count > 0) line(fmt::format("  {:<14}  {:>11}   {}", name, to_string(bytes), style_.dim(meaning)));
     };
     row("paged states", f.managed, "CUDA managed memory, in none of these: on the device as much as fits, the rest in RAM");
+    row("swapped blocks", f.weights, "in RAM (--host-memory): frozen weights that take turns on the device");
     row("optimizer", f.optimizer, "in RAM (--host-memory): weights, gradients and states, mostly pinned");
     row("EMA on the host", f.host_ema, "in RAM (--host-memory)");
   }
@@ -236,6 +238,7 @@ nlohmann::ordered_json job_json(const Job& job) {
                            {"drop_output", job.drop_output},
                            {"drop_after", job.drop_after},
                            {"steps", job.steps}};
+  if (job.swap_blocks > 0) j["swap_blocks"] = job.swap_blocks;
   if (job.offload_optimizer) j["offload_optimizer"] = {{"gradients", job.offload_optimizer->gradients}};
   if (!job.alloc_conf.empty()) j["alloc_conf"] = job.alloc_conf;
   if (job.framework == Framework::jax) {

@@ -13,6 +13,7 @@
 #include "step/in_backward.h"
 #include "step/master_weights.h"
 #include "step/offloaded_optimizer.h"
+#include "step/swapped_blocks.h"
 #include "step/zero1.h"
 #include "util/text.h"
 
@@ -145,6 +146,7 @@ class Trainer {
     parameters_ = model_->parameters();
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
+    if (job_.swap_blocks > 0) swapped_ = swap_blocks(tape_, parameters_, job_.swap_blocks);
     if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
     updated_ = trained_;
     if (job_.master_weights) updated_ = master_.emplace(job_.gradient_dtype == GradientType::fp32, tape_, trained_).parameters();
@@ -198,6 +200,7 @@ class Trainer {
   HostSide host_side() const {
     HostSide h;
     h.managed = in_backward_ ? in_backward_->managed() : optimizer_->managed();
+    h.weights = swapped_;
     if (offloaded_) h.optimizer = offloaded_->on_host();
     if (ema_) h.ema = ema_->on_host();
     if (ema_) h.ema_transfer = ema_->host_transfer();
@@ -346,6 +349,7 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<StepInBackward> in_backward_;
   std::optional<MasterWeights> master_;
+  Bytes swapped_;
   const OffloadedOptimizer* offloaded_ = nullptr;  // that one, when it is on the host
   std::optional<DataParallel> ddp_;
   std::optional<GradScaler> scaler_;

@@ -13,6 +13,7 @@ namespace plimsoll {
 
 // What a run keeps outside the device's allocator.
 struct HostSide {
+  Bytes weights;       // of swapped blocks
   Bytes optimizer;     // offloaded: copies of weights, gradients and states
   Bytes ema;           // the average of the weights in RAM
   Bytes ema_transfer;  // beside it while it is updated

@@ -1,0 +1,60 @@
+#include "step/swapped_blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <sstream>
+
+namespace plimsoll {
+
+namespace {
+
+struct BlockPlace {
+  std::string list;  // "model.layers"
+  int64_t index = 0;
+};
+
+// Of the outermost numbered module that a parameter is in; none: of no block.
+std::optional<BlockPlace> place_of(const std::string& path) {
+  std::istringstream parts(path);
+  std::string list;
+  for (std::string part; std::getline(parts, part, '.');) {
+    const bool number = part.size() < 10 && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (number && !part.empty()) return BlockPlace{list, std::stoll(part)};
+    list += (list.empty() ? "" : ".") + part;
+  }
+  return std::nullopt;
+}
+
+std::optional<BlockPlace> block_of(const Tape& tape, const Parameter& p) {
+  return p.value.storage().bytes == 0 ? std::nullopt : place_of(tape.trace.scope_path(tape.scope_of(p.value)));
+}
+
+}  // namespace
+
+Bytes swap_blocks(Tape& tape, const std::vector<Parameter*>& parameters, int64_t blocks) {
+  std::map<std::string, int64_t> lists;  // how many blocks each has
+  for (const Parameter* p : parameters)
+    if (const std::optional<BlockPlace> place = block_of(tape, *p)) lists[place->list] = std::max(lists[place->list], place->index + 1);
+  const auto longest = std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (longest == lists.end() || blocks >= longest->second)
+    throw Error(fmt::format("[job] swap_blocks {}: the model has {} blocks, and one at least stays", blocks,
+                            longest == lists.end() ? 0 : longest->second),
+                "choose fewer");
+  Bytes swapped;
+  for (Parameter* p : parameters) {
+    const std::optional<BlockPlace> place = block_of(tape, *p);
+    if (!place || place->list != longest->first || place->index < longest->second - blocks) continue;
+    if (p->value.requires_grad() || p->name != "weight") continue;
+    swapped += Bytes{p->value.storage().bytes};
+    p->value.body().storage = tape.allocate(0);
+  }
+  if (swapped.count == 0)
+    throw Error(fmt::format("[job] swap_blocks {}: no weight of these blocks is frozen, and only frozen ones are swapped", blocks),
+                "add an adapter (lora: {r: 16}), or leave swap_blocks out");
+  return swapped;
+}
+
+}  // namespace plimsoll
