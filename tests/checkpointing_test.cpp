@@ -106,5 +106,18 @@ TEST(Offload, ActivationsAreOnTheHostInstead) {
   EXPECT_EQ(estimate(here).host_facts.activations.count, 0);
 }
 
+TEST(Compile, LiesBetweenTheEagerRunAndOneThatKeepsMatrixProducts) {
+  const Json size{{"batch", 8}, {"seq", 512}};
+  Json compiled = size, fused = size;
+  compiled["compile"] = true;
+  fused["checkpointing"] = "save=matmuls";
+  const DeviceMemory eager = *estimate(job_of("gpt2", size)).memory, low = *estimate(job_of("gpt2", fused)).memory,
+                     m = *estimate(job_of("gpt2", compiled)).memory;
+  EXPECT_EQ(m.allocated.low.count, low.allocated.low.count);
+  EXPECT_EQ(m.allocated.high.count, eager.allocated.high.count);
+  EXPECT_NEAR(static_cast<double>(m.allocated.bytes.count), (low.allocated.bytes.count + eager.allocated.bytes.count) / 2.0, 1.0);
+  EXPECT_TRUE(has(error_of([] { estimate(job_of("vgg16", {{"compile", true}})); }), "compile is not modelled for vgg16"));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -77,6 +77,7 @@ TEST(SwappedBlocks, FrozenWeightsOfThemAreOnTheHost) {
   EXPECT_EQ(two.host_facts.weights.count, 2 * one.host_facts.weights.count);
   EXPECT_EQ(one.peak.count, all.peak.count - one.host_facts.weights.count);
   EXPECT_EQ(one.parameters, all.parameters);
+  EXPECT_LT(two.memory->reserved.bytes.count, all.memory->reserved.bytes.count - one.host_facts.weights.count);  // never loaded there
 }
 
 TEST(SwappedBlocks, NeedsBlocksAndSomethingFrozen) {

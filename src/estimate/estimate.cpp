@@ -205,8 +205,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   }
   if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
     e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
-  if (const std::optional<Job> fused = fused_job(job); fused && e.memory)
-    if (const Estimate low = estimate(*fused, 0, device); low.memory) e.memory = between(*low.memory, *e.memory);
+  if (e.memory) e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate(fused, 0, device).memory.value(); });
   if (device) e.device = device->name;
   explain(e, trace, timeline.peak(), top_tensors);
   e.host_facts.activations = Bytes{simulation.activations_on_host};

@@ -89,7 +89,7 @@ Fit Fitting::on(const TargetDevice& device) {
   Fit f;
   f.device = device;
   f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
-  if (const std::optional<Job> fused = fused_job(job_)) f.memory = between(Fitting(*fused).on(device).memory, f.memory);
+  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(fused).on(device).memory; });
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 namespace plimsoll {
@@ -44,16 +45,23 @@ Bytes swap_blocks(Tape& tape, const std::vector<Parameter*>& parameters, int64_t
                             longest == lists.end() ? 0 : longest->second),
                 "choose fewer");
   Bytes swapped;
+  std::set<StorageId> never_there;
   for (Parameter* p : parameters) {
     const std::optional<BlockPlace> place = block_of(tape, *p);
     if (!place || place->list != longest->first || place->index < longest->second - blocks) continue;
     if (p->value.requires_grad() || p->name != "weight") continue;
     swapped += Bytes{p->value.storage().bytes};
+    never_there.insert(p->value.storage().id);
     p->value.body().storage = tape.allocate(0);
   }
   if (swapped.count == 0)
     throw Error(fmt::format("[job] swap_blocks {}: no weight of these blocks is frozen, and only frozen ones are swapped", blocks),
                 "add an adapter (lora: {r: 16}), or leave swap_blocks out");
+  // The model is loaded on the host, and these do not reach the device before their turn.
+  std::erase_if(tape.trace.events, [&](const Event& e) {
+    const bool of_storage = e.kind == Event::Kind::alloc || e.kind == Event::Kind::free || e.kind == Event::Kind::relabel;
+    return of_storage && never_there.contains(e.storage);
+  });
   return swapped;
 }
 
