@@ -87,5 +87,10 @@ TEST(WhatIf, FlagsAreWhatTheCommandLineReads) {
   EXPECT_EQ(flags_of({"", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, ""}), "--optimizer-args fused=true");
 }
 
+TEST(WhatIf, ArgumentsOfNoneAreNotOn) {
+  const WhatIf w = what_if(job_of("gpt2", {{"seq", 64}, {"optimizer_args", {{"fused", nullptr}, {"foreach", nullptr}}}}));
+  EXPECT_NO_THROW(effect(w, "fused optimizer"));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -16,6 +16,12 @@ namespace {
 
 using Json = nlohmann::json;
 
+// An argument that may be None, or of a type that the optimizer will refuse.
+bool is_on(const Json& args, const char* key, bool fallback) {
+  const auto it = args.find(key);
+  return it != args.end() && it->is_boolean() ? it->get<bool>() : fallback;
+}
+
 bool is_adam(const std::string& name) { return name == "AdamW" || name == "Adam"; }
 
 class Catalogue {
@@ -77,11 +83,11 @@ class Catalogue {
   void batch() {
     if (job_.batch > 1) {
       const int64_t half = (job_.batch + 1) / 2;
-      add("half the batch, twice the accumulation", {{"batch", half}, {"accumulation", job_.accumulation * 2}}, LeverKind::same_result,
-          "little while a half batch still fills the device");
+      add("half the batch, twice the accumulation", {{"batch", half}, {"accumulation", checked_mul(job_.accumulation, 2)}},
+          LeverKind::same_result, "little while a half batch still fills the device");
       if (half > 1)
-        add("batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", job_.accumulation * job_.batch}}, LeverKind::same_result,
-            "much where one sample does not fill the device");
+        add("batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
+            LeverKind::same_result, "much where one sample does not fill the device");
     }
     if (job_.seq > 128 && job_.inputs != InputKind::image)
       add("half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
@@ -92,9 +98,9 @@ class Catalogue {
   void optimizer() {
     const std::string& name = job_.optimizer.name;
     const Json& args = job_.optimizer.args.values();
-    if (is_adam(name) && !args.value("fused", false)) {
+    if (is_adam(name) && !is_on(args, "fused", false)) {
       add("fused optimizer", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, "none: it is faster");
-      if (args.value("foreach", true))
+      if (is_on(args, "foreach", true))
         add("optimizer parameter by parameter", {{"optimizer_args", {{"foreach", false}}}}, LeverKind::same_result,
             "a slower update: a kernel for each parameter");
     }
