@@ -17,7 +17,9 @@ struct Tally {
 
 Tally expect_exact(const fs::path& file) {
   Tally tally;
-  for (const RecordedRow& row : read_recorded_rows(file.string())) {
+  const std::vector<RecordedRow> rows = read_recorded_rows(file.string());
+  for (size_t i = 0; i < rows.size(); i += PLIMSOLL_ROW_STEP) {
+    const RecordedRow& row = rows[i];
     if (!row.unsupported.empty()) {
       ++tally.unsupported;
       continue;
