@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string reference_of(const ModelEntry& e) {
-  if (e.inputs == InputKind::vector) return "torch.nn.Sequential";
+  if (!e.library.empty()) return e.classes.empty() ? e.library : e.library + " " + join(e.classes, ", ");
   return e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ");
 }
 

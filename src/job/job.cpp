@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::array kPrecisions{"fp32", "amp", "amp-fp16", "bf16", "fp16"};
 constexpr std::array kAttentions{"auto", "flash", "efficient", "math", "eager", "flash-attention-2"};
-constexpr std::array kInputs{"lm", "cls", "image", "pair", "vector"};
+constexpr std::array kInputs{"lm", "cls", "image", "pair", "vector", "own"};
 constexpr std::array kLosses{"model", "logits-sum"};
 constexpr std::array kZeroGrads{"after-step", "before-forward", "before-backward"};
 

@@ -34,6 +34,7 @@ enum class InputKind : uint8_t {
   image,   // pixels and one label a sample
   pair,    // token ids that are their own labels, and one label a pair of sentences
   vector,  // numbers and one label a sample
+  own,     // what the model makes itself: diffusion, video, audio
 };
 
 enum class Loss : uint8_t {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 
 #include "util/text.h"
@@ -14,13 +15,22 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kPlainNetwork = "mlp.py";  // beside the recorder; its vectors are as long as seq
+// Files beside the recorder that make a model: the family has the file's name.
+constexpr std::array kOwnModels{"mlp"};
+
+std::string python_family(const Json& model) {
+  std::string name = model.value("py", "");
+  if (name.ends_with(".py")) name.resize(name.size() - 3);
+  return name;
+}
 
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
-  if (const std::string file = spec.at("model").value("py", ""); !file.empty() && file != kPlainNetwork) return "model: " + file;
+  if (const std::string name = python_family(spec.at("model"));
+      !name.empty() && std::find(kOwnModels.begin(), kOwnModels.end(), name) == kOwnModels.end())
+    return "model: " + name;
   return "";
 }
 
@@ -100,15 +110,15 @@ Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
   job.model = id;
-  const bool plain = model.value("py", "") == kPlainNetwork;
-  job.family = plain ? "mlp" : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
+  const std::string own = python_family(model);
+  job.family = !own.empty() ? own : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
   job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
-  job.inputs = plain ? InputKind::vector : parse_inputs(c.text({"inputs"}, "lm"));
+  job.inputs = own == "mlp" ? InputKind::vector : !own.empty() ? InputKind::own : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);

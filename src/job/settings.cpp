@@ -93,7 +93,7 @@ std::vector<Setting> all_settings() {
        }},
       {"pad_to_multiple_of", "N", "rows are padded to a multiple of so many tokens",
        [](Job& j, const Config& c) { j.collation.pad_to_multiple_of = c.size({"pad_to_multiple_of"}, 1); }},
-      {"inputs", "lm|cls|image|pair|vector", "what a sample is; the model's own kind by default",
+      {"inputs", "lm|cls|image|pair|vector|own", "what a sample is; the model's own kind by default",
        [](Job& j, const Config& c) { j.inputs = parse_inputs(c.text({"inputs"}, "lm")); }},
       {"precision", "fp32|amp|amp-fp16|bf16|fp16", "fp32; fp32 weights under bf16 or fp16 autocast; everything in bf16 or fp16",
        [](Job& j, const Config& c) { j.precision = parse_precision(c.text({"precision"}, "amp")); }},

@@ -77,7 +77,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       // people's own
-      {"mlp", {}, InputKind::vector, 784, make_mlp},
+      {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),

@@ -16,6 +16,7 @@ struct ModelEntry {
   InputKind inputs;
   int64_t default_seq;  // tokens, or image side
   std::function<std::unique_ptr<Model>(Build&, const Config&)> make;
+  std::string library = {};  // where its Python reference is from, when that is neither transformers nor torchvision
 };
 
 const std::vector<ModelEntry>& model_registry();

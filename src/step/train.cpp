@@ -89,7 +89,7 @@ void add_tokens(Tape& tape, const Job& job, int64_t samples, int64_t length, Bat
   if (job.inputs == InputKind::pair) batch.pair_labels = empty(tape, {samples}, DType::int64);
 }
 
-Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
+Batch make_batch(Tape& tape, const Job& job, Model& model, int64_t samples, int64_t length) {
   tape.category = Category::input;
   tape.op = "input";
   Batch batch;
@@ -107,6 +107,7 @@ Batch make_batch(Tape& tape, const Job& job, int64_t samples, int64_t length) {
     case InputKind::lm:
     case InputKind::cls:
     case InputKind::pair: add_tokens(tape, job, samples, length, batch); break;
+    case InputKind::own: batch.own = model.make_inputs(samples, length, dtype); break;
   }
   if (job.loss == Loss::logits_sum) batch.labels.reset();
   tape.category.reset();
@@ -153,11 +154,11 @@ class Trainer {
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema) ema_.emplace(job_.averaging, tape_, parameters_, build_.buffers);
-    batch_ = make_batch(tape_, job_, job_.batch, job_.seq);
+    batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);
     if (job_.warm_optimizer) warm_optimizer();
     for (int64_t i = 0; i < job_.steps; ++i) step();
     if (job_.longest > job_.seq) {
-      batch_ = make_batch(tape_, job_, job_.batch, job_.longest);
+      batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.longest);
       step();
     }
     if (job_.eval_batch > 0) evaluate();
@@ -289,7 +290,7 @@ class Trainer {
   // model.eval() and torch.no_grad(), one batch; the loss is kept, as when nothing but the loss is asked for.
   void evaluate() {
     tape_.begin_step();
-    batch_ = make_batch(tape_, job_, job_.eval_batch, std::max(job_.seq, job_.longest));
+    batch_ = make_batch(tape_, job_, *model_, job_.eval_batch, std::max(job_.seq, job_.longest));
     tape_.begin_phase(Phase::evaluation);
     const Inference mode(tape_);
     AutocastGuard autocast(tape_, autocast_type(job_));
@@ -303,7 +304,7 @@ class Trainer {
     Job prompts = job_;
     prompts.loss = Loss::logits_sum;  // no labels
     prompts.collation = {};
-    batch_ = make_batch(tape_, prompts, job_.sampling.batch, job_.sampling.prompt);
+    batch_ = make_batch(tape_, prompts, *model_, job_.sampling.batch, job_.sampling.prompt);
     tape_.begin_phase(Phase::sampling);
     const Inference mode(tape_);
     Tensors cache;
@@ -387,9 +388,10 @@ RecordedForward record_forward(const Job& asked) {
     out.parameters += p->value.numel();
     if (trained) out.trainable += p->value.numel();
   }
-  const Batch batch = make_batch(tape, job, job.batch, job.seq);
+  const Batch batch = make_batch(tape, job, *model, job.batch, job.seq);
   for (const Tensor& t : {batch.input_ids, batch.pixel_values, batch.labels})
     if (t) dataflow.set_role(t, DataflowValue::Role::input);
+  for (const Tensor& t : batch.own) dataflow.set_role(t, DataflowValue::Role::input);
   tape.begin_phase(Phase::forward);
   const Output result = model->forward(batch);
   out.loss = (job.loss == Loss::logits_sum ? sum(result.kept.front()) : result.loss).body().value;
