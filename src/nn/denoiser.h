@@ -1,0 +1,32 @@
+// Networks that predict the noise in latents, and the training step that diffusers' scripts give them: latents and text states are
+// at hand (cached), the prediction is compared with its target in fp32.
+#pragma once
+
+#include "job/config.h"
+#include "nn/model.h"
+
+namespace plimsoll {
+
+// What is generated: an image, or a video of several frames.
+struct Canvas {
+  int64_t height = 0, width = 0;  // pixels
+  int64_t frames = 1;
+  int64_t text_tokens = 0;  // 0: the network's usual number
+};
+
+class Denoiser : public Module {
+ public:
+  using Module::Module;
+  virtual Dims latent_sizes(int64_t samples, const Canvas& canvas) const = 0;  // as the network takes them, packed or not
+  virtual Dims target_sizes(int64_t samples, const Canvas& canvas) const { return latent_sizes(samples, canvas); }
+  // Inputs beside latents and timestep, made on the device: text states, pooled texts, sizes, positions.
+  virtual Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) = 0;
+  virtual Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& conditions) = 0;
+};
+
+// A model that trains the one denoiser which `make` builds under it. Config keys height, width, frames and text_tokens stand for a
+// square of the job's seq.
+using MakeDenoiser = std::unique_ptr<Denoiser> (*)(Module& parent, std::string_view name, const Config& config);
+std::unique_ptr<Model> make_denoiser_training(Build& build, const Config& config, MakeDenoiser make);
+
+}  // namespace plimsoll
