@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,7 +7,6 @@
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
-#include "job/job_file.h"
 #include "job/settings.h"
 #include "report/compare_report.h"
 
@@ -24,16 +22,6 @@ struct Flags {
   DeviceFlags devices;
   OutputFlags output;
 };
-
-// A YAML file, or a JSON file whose mapping names a model: a job. Everything else is a model.
-bool is_job_file(const std::string& path) {
-  const std::string extension = std::filesystem::path(path).extension().string();
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  if (extension == ".yaml" || extension == ".yml") return true;
-  const nlohmann::json j = nlohmann::json::parse(read_text_file(path), nullptr, false);
-  return j.is_object() && j.contains("model");
-}
 
 struct Variant {
   std::string name;
@@ -67,7 +55,7 @@ std::vector<Variant> variants_of(const Flags& flags) {
   std::vector<Variant> out;
   for (const std::string& subject : flags.subjects) {
     Variant v{subject, flags.job};
-    (is_job_file(subject) ? v.flags.job_file : v.flags.model) = subject;
+    v.flags.input = {subject};
     out.push_back(v);
   }
   if (out.empty()) out.push_back({"", flags.job});

@@ -88,7 +88,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
       "Exit codes: 0 done (with --gpu: it fits one of them), 3 it fits none, 4 it is tight at best, 2 wrong usage, 5 input not\n"
       "understood, 6 `--gpu this` without a GPU, 1 a bug.");
-  app.add_option("model", flags->job.model, "preset, family, config.json or its directory")->type_name("MODEL");
+  flags->job.add_input_to(app);
   app.add_option("--save-trace", flags->save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")->type_name("FILE");
   flags->job.add_to(app);
   app.add_option("--depth", flags->text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
@@ -118,7 +118,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
 
 ExitCode run_example() {
   Flags flags;
-  flags.job.model = "gpt2";
+  flags.job.input = {"gpt2"};
   flags.job.values["batch"] = "8";
   print(estimate(flags.job.job(), 5), {}, {}, flags);
   std::cout << "\nThat was `plimsoll estimate gpt2 --batch 8`. Try next:\n"

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/fields.h"
+#include "job/input.h"
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "model/resolve.h"
@@ -18,6 +19,11 @@ nlohmann::json key_values(const std::vector<std::string>& pairs, const char* fla
 }
 
 }  // namespace
+
+void JobFlags::add_input_to(CLI::App& app) {
+  app.add_option("input", input, "a preset or family, a configuration file, a directory that holds some, or -- and a training command")
+      ->type_name("MODEL|FILE|DIR|-- COMMAND");
+}
 
 void JobFlags::add_to(CLI::App& app) {
   constexpr const char* kGroup = "The run";
@@ -44,7 +50,7 @@ void JobFlags::add_to(CLI::App& app) {
 Job JobFlags::job() const {
   Job job;
   if (!job_file.empty()) read_job_file(job, job_file);
-  if (!model.empty()) apply_setting(job, "model", model, "command line");
+  read_input(job, input);
   for (const auto& [key, on] : switches)
     if (on) apply_setting(job, key, true, "--" + key);
   for (const auto& [key, text] : values)

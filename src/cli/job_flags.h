@@ -11,12 +11,14 @@
 namespace plimsoll {
 
 struct JobFlags {
-  std::string model, job_file;
+  std::vector<std::string> input;  // a model, a file, a directory, or the words of a training command
+  std::string job_file;
   std::map<std::string, std::string> values;  // setting -> text of its flag
   std::map<std::string, bool> switches;
   std::vector<std::string> config, optimizer_args;  // KEY=VALUE
 
-  void add_to(CLI::App& app);  // all but the model itself
+  void add_input_to(CLI::App& app);  // what is positional
+  void add_to(CLI::App& app);        // the flags
   // The job file, then the model, then the flags, with the model resolved.
   Job job() const;
 };

@@ -38,18 +38,20 @@ void Config::wrong(const char* key, const std::string& expected) const {
               fmt::format("set {} to {}", key, expected));
 }
 
-namespace {
-const char* present(const nlohmann::json& values, std::initializer_list<const char*> keys) {
+const char* Config::present(std::initializer_list<const char*> keys, const nlohmann::json& fallback) const {
+  const char* found = nullptr;
   for (const char* key : keys) {
-    auto it = values.find(key);
-    if (it != values.end() && !it->is_null()) return key;
+    auto it = values().find(key);
+    if (it == values().end() || it->is_null()) continue;
+    found = key;
+    break;
   }
-  return nullptr;
+  if (log_) log_->push_back({found ? found : *keys.begin(), dump(found ? values().at(found) : fallback), found != nullptr});
+  return found;
 }
-}  // namespace
 
 int64_t Config::integer(std::initializer_list<const char*> keys, int64_t fallback) const {
-  const char* key = present(*values_, keys);
+  const char* key = present(keys, fallback);
   if (!key) return fallback;
   const nlohmann::json& v = values().at(key);
   if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) wrong(key, "a number below 2^63");
@@ -65,32 +67,32 @@ constexpr int64_t kLargestSize = int64_t{1} << 31;  // so that a product of two 
 
 int64_t Config::size(std::initializer_list<const char*> keys, int64_t fallback) const {
   const int64_t n = integer(keys, fallback);
-  if (n <= 0) wrong(present(*values_, keys), "a whole number above 0");
-  if (n > kLargestSize) wrong(present(*values_, keys), "at most 2147483648");
+  if (n <= 0) wrong(present(keys, nullptr), "a whole number above 0");
+  if (n > kLargestSize) wrong(present(keys, nullptr), "at most 2147483648");
   return n;
 }
 
 std::optional<int64_t> Config::optional_integer(std::initializer_list<const char*> keys) const {
-  if (!present(*values_, keys)) return std::nullopt;
+  if (!present(keys, nullptr)) return std::nullopt;
   return integer(keys, 0);
 }
 
 double Config::number(std::initializer_list<const char*> keys, double fallback) const {
-  const char* key = present(*values_, keys);
+  const char* key = present(keys, fallback);
   if (!key) return fallback;
   if (!values().at(key).is_number()) wrong(key, "a number");
   return values().at(key).get<double>();
 }
 
 bool Config::flag(std::initializer_list<const char*> keys, bool fallback) const {
-  const char* key = present(*values_, keys);
+  const char* key = present(keys, fallback);
   if (!key) return fallback;
   if (!values().at(key).is_boolean()) wrong(key, "true or false");
   return values().at(key).get<bool>();
 }
 
 std::string Config::text(std::initializer_list<const char*> keys, const std::string& fallback) const {
-  const char* key = present(*values_, keys);
+  const char* key = present(keys, fallback);
   if (!key) return fallback;
   if (!values().at(key).is_string()) wrong(key, "a text");
   return values().at(key).get<std::string>();

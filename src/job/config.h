@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "util/error.h"
 
@@ -14,6 +15,13 @@ namespace plimsoll {
 
 // JSON as text; bytes that are not UTF-8 become U+FFFD instead of an exception.
 std::string dump(const nlohmann::ordered_json& value, int indent = -1);
+
+// A value that was asked for, and whether it was given or is the class's default.
+struct ConfigLookup {
+  std::string key;
+  std::string value;
+  bool given = false;
+};
 
 class Config {
  public:
@@ -32,15 +40,20 @@ class Config {
 
   bool is_null(const char* key) const;  // given, as null: no value where the class has a default
 
+  // From now on lookups in this and its copies are written down.
+  void watch(std::shared_ptr<std::vector<ConfigLookup>> log) { log_ = std::move(log); }
+
   const std::string& source() const { return source_; }
   const nlohmann::json& values() const { return *values_; }
   // Throws unless a divides b.
   void require_divides(const char* divisor_key, int64_t divisor, const char* key, int64_t value) const;
 
  private:
+  const char* present(std::initializer_list<const char*> keys, const nlohmann::json& fallback) const;  // null: none of them
   [[noreturn]] void wrong(const char* key, const std::string& expected) const;
   std::string source_ = "config";
   std::shared_ptr<const nlohmann::json> values_;  // never null
+  std::shared_ptr<std::vector<ConfigLookup>> log_;
 };
 
 }  // namespace plimsoll

@@ -5,12 +5,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "job/attention_kernel.h"
 #include "job/checkpointing.h"
 #include "job/collation.h"
 #include "job/config.h"
 #include "job/ema.h"
+#include "job/finding.h"
 #include "job/host_settings.h"
 #include "job/jax_settings.h"
 #include "job/loss_kernel.h"
@@ -113,7 +115,9 @@ struct Job {
   // Only for rows recorded on tensors without data: what `.item()` gave, and the recorder's dispatch rules.
   std::optional<double> recorded_item;
 
-  std::map<std::string, std::string> origin;  // setting -> "--batch", "job.yaml: batch", "default"
+  std::map<std::string, std::string> origin;  // setting -> "--batch", "job.yaml: batch", "default"; "config.KEY" for the model's keys
+  std::string trainer;                        // whose configuration this was: "axolotl"; empty: our own
+  std::vector<Finding> findings;              // where what it declares is not what happens
 };
 
 // Names as they are written in job files and flags. Parsing throws an Error that lists what is known.

@@ -39,7 +39,7 @@ std::string read_text_file(const std::string& path) {
   return text.str();
 }
 
-nlohmann::json parse_json_text(const std::string& text, const std::string& name) {
+nlohmann::json parse_json_text(const std::string& text, const std::string& name, bool comments) {
   int depth = 0;
   for (char c : text) {  // bounds the parser's recursion on hostile input
     depth += c == '{' || c == '[';
@@ -47,7 +47,7 @@ nlohmann::json parse_json_text(const std::string& text, const std::string& name)
     if (depth > 1000) throw Error("[json] " + name + " nests deeper than 1000", "this is not a configuration file");
   }
   try {
-    return nlohmann::json::parse(text);
+    return nlohmann::json::parse(text, nullptr, true, comments);
   } catch (const nlohmann::json::parse_error& e) {
     std::string why = e.what();
     if (const size_t colon = why.rfind(": "); colon != std::string::npos) why = why.substr(colon + 2);

@@ -13,6 +13,6 @@ void read_job_file(Job& job, const std::string& path);
 
 // Whole file as text; an Error when it cannot be read or is larger than 64 MiB.
 std::string read_text_file(const std::string& path);
-nlohmann::json parse_json_text(const std::string& text, const std::string& name);  // errors name the line
+nlohmann::json parse_json_text(const std::string& text, const std::string& name, bool comments = false);  // errors name the line
 
 }  // namespace plimsoll

@@ -1,0 +1,28 @@
+// Something a user has: a configuration, the header of a file of weights, a training command as it was typed.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace plimsoll {
+
+struct Document {
+  enum class Kind : uint8_t { json, yaml, toml, safetensors, gguf, command, text };
+
+  std::string path;                     // empty: typed
+  std::string name;                     // for messages and origins: the file's name, "command line"
+  Kind kind = Kind::text;               // by its content, not by its name
+  nlohmann::json value;                 // null for text; a command: see job/command_line.h
+  std::string text;                     // empty for weights
+  bool comments = false;                // JSON with comments, which most trainers refuse
+  std::vector<std::string> duplicates;  // keys that are there twice in JSON: the last one counts
+
+  std::string folder() const;  // of path
+};
+
+// Reads and parses a file of any kind. Weights: only the header.
+Document read_document(const std::string& path);
+Document parse_document(std::string text, const std::string& path);  // one whose text is at hand
+
+}  // namespace plimsoll

@@ -1,0 +1,28 @@
+// Every configuration that can be read, one file each; formats.cpp lists them.
+#pragma once
+
+#include <vector>
+
+#include "job/reader.h"
+
+namespace plimsoll {
+
+// In a directory, or when one names another, what is read later wins.
+enum class Rank : uint8_t { weights, model, adapter, launcher, trainer, job };
+
+struct Format {
+  const char* name;         // "axolotl"
+  const char* description;  // "axolotl's YAML"
+  Rank rank;
+  bool (*matches)(const Document& document);  // by content
+  void (*read)(Reader& reader);
+};
+
+const std::vector<Format>& formats();
+const Format* format_of(const Document& document);  // null: none of them
+const Format* format_named(const std::string& name);
+
+// Whether all of these keys (dotted paths) are there.
+bool has_keys(const Document& document, std::initializer_list<std::string_view> paths);
+
+}  // namespace plimsoll

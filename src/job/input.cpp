@@ -1,0 +1,87 @@
+#include "job/input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "job/command_line.h"
+#include "job/formats/format.h"
+#include "job/settings.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string known_formats() {
+  std::vector<std::string> names;
+  for (const Format& f : formats()) names.emplace_back(f.name);
+  return "known: " + join(names, ", ");
+}
+
+void read(Job& job, const Document& document, const Format& format) {
+  Reader reader(job, document);
+  format.read(reader);
+}
+
+void read_command(Job& job, const std::vector<std::string>& words) {
+  const Document document = command_document(words);
+  const Format* format = format_of(document);
+  if (!format)
+    throw Error(fmt::format("[command] '{}' is not a trainer that can be read", printable(document.value.value("program", ""), 80)),
+                "point at its configuration file, or name the model and settings; " + known_formats());
+  read(job, document, *format);
+}
+
+}  // namespace
+
+void read_input_file(Job& job, const std::string& path) {
+  const Document document = read_document(path);
+  const Format* format = format_of(document);
+  if (!format) throw Error("[input] " + path + " is none of the configurations that can be read", known_formats());
+  read(job, document, *format);
+}
+
+void read_input_directory(Job& job, const std::string& path) {
+  struct Found {
+    Document document;
+    const Format* format;
+  };
+  std::vector<Found> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string extension = entry.path().extension().string();
+    if (extension != ".json" && extension != ".yaml" && extension != ".yml" && extension != ".toml" && extension != ".sh" &&
+        extension != ".safetensors" && extension != ".gguf")
+      continue;
+    try {
+      Document document = read_document(entry.path().string());
+      if (const Format* format = format_of(document)) found.push_back({std::move(document), format});
+    } catch (const Error& e) {
+      job.findings.push_back(
+          {Effect::unknown, "", entry.path().filename().string(), std::string("could not be read: ") + e.what(), e.hint()});
+    }
+  }
+  if (error) throw Error("[input] cannot list " + path + ": " + error.message(), "check its permissions");
+  if (found.empty()) throw Error("[input] " + path + " holds no configuration that can be read", known_formats());
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return a.format->rank != b.format->rank ? a.format->rank < b.format->rank : a.document.name < b.document.name;
+  });
+  for (const Found& f : found) read(job, f.document, *f.format);
+}
+
+void read_input(Job& job, const std::vector<std::string>& words) {
+  if (words.empty()) return;
+  std::error_code error;
+  if (words.size() == 1 && fs::is_directory(words[0], error)) return read_input_directory(job, words[0]);
+  if (words.size() == 1 && fs::exists(words[0], error)) return read_input_file(job, words[0]);
+  const std::vector<std::string> split = words.size() == 1 ? shell_words(words[0]) : words;
+  if (split.size() > 1) return read_command(job, split);
+  apply_setting(job, "model", words[0], "command line");
+}
+
+}  // namespace plimsoll

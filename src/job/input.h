@@ -1,0 +1,15 @@
+// Whatever the user points at becomes a Job: the name of a model, a file, a directory that holds several, a training command.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "job/job.h"
+
+namespace plimsoll {
+
+void read_input(Job& job, const std::vector<std::string>& words);
+void read_input_file(Job& job, const std::string& path);       // the format by its content; throws when there is none
+void read_input_directory(Job& job, const std::string& path);  // all files whose format is known, by rank
+
+}  // namespace plimsoll
