@@ -6,6 +6,8 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands{
       {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
       {"compare", "jobs side by side: peaks, what they are made of, verdicts", set_up_compare},
+      {"explain", "what a configuration or command will really do, where each value comes from, and what it needs", set_up_explain},
+      {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", set_up_report},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
       {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},

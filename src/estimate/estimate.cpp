@@ -94,7 +94,7 @@ std::vector<LiveTensor> largest(const Trace& trace, const std::vector<LiveStorag
   struct Key {
     int64_t bytes;
     Category category;
-    std::string module, op;
+    std::string module, op, shape;
     auto operator<=>(const Key&) const = default;
   };
   std::map<Key, int64_t> groups;
@@ -102,10 +102,11 @@ std::vector<LiveTensor> largest(const Trace& trace, const std::vector<LiveStorag
     const StorageRecord& s = trace.storages[l.id];
     std::string module;
     for (const std::string& part : folded_path(trace, s, l.category)) module += (module.empty() ? "" : ".") + part;
-    ++groups[{s.bytes, l.category, module, trace.names[s.op]}];
+    const std::string& shape = trace.names[l.id < trace.shapes.size() ? trace.shapes[l.id] : 0];
+    ++groups[{s.bytes, l.category, module, trace.names[s.op], shape}];
   }
   std::vector<LiveTensor> out;
-  for (const auto& [key, n] : groups) out.push_back({{key.bytes}, key.category, key.module, key.op, n});
+  for (const auto& [key, n] : groups) out.push_back({{key.bytes}, key.category, key.module, key.op, n, key.shape});
   std::stable_sort(out.begin(), out.end(),
                    [](const LiveTensor& a, const LiveTensor& b) { return a.bytes.count * a.count > b.bytes.count * b.count; });
   if (out.size() > count) out.resize(count);
@@ -135,6 +136,31 @@ std::vector<CurvePoint> curve_of(const Trace& trace, size_t step, size_t points)
   return out;
 }
 
+std::array<Bytes, kCategories> category_peaks(const Trace& trace, size_t step) {
+  std::array<Bytes, kCategories> now{}, most{};
+  std::vector<Category> label(trace.storages.size());
+  size_t steps_seen = 0;
+  for (const Event& e : trace.events) {
+    const auto of = [&](Category c) -> Bytes& { return now[static_cast<size_t>(c)]; };
+    const auto grow = [&](Category c, int64_t bytes) {
+      label[e.storage] = c;
+      of(c) += Bytes{bytes};
+    };
+    if (e.kind == Event::Kind::step) {
+      if (++steps_seen == step + 1) most = now;
+      continue;
+    }
+    if (e.kind == Event::Kind::phase) continue;
+    const StorageRecord& s = trace.storages[e.storage];
+    if (e.kind != Event::Kind::alloc) of(label[e.storage]) -= Bytes{s.bytes};
+    if (e.kind == Event::Kind::alloc) grow(s.born_as, s.bytes);
+    if (e.kind == Event::Kind::relabel) grow(static_cast<Category>(e.value), s.bytes);
+    if (steps_seen == step + 1)
+      for (size_t i = 0; i < kCategories; ++i) most[i] = std::max(most[i], now[i]);
+  }
+  return most;
+}
+
 // When the peak is and what it is made of.
 void explain(Estimate& e, const Trace& trace, const StepPeak& peak, size_t top_tensors) {
   e.peak = {peak.bytes};
@@ -155,6 +181,7 @@ void explain(Estimate& e, const Trace& trace, const StepPeak& peak, size_t top_t
   const std::map<std::string, int64_t> repeats = count_repeats(trace);
   e.by_module = modules.finish(e.job.model, repeats);
   e.by_category = categories.finish(e.job.model, {});
+  if (top_tensors > 0) e.category_peaks = category_peaks(trace, e.worst);
   e.top = largest(trace, alive, top_tensors);
   e.curve = curve_of(trace, e.worst, 64);
   e.host_facts = host_facts(trace);
@@ -187,7 +214,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   Job job = asked;
   if (device) job.platform.target = device->compute_capability;
   if (job.eval_batch == 0) job.eval_batch = job.batch;
-  const Simulation simulation = simulate(job);
+  const Simulation simulation = simulate(job, top_tensors > 0);
   const Trace& trace = simulation.trace;
   Timeline timeline = ideal_timeline(trace);
   for (size_t i = 0; i < static_cast<size_t>(job.steps); ++i)  // of equal steps, the steady state tells more than the first
@@ -197,6 +224,8 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   e.job = job;
   e.parameters = simulation.parameters;
   e.trainable = simulation.trainable;
+  e.sample = simulation.sample;
+  e.parameter_list = simulation.parameter_list;
   e.worst = timeline.worst;
   const std::vector<std::string> names = step_names(job);
   for (size_t i = 0; i < timeline.steps.size(); ++i) {

@@ -2,6 +2,7 @@
 // children sum to their parent.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct LiveTensor {
   std::string module;
   std::string op;
   int64_t count = 1;  // tensors alike in everything but the layer's number
+  std::string shape;  // "(8, 1024, 768) bfloat16"; empty: not known
 };
 
 struct StepEstimate {
@@ -45,15 +47,18 @@ struct CurvePoint {
 struct Estimate {
   Job job;
   int64_t parameters = 0, trainable = 0;
-  Bytes peak;                          // the sum of the tensors alive
-  std::string device;                  // whose overheads they are; empty: some NVIDIA card's
-  std::optional<DeviceMemory> memory;  // under PyTorch's caching allocator, with its default settings; none beyond 1 PiB
+  std::string sample;                           // what one is, of a model that makes its inputs itself
+  std::vector<ParameterRecord> parameter_list;  // when tensors are asked for
+  Bytes peak;                                   // the sum of the tensors alive
+  std::string device;                           // whose overheads they are; empty: some NVIDIA card's
+  std::optional<DeviceMemory> memory;           // under PyTorch's caching allocator, with its default settings; none beyond 1 PiB
   std::vector<StepEstimate> steps;
   size_t worst = 0;
   std::string peak_module, peak_op;
   Phase peak_phase = Phase::setup;
-  TreeNode by_category;  // categories, each split by module
-  TreeNode by_module;    // modules as in Python
+  TreeNode by_category;                             // categories, each split by module
+  TreeNode by_module;                               // modules as in Python
+  std::array<Bytes, kCategories> category_peaks{};  // the most that each has in the worst step, not all at once
   std::vector<LiveTensor> top;
   std::vector<CurvePoint> curve;   // the worst step over time
   HostFacts host_facts;            // for host_fit.h and unified_memory.h

@@ -9,6 +9,7 @@
 
 #include "estimate/estimate.h"
 #include "job/settings.h"
+#include "plan/model_levers.h"
 
 namespace plimsoll {
 
@@ -35,6 +36,7 @@ class Catalogue {
     optimizer();
     adapters();
     rest();
+    for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
     return std::move(out_);
   }
 

@@ -1,10 +1,12 @@
 #include "report/estimate_report.h"
+#include "report/job_report.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "report/fit_report.h"
 #include "report/host_report.h"
+#include "report/job_report.h"
 #include "report/xla_report.h"
 
 namespace plimsoll {
@@ -19,42 +21,13 @@ std::string count_text(int64_t n) {
   return with_commas(n);
 }
 
-std::string sample_text(const Job& j) {
-  if (j.inputs == InputKind::image) return fmt::format("{0} x {0} pixels", j.seq);
-  return fmt::format("{} {}", j.seq, j.inputs == InputKind::vector ? "numbers" : "tokens");
-}
-
-std::string recipe_text(const Job& j) {
-  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, sample_text(j), to_string(j.precision), j.optimizer.name);
-  if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
-  if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
-  if (j.offload_activations != Offload::none) out += ", activations on the host";
-  if (j.attention != AttentionKernel::automatic) out += fmt::format(", {} attention", to_string(j.attention));
-  if (j.loss_settings.kernel != LossKernel::model) out += fmt::format(", {} loss", to_string(j.loss_settings.kernel));
-  if (j.loss_settings.liger.any()) out += ", Liger layers";
-  if (j.collation.collate == Collate::pack) out += ", packed";
-  if (j.accumulation > 1) out += fmt::format(", accumulation {}", j.accumulation);
-  if (j.clip) out += fmt::format(", clip {}", *j.clip);
-  if (j.swap_blocks > 0) out += fmt::format(", {} blocks swapped", j.swap_blocks);
-  if (j.offload_optimizer) out += j.offload_optimizer->gradients ? ", optimizer and gradients on the host" : ", optimizer on the host";
-  if (j.optimizer_in_backward) out += ", optimizer in backward";
-  if (j.master_weights) out += j.gradient_dtype == GradientType::fp32 ? ", fp32 master weights and gradients" : ", fp32 master weights";
-  if (j.ema) out += ", " + to_string(j.averaging);
-  if (j.compile) out += ", torch.compile";
-  if (!j.alloc_conf.empty()) out += ", " + j.alloc_conf;
-  if (j.parallel.any()) out += ", " + to_string(j.parallel);
-  if (j.tuning.adapter) out += ", " + to_string(*j.tuning.adapter);
-  if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
-  if (j.framework == Framework::jax) out += ", JAX, " + to_string(j.jax);
-  return out;
-}
-
 class Writer {
  public:
   Writer(const Estimate& e, const Style& style, const TextOptions& options) : e_(e), style_(style), options_(options) {}
 
   std::string write() {
-    line(style_.bold(e_.job.model) + fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job)));
+    line(style_.bold(e_.job.model) +
+         fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job, e_.sample)));
     line("");
     e_.xla ? program() : peaks();
     curve();
@@ -68,8 +41,8 @@ class Writer {
     line("");
     line(style_.bold("Largest tensors at the peak"));
     for (const LiveTensor& t : e_.top)
-      line(fmt::format("  {:>11} {} {:<20} {} ({})", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
-                       category_name(t.category), t.module, t.op));
+      line(fmt::format("  {:>11} {} {:<20} {} ({}){}", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
+                       category_name(t.category), t.module, t.op, t.shape.empty() ? "" : "  " + style_.dim(t.shape)));
     line("");
     if (e_.xla) {
       out_ += xla_certainty(style_);
@@ -212,50 +185,6 @@ nlohmann::ordered_json tree_json(const TreeNode& node) {
   return j;
 }
 
-nlohmann::ordered_json job_json(const Job& job) {
-  nlohmann::ordered_json j{{"model", job.model},
-                           {"family", job.family},
-                           {"config", job.config.values()},
-                           {"batch", job.batch},
-                           {"seq", job.seq},
-                           {"inputs", to_string(job.inputs)},
-                           {"precision", to_string(job.precision)},
-                           {"attention", to_string(job.attention)},
-                           {"checkpointing", to_json(job.checkpointing)},
-                           {"offload_activations", to_string(job.offload_activations)},
-                           {"compile", job.compile},
-                           {"optimizer", {{"name", job.optimizer.name}, {"args", job.optimizer.args.values()}}},
-                           {"accumulation", job.accumulation},
-                           {"clip", job.clip ? nlohmann::ordered_json(*job.clip) : nlohmann::ordered_json(nullptr)},
-                           {"optimizer_in_backward", job.optimizer_in_backward},
-                           {"master_weights", job.master_weights ? "fp32" : "none"},
-                           {"gradient_dtype", to_string(job.gradient_dtype)},
-                           {"ema", job.ema},
-                           {"ema_place", to_string(job.averaging.place)},
-                           {"ema_dtype", to_string(job.averaging.dtype)},
-                           {"ema_update", to_string(job.averaging.update)},
-                           {"loss_scaling", job.loss_scaling},
-                           {"drop_output", job.drop_output},
-                           {"drop_after", job.drop_after},
-                           {"steps", job.steps}};
-  if (job.swap_blocks > 0) j["swap_blocks"] = job.swap_blocks;
-  if (job.offload_optimizer) j["offload_optimizer"] = {{"gradients", job.offload_optimizer->gradients}};
-  if (!job.alloc_conf.empty()) j["alloc_conf"] = job.alloc_conf;
-  if (job.framework == Framework::jax) {
-    j["framework"] = to_string(job.framework);
-    j["jax"] = to_json(job.jax);
-  }
-  if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
-  if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
-  if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
-  if (job.tuning.quantization) j["quantization"] = to_json(*job.tuning.quantization);
-  if (!job.tuning.frozen.empty()) j["frozen"] = job.tuning.frozen;
-  if (!job.tuning.trainable.empty()) j["trainable"] = job.tuning.trainable;
-  j["host"] = host_settings_json(job.host);
-  j["origin"] = job.origin;
-  return j;
-}
-
 }  // namespace
 
 std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options) { return Writer(e, style, options).write(); }
@@ -296,8 +225,12 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
   j["by_module"] = tree_json(e.by_module);
   j["largest"] = nlohmann::ordered_json::array();
   for (const LiveTensor& t : e.top)
-    j["largest"].push_back(
-        {{"bytes", t.bytes.count}, {"count", t.count}, {"category", category_name(t.category)}, {"module", t.module}, {"op", t.op}});
+    j["largest"].push_back({{"bytes", t.bytes.count},
+                            {"count", t.count},
+                            {"category", category_name(t.category)},
+                            {"module", t.module},
+                            {"op", t.op},
+                            {"shape", t.shape}});
   return j;
 }
 

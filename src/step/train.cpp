@@ -127,8 +127,13 @@ class Inference {
 
 class Trainer {
  public:
-  explicit Trainer(const Job& job)
-      : job_(job), tape_(dialect(job)), build_(tape_), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
+  Trainer(const Job& job, bool details)
+      : job_(job),
+        details_(details),
+        tape_(dialect(job)),
+        build_(tape_),
+        optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
+    tape_.keep_shapes = details;
     check(job.parallel);
     check(job.tuning);
     check_step_in_backward(job);
@@ -167,6 +172,11 @@ class Trainer {
     result.activations_on_host = tape_.on_host.peak;
     for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
+    result.sample = model_->sample(job_.seq);
+    if (details_)
+      for (const Parameter* p : parameters_)
+        result.parameter_list.push_back({tape_.trace.scope_path(tape_.scope_of(p->value)) + "." + p->name,
+                                         p->elements ? p->elements : p->value.numel(), p->value.requires_grad()});
     result.host = host_side();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
     return result;
@@ -341,6 +351,7 @@ class Trainer {
   }
 
   const Job& job_;
+  const bool details_;
   Tape tape_;
   Build build_;
   std::unique_ptr<Model> model_;
@@ -362,7 +373,7 @@ class Trainer {
 
 }  // namespace
 
-Simulation simulate(const Job& job) { return Trainer(job).run(); }
+Simulation simulate(const Job& job, bool details) { return Trainer(job, details).run(); }
 
 // flax computes in `dtype` and keeps parameters in `param_dtype`: the pass runs in the lower type without autocast, and xla/ gives
 // the parameters their own type back.

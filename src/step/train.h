@@ -20,15 +20,24 @@ struct HostSide {
   Bytes managed;       // paged optimizer states: on the device as much as fits, the rest in RAM
 };
 
+struct ParameterRecord {
+  std::string name;  // "model.layers.0.mlp.up_proj.weight"
+  int64_t elements = 0;
+  bool trained = true;
+};
+
 struct Simulation {
   Trace trace;
   HostSide host;
   int64_t parameters = 0;  // elements
   int64_t trainable = 0;
   int64_t activations_on_host = 0;  // bytes at their peak
+  std::string sample;               // what one is, of a model that makes its inputs itself
+  std::vector<ParameterRecord> parameter_list;
 };
 
-Simulation simulate(const Job& job);
+// `details`: with the shapes of tensors and a list of the parameters.
+Simulation simulate(const Job& job, bool details = false);
 
 // The forward pass of a JAX job as a graph: what value_and_grad is given. Parameters, inputs and the loss are values of it.
 struct RecordedForward {

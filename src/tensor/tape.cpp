@@ -68,6 +68,16 @@ void Tape::on_free(Storage& s) {
   if (s.bytes != 0) trace.events.push_back({Event::Kind::free, 0, s.id});
 }
 
+void Tape::describe(const Storage& s, const Dims& sizes, DType dtype) {
+  if (s.bytes == 0) return;
+  trace.shapes.resize(trace.storages.size());
+  NameId& shape = trace.shapes[s.id];
+  if (shape) return;
+  std::string text = "(";
+  for (size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
+  shape = trace.intern(text + ") " + std::string(dtype_name(dtype)));
+}
+
 void Tape::relabel(const Tensor& t, Category c) {
   Storage& s = t.storage();
   if (s.bytes == 0 || labels_[s.id] == c) return;
@@ -157,6 +167,7 @@ Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType d
   if (tape.recomputing) storage = tape.recomputing->kept_result(tape.op);
   if (!storage) storage = tape.allocate(checked_mul(numel(sizes), size_of(dtype)));
   if (tape.packing) tape.packing->keep_result(tape.op, storage);
+  if (tape.keep_shapes) tape.describe(*storage, sizes, dtype);
   Tensor t = make_tensor(std::move(storage), sizes, strides, dtype);
   if (tape.dataflow) tape.dataflow->made(t);
   return t;

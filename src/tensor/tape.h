@@ -64,6 +64,7 @@ class Tape {
 
   Trace trace;
   Dialect dialect;
+  bool keep_shapes = false;  // in the trace, for reports
 
   // Modes.
   bool grad_enabled = true;
@@ -92,7 +93,8 @@ class Tape {
   Ref<Storage> allocate(int64_t bytes);
   void on_free(Storage& s);
   void relabel(const Tensor& t, Category c);
-  ScopeId scope_of(const Tensor& t) const;  // the module that made its storage
+  void describe(const Storage& s, const Dims& sizes, DType dtype);  // keeps the shape of its first tensor
+  ScopeId scope_of(const Tensor& t) const;                          // the module that made its storage
   void remember_cast(Parameter& p, Tensor cast);
   void clear_casts();
   // A matrix product begins on this thread, with a fused bias (cuBLASLt) or without.

@@ -65,6 +65,7 @@ struct Trace {
   std::vector<Event> events;
   std::vector<Scope> scopes{Scope{}};
   std::vector<std::string> names{""};
+  std::vector<NameId> shapes;  // by storage, "(8, 1024, 768) bf16" of its first tensor; empty: not kept
 
   NameId intern(std::string_view name);
   ScopeId add_scope(ScopeId parent, std::string_view name);
