@@ -52,11 +52,25 @@ TEST(Layers, IncludesNeverGoAgainstTheFlow) {
   }
 }
 
+// A header that is the first include of its own source was compiled alone by the build.
+bool compiled_by_its_source(const fs::path& header) {
+  std::ifstream source(fs::path(header).replace_extension(".cpp"));
+  std::string line;
+  while (std::getline(source, line))
+    if (line.starts_with("#include")) return line == "#include \"" + fs::relative(header, kSource).string() + "\"";
+  return false;
+}
+
 TEST(Headers, CompileAlone) {
-  const std::string compile = "echo '#include \"{}\"' | g++ -std=c++20 -fsyntax-only -I. -x c++ -";
-  const std::string command = "cd '" + kSource.string() + "' && find . -name '*.h' -printf '%P\\n' | xargs -P 2 -I{} sh -c \"" +
-                              std::regex_replace(compile, std::regex("\""), "\\\"") + "\"";
-  EXPECT_EQ(std::system(command.c_str()), 0);
+  int compiled = 0;
+  for (const fs::path& file : sources()) {
+    if (file.extension() != ".h" || compiled_by_its_source(file)) continue;
+    const std::string command = "echo '#include \"" + fs::relative(file, kSource).string() + "\"' | g++ -std=c++20 -fsyntax-only -I'" +
+                                kSource.string() + "' -x c++ -";
+    EXPECT_EQ(std::system(command.c_str()), 0) << file;
+    ++compiled;
+  }
+  EXPECT_GT(compiled, 0);
 }
 
 }  // namespace
