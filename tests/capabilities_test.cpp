@@ -40,7 +40,9 @@ std::vector<Row> read_rows() {
     EXPECT_EQ(cells.size(), 6u) << line;
     rows.push_back({std::stoi(cells[1]), quoted(trimmed(cells[3])), quoted(trimmed(cells[4]))});
     EXPECT_EQ(rows.back().command.empty(), rows.back().expected.empty()) << line;
-    if (rows.back().command.empty()) EXPECT_TRUE(trimmed(cells[3]).starts_with("comes with `plimsoll ")) << line;
+    if (rows.back().command.empty()) {
+      EXPECT_TRUE(trimmed(cells[3]).starts_with("comes with `plimsoll ")) << line;
+    }
   }
   return rows;
 }
