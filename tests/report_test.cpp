@@ -61,9 +61,12 @@ TEST(SeedReport, VerdictsFollowTheDevice) {
 
 TEST(SeedReport, PeaksOfCategoriesAreNeverBelowWhatIsAliveAtThePeak) {
   const Estimate e = estimate(small_job(), SIZE_MAX);
-  for (const TreeNode& n : e.by_category.children)
-    for (int c = 0; c < kCategories; ++c)
-      if (n.name == category_name(static_cast<Category>(c))) EXPECT_GE(e.category_peaks[static_cast<size_t>(c)], n.bytes) << n.name;
+  for (const TreeNode& n : e.by_category.children) {
+    for (int c = 0; c < kCategories; ++c) {
+      if (n.name != category_name(static_cast<Category>(c))) continue;
+      EXPECT_GE(e.category_peaks[static_cast<size_t>(c)], n.bytes) << n.name;
+    }
+  }
 }
 
 TEST(SeedReport, SpeaksVietnamese) {

@@ -8,6 +8,7 @@
 #include "report/host_report.h"
 #include "report/job_report.h"
 #include "report/xla_report.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -187,6 +188,17 @@ nlohmann::ordered_json tree_json(const TreeNode& node) {
 
 }  // namespace
 
+std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t depth) {
+  std::map<std::string, int64_t> parts;
+  for (const ParameterRecord& p : e.parameter_list) {
+    const std::vector<std::string> names = split_at(p.name, '.');
+    std::string part;
+    for (size_t i = 0; i + 1 < names.size() && i < depth; ++i) part += (i ? "." : "") + names[i];
+    parts[part.empty() ? p.name : part] += p.elements;
+  }
+  return parts;
+}
+
 std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options) { return Writer(e, style, options).write(); }
 
 nlohmann::ordered_json estimate_json(const Estimate& e) {
@@ -221,7 +233,12 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
       if (s.by_phase[p]) phases[std::string(phase_name(static_cast<Phase>(p)))] = s.by_phase[p];
     j["steps"].push_back({{"name", s.name}, {"peak_bytes", s.peak.count}, {"phase", phase_name(s.phase)}, {"phase_peak_bytes", phases}});
   }
+  j["parameters_by_part"] = parameters_by_part(e, 1);
   j["by_category"] = tree_json(e.by_category);
+  j["category_peak_bytes"] = nlohmann::ordered_json::object();
+  for (size_t c = 0; c < kCategories; ++c)
+    if (e.category_peaks[c].count)
+      j["category_peak_bytes"][std::string(category_name(static_cast<Category>(c)))] = e.category_peaks[c].count;
   j["by_module"] = tree_json(e.by_module);
   j["largest"] = nlohmann::ordered_json::array();
   for (const LiveTensor& t : e.top)

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/source_locations.h"
+#include "report/estimate_report.h"
 #include "report/job_report.h"
 #include "util/text.h"
 
@@ -125,16 +126,9 @@ class Writer {
   // Parameters by part: the first levels of the module tree that have more than one branch.
   void parameters() {
     subheading(say_("Model parameters"));
-    std::map<std::string, int64_t> parts;
-    for (const ParameterRecord& p : e_.parameter_list) {
-      const std::vector<std::string> names = split_at(p.name, '.');
-      std::string part;
-      for (size_t i = 0; i + 1 < names.size() && i < 2; ++i) part += (i ? "." : "") + names[i];
-      parts[part.empty() ? p.name : part] += p.elements;
-    }
     columns({"part", "parameters", "size"});
     const Bytes all = share_of(Category::parameter);
-    for (const auto& [part, elements] : parts)
+    for (const auto& [part, elements] : parameters_by_part(e_, 2))
       row({code(part), with_commas(elements),
            e_.parameters ? to_string(Bytes{static_cast<int64_t>(static_cast<double>(all.count) * static_cast<double>(elements) /
                                                                 static_cast<double>(e_.parameters))})
