@@ -7,37 +7,19 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/estimate.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "step/train.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
 
-Job job_of(const std::string& model, const Json& settings) {
-  Job job;
-  apply_setting(job, "model", model, "test");
-  for (const auto& [key, value] : settings.items()) apply_setting(job, key, value, "test");
-  resolve_model(job);
-  return job;
-}
-
 Job gpt2(const Json& checkpointing) {
   return job_of("gpt2", {{"batch", 8}, {"seq", 512}, {"optimizer", "SGD"}, {"checkpointing", checkpointing}});
 }
 
 int64_t peak(const Job& job) { return estimate(job).peak.count; }
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(e.what()) + " | " + e.hint();
-  }
-  return "";
-}
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 

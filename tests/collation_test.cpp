@@ -5,9 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/timeline.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "step/train.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
@@ -25,18 +24,7 @@ Job job_with(const char* model, const Settings& settings) {
 }
 
 std::string refusal(const char* model, const Settings& settings) {
-  try {
-    simulate(job_with(model, settings));
-  } catch (const Error& e) {
-    return std::string(e.what()) + " " + e.hint();
-  }
-  return "";
-}
-
-int count(const Trace& trace, Phase phase, const char* op, int64_t bytes) {
-  int n = 0;
-  for (const StorageRecord& s : trace.storages) n += s.phase == phase && trace.names[s.op] == op && s.bytes == bytes;
-  return n;
+  return error_of([&] { simulate(job_with(model, settings)); });
 }
 
 int64_t input_bytes(const Trace& trace) {

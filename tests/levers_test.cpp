@@ -8,20 +8,11 @@
 
 #include "estimate/estimate.h"
 #include "hardware/lookup.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "report/levers_report.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
-
-Job job_of(const std::string& model, const nlohmann::json& settings) {
-  Job job;
-  apply_setting(job, "model", model, "test");
-  for (const auto& [key, value] : settings.items()) apply_setting(job, key, value, "test");
-  resolve_model(job);
-  return job;
-}
 
 const LeverEffect& effect(const WhatIf& w, const std::string& name) {
   const auto it = std::find_if(w.effects.begin(), w.effects.end(), [&](const LeverEffect& e) { return e.lever.name == name; });

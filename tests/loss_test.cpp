@@ -5,9 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/timeline.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "step/train.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
@@ -30,19 +29,7 @@ Job tiny(const char* family, const Settings& settings) {
 }
 
 std::string refusal(const char* family, const Settings& settings) {
-  try {
-    simulate(tiny(family, settings));
-  } catch (const Error& e) {
-    return std::string(e.what()) + " " + e.hint();
-  }
-  return "";
-}
-
-// Storages of so many bytes that the op allocated in a phase.
-int count(const Trace& trace, Phase phase, const char* op, int64_t bytes) {
-  int n = 0;
-  for (const StorageRecord& s : trace.storages) n += s.phase == phase && trace.names[s.op] == op && s.bytes == bytes;
-  return n;
+  return error_of([&] { simulate(tiny(family, settings)); });
 }
 
 int64_t peak(const Job& job) { return ideal_timeline(simulate(job).trace).peak().bytes; }

@@ -4,24 +4,18 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/estimate.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "report/estimate_report.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
 
-Job job_of(const Json& settings) {
-  Job job;
-  apply_setting(job, "model", "llama-3.2-1b", "test");
-  apply_setting(job, "config", {{"num_hidden_layers", 2}, {"tie_word_embeddings", false}}, "test");
-  apply_setting(job, "seq", 16, "test");
-  apply_setting(job, "precision", "bf16", "test");
-  for (const auto& [key, value] : settings.items()) apply_setting(job, key, value, "test");
-  resolve_model(job);
-  return job;
+Job llama(const Json& settings) {
+  Json all{{"config", {{"num_hidden_layers", 2}, {"tie_word_embeddings", false}}}, {"seq", 16}, {"precision", "bf16"}};
+  all.update(settings);
+  return job_of("llama-3.2-1b", all);
 }
 
 Bytes alive(const Estimate& e, const std::string& category) {
@@ -30,17 +24,12 @@ Bytes alive(const Estimate& e, const std::string& category) {
   return {};
 }
 
-std::string error_of(const Json& settings) {
-  try {
-    estimate(job_of(settings));
-  } catch (const Error& e) {
-    return std::string(e.what()) + " | " + e.hint();
-  }
-  return "";
+std::string refusal(const Json& settings) {
+  return error_of([&] { estimate(llama(settings)); });
 }
 
 TEST(OffloadedOptimizer, LeavesOnlyStatesOfSmallParametersOnTheDevice) {
-  const Estimate here = estimate(job_of({{"optimizer_args", {{"fused", true}}}})), there = estimate(job_of({{"offload_optimizer", true}}));
+  const Estimate here = estimate(llama({{"optimizer_args", {{"fused", true}}}})), there = estimate(llama({{"offload_optimizer", true}}));
   EXPECT_GT(alive(here, "optimizer state").count, 4 * here.parameters - 1000000);
   EXPECT_LT(alive(there, "optimizer state").count, 100000);  // norms of 2,048 elements
   EXPECT_LT(there.peak.count, here.peak.count - 3 * here.parameters);
@@ -51,28 +40,28 @@ TEST(OffloadedOptimizer, LeavesOnlyStatesOfSmallParametersOnTheDevice) {
 }
 
 TEST(OffloadedOptimizer, GradientsLeaveTheDeviceAsTheyCome) {
-  const Estimate kept = estimate(job_of({{"offload_optimizer", true}})), gone = estimate(job_of({{"offload_optimizer", "gradients=true"}}));
+  const Estimate kept = estimate(llama({{"offload_optimizer", true}})), gone = estimate(llama({{"offload_optimizer", "gradients=true"}}));
   EXPECT_LT(gone.peak.count, kept.peak.count - kept.parameters);
   EXPECT_EQ(gone.host_facts.optimizer.count, kept.host_facts.optimizer.count);
 }
 
 TEST(OffloadedOptimizer, WhatCannotBeCombinedIsAnErrorThatSaysWhatCan) {
-  EXPECT_NE(error_of({{"offload_optimizer", true}, {"optimizer", "AdamW8bit"}}).find("bitsandbytes"), std::string::npos);
-  EXPECT_NE(error_of({{"offload_optimizer", true}, {"optimizer", "adamw8bit"}}).find("torch.optim's run on the host"), std::string::npos);
-  EXPECT_NE(error_of({{"offload_optimizer", "gradients=true"}, {"accumulation", 2}}).find("accumulation 2"), std::string::npos);
-  EXPECT_NE(error_of({{"offload_optimizer", "gradients=true"}, {"clip", 1.0}}).find("clip 1"), std::string::npos);
-  EXPECT_NE(error_of({{"offload_optimizer", true}, {"ddp", {{"world", 2}}}}).find("one device"), std::string::npos);
-  EXPECT_NE(error_of({{"offload_optimizer", true}, {"optimizer_in_backward", true}}).find("leave one of them out"), std::string::npos);
-  EXPECT_NE(error_of({{"offload_optimizer", "grads=true"}}).find("gradients"), std::string::npos);
-  EXPECT_EQ(error_of({{"offload_optimizer", true}, {"accumulation", 2}}), "");
+  EXPECT_NE(refusal({{"offload_optimizer", true}, {"optimizer", "AdamW8bit"}}).find("bitsandbytes"), std::string::npos);
+  EXPECT_NE(refusal({{"offload_optimizer", true}, {"optimizer", "adamw8bit"}}).find("torch.optim's run on the host"), std::string::npos);
+  EXPECT_NE(refusal({{"offload_optimizer", "gradients=true"}, {"accumulation", 2}}).find("accumulation 2"), std::string::npos);
+  EXPECT_NE(refusal({{"offload_optimizer", "gradients=true"}, {"clip", 1.0}}).find("clip 1"), std::string::npos);
+  EXPECT_NE(refusal({{"offload_optimizer", true}, {"ddp", {{"world", 2}}}}).find("one device"), std::string::npos);
+  EXPECT_NE(refusal({{"offload_optimizer", true}, {"optimizer_in_backward", true}}).find("leave one of them out"), std::string::npos);
+  EXPECT_NE(refusal({{"offload_optimizer", "grads=true"}}).find("gradients"), std::string::npos);
+  EXPECT_EQ(refusal({{"offload_optimizer", true}, {"accumulation", 2}}), "");
 }
 
 TEST(SwappedBlocks, FrozenWeightsOfThemAreOnTheHost) {
   const Json lora{{"r", 8}, {"target_modules", "all-linear"}};
   const Json four{{"num_hidden_layers", 4}};
-  const Estimate all = estimate(job_of({{"lora", lora}, {"config", four}}));
-  const Estimate one = estimate(job_of({{"lora", lora}, {"config", four}, {"swap_blocks", 1}}));
-  const Estimate two = estimate(job_of({{"lora", lora}, {"config", four}, {"swap_blocks", 2}}));
+  const Estimate all = estimate(llama({{"lora", lora}, {"config", four}}));
+  const Estimate one = estimate(llama({{"lora", lora}, {"config", four}, {"swap_blocks", 1}}));
+  const Estimate two = estimate(llama({{"lora", lora}, {"config", four}, {"swap_blocks", 2}}));
   EXPECT_GT(one.host_facts.weights.count, 2 * 2048 * (2048 + 512 + 512 + 2048 + 3 * 8192));  // the linear layers of a block, in bf16
   EXPECT_EQ(two.host_facts.weights.count, 2 * one.host_facts.weights.count);
   EXPECT_EQ(one.peak.count, all.peak.count - one.host_facts.weights.count);
@@ -81,9 +70,9 @@ TEST(SwappedBlocks, FrozenWeightsOfThemAreOnTheHost) {
 }
 
 TEST(SwappedBlocks, NeedsBlocksAndSomethingFrozen) {
-  EXPECT_NE(error_of({{"swap_blocks", 1}}).find("frozen"), std::string::npos);
-  EXPECT_NE(error_of({{"swap_blocks", 2}, {"lora", {{"r", 8}}}}).find("the model has 2 blocks"), std::string::npos);
-  EXPECT_THROW(job_of({{"swap_blocks", 0}}), Error);
+  EXPECT_NE(refusal({{"swap_blocks", 1}}).find("frozen"), std::string::npos);
+  EXPECT_NE(refusal({{"swap_blocks", 2}, {"lora", {{"r", 8}}}}).find("the model has 2 blocks"), std::string::npos);
+  EXPECT_THROW(llama({{"swap_blocks", 0}}), Error);
 }
 
 }  // namespace

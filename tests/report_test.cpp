@@ -3,24 +3,15 @@
 
 #include <nlohmann/json.hpp>
 
-#include "hardware/lookup.h"
-#include "job/input.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "report/explain_report.h"
 #include "report/seed_report.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
 
-Job small_job(const std::string& model = "gpt2") {
-  Job job;
-  apply_setting(job, "model", model, "test");
-  apply_setting(job, "config", {{"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}, {"vocab_size", 1000}}, "test");
-  apply_setting(job, "batch", 4, "test");
-  apply_setting(job, "seq", 64, "test");
-  resolve_model(job);
-  return job;
+Job small_job() {
+  return job_of("gpt2", {{"config", {{"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}, {"vocab_size", 1000}}}, {"batch", 4}, {"seq", 64}});
 }
 
 TargetDevice device_of(int64_t bytes) {

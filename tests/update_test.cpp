@@ -8,10 +8,9 @@
 
 #include "allocator/timeline.h"
 #include "estimate/estimate.h"
-#include "job/settings.h"
-#include "model/resolve.h"
 #include "report/optimizer_report.h"
 #include "step/train.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
@@ -29,13 +28,8 @@ Job tiny(const std::vector<std::pair<std::string, Json>>& settings = {}) {
   return job;
 }
 
-std::string error_of(const std::vector<std::pair<std::string, Json>>& settings) {
-  try {
-    simulate(tiny(settings));
-  } catch (const Error& e) {
-    return std::string(e.what()) + " | " + e.hint();
-  }
-  return "";
+std::string refusal(const std::vector<std::pair<std::string, Json>>& settings) {
+  return error_of([&] { simulate(tiny(settings)); });
 }
 
 Bytes alive_at_end(const Job& job, Category category) {
@@ -64,7 +58,7 @@ TEST(OptimizerInBackward, KeepsTheSameStatesWithoutAllGradientsAtOnce) {
 }
 
 TEST(OptimizerInBackward, SaysWhyItCannotBeCombined) {
-  const auto with = [](const std::string& key, const Json& value) { return error_of({{"optimizer_in_backward", true}, {key, value}}); };
+  const auto with = [](const std::string& key, const Json& value) { return refusal({{"optimizer_in_backward", true}, {key, value}}); };
   EXPECT_TRUE(mentions(with("clip", 1.0), "clip 1: the norm of all gradients"));
   EXPECT_TRUE(mentions(with("accumulation", 4), "accumulation 4: every backward updates"));
   EXPECT_TRUE(mentions(with("precision", "amp-fp16"), "GradScaler"));
@@ -88,10 +82,10 @@ TEST(MasterWeights, AnFp32GradientBufferLivesFromTheStartToTheEnd) {
 }
 
 TEST(MasterWeights, NeedHalfPrecisionWeights) {
-  EXPECT_TRUE(mentions(error_of({{"precision", "amp"}, {"master_weights", "fp32"}}), "fp32 already"));
-  EXPECT_TRUE(mentions(error_of({{"precision", "bf16"}, {"gradient_dtype", "fp32"}}), "without master_weights"));
-  EXPECT_TRUE(mentions(error_of({{"precision", "bf16"}, {"master_weights", "fp32"}, {"gradient_dtype", "fp16"}}), "bf16 or fp32"));
-  EXPECT_TRUE(mentions(error_of({{"precision", "bf16"}, {"master_weights", "fp32"}, {"zero1", {{"world", 2}}}}), "not simulated"));
+  EXPECT_TRUE(mentions(refusal({{"precision", "amp"}, {"master_weights", "fp32"}}), "fp32 already"));
+  EXPECT_TRUE(mentions(refusal({{"precision", "bf16"}, {"gradient_dtype", "fp32"}}), "without master_weights"));
+  EXPECT_TRUE(mentions(refusal({{"precision", "bf16"}, {"master_weights", "fp32"}, {"gradient_dtype", "fp16"}}), "bf16 or fp32"));
+  EXPECT_TRUE(mentions(refusal({{"precision", "bf16"}, {"master_weights", "fp32"}, {"zero1", {{"world", 2}}}}), "not simulated"));
   EXPECT_THROW(tiny({{"master_weights", "bf16"}}), Error);
 }
 
@@ -130,7 +124,7 @@ TEST(Ema, OnTheHostIsARowOfItsMemory) {
 }
 
 TEST(Ema, AveragedModelHasTheTypesOfTheModel) {
-  EXPECT_TRUE(mentions(error_of({{"ema_dtype", "fp32"}, {"ema_update", "averaged-model"}}), "AveragedModel copies the model as it is"));
+  EXPECT_TRUE(mentions(refusal({{"ema_dtype", "fp32"}, {"ema_update", "averaged-model"}}), "AveragedModel copies the model as it is"));
   EXPECT_THROW(tiny({{"ema_update", "swa"}}), Error);
 }
 
