@@ -243,6 +243,22 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask) {
   });
 }
 
+// saves both; backward: where they are equal each takes half
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "minimum", {&a, &b});
+  Saved self = op.save(a), other = op.save(b);
+  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
+    const Tensor b = other.unpack(), a = self.unpack();
+    Tensors out(2);
+    for (size_t i : {1, 0}) {
+      if (!needs[i]) continue;
+      const Tensor half = kernel("div", g[0]), equal = compare("eq", a, b);
+      out[i] = where(equal, half, g[0]);
+    }
+    return out;
+  });
+}
+
 // ---- functions --------------------------------------------------------------------------------------------------------
 
 Tensor neg(const Tensor& x) {
@@ -285,6 +301,19 @@ Tensor sqrt(const Tensor& x) {
   return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
     const Tensor twice = kernel("mul", result.unpack());
     return Tensors{kernel("div", g[0], twice)};
+  });
+}
+
+// saves the result; backward: -grad * (result * result). On autocast's fp32 list.
+Tensor reciprocal(const Tensor& input) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "reciprocal", {&x});
+  Tensor y = empty_like(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
+    const Tensor y = result.unpack();
+    const Tensor minus = kernel("neg", g[0]), square = kernel("mul", y, y);
+    return Tensors{kernel("mul", minus, square)};
   });
 }
 
