@@ -76,7 +76,8 @@ struct MambaMixer : Module {
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
-    return config.use_mamba_kernels && tape().training ? cuda_kernels_forward(x) : slow_forward(x);
+    if (!config.use_mamba_kernels || tape().dataflow) return slow_forward(x);  // JAX has none of these kernels
+    return tape().training ? cuda_kernels_training(x) : cuda_kernels_inference(x);
   }
 
   Tensor decay() const {
@@ -86,8 +87,7 @@ struct MambaMixer : Module {
     return A;  // (I, S)
   }
 
-  // Without gradients transformers calls convolution and scan one by one.
-  Tensor cuda_kernels_forward(const Tensor& x) const {
+  Tensor cuda_kernels_training(const Tensor& x) const {
     const Tensor projected_states = transpose(in_proj(x), 1, 2);  // (B, 2 I, T)
     MambaInnerArgs args;
     args.xz = projected_states;
@@ -103,9 +103,22 @@ struct MambaMixer : Module {
     return mamba_inner(args);  // (B, T, C)
   }
 
+  Tensor cuda_kernels_inference(const Tensor& x) const {
+    const Tensor projected_states = transpose(in_proj(x), 1, 2);  // (B, 2 I, T)
+    const Tensors halves = chunk(projected_states, 2, 1);
+    Tensor hidden = masked(halves[0]);  // (B, I, T)
+    hidden = causal_conv1d(hidden);
+    hidden = masked(hidden);
+    const Tensor ssm_parameters = x_proj(transpose(hidden, 1, 2));  // (B, T, R + 2 S)
+    const Tensors parts = split(ssm_parameters, {config.time_step_rank, config.state_size, config.state_size}, -1);
+    const Tensor time_step = matmul(dt_proj.weight, transpose(parts[0], 1, 2));  // (B, I, T)
+    const Tensor scan_outputs = selective_scan(hidden, time_step, decay(), transpose(parts[1], 1, 2), transpose(parts[2], 1, 2), halves[1]);
+    return out_proj(transpose(scan_outputs, 1, 2));  // (B, T, C)
+  }
+
   Tensor masked(const Tensor& hidden) const {
-    const Tensor& mask = build().batch->attention_mask;
-    return mask ? mul(hidden, unsqueeze(mask, 1)) : hidden;
+    const Batch* batch = build().batch;
+    return batch && batch->attention_mask ? mul(hidden, unsqueeze(batch->attention_mask, 1)) : hidden;
   }
 
   Tensor slow_forward(const Tensor& x) const {
@@ -122,9 +135,16 @@ struct MambaMixer : Module {
     Tensor time_step = dt_proj(parts[0]);              // (B, T, I)
     time_step = transpose(softplus(time_step), 1, 2);  // (B, I, T)
     const Tensor &B = parts[1], &C = parts[2], A = decay();
-    const Tensor discrete_A = exp(mul(unsqueeze(unsqueeze(A, 0), 2), unsqueeze(time_step, -1)));  // (B, I, T, S)
-    const Tensor discrete_B = mul(unsqueeze(time_step, -1), to(unsqueeze(B, 1), DType::float32));
-    const Tensor deltaB_u = mul(discrete_B, to(unsqueeze(hidden, -1), DType::float32));
+    Tensor discrete_A, discrete_B, deltaB_u;  // (B, I, T, S)
+    {
+      const Tensor rates = unsqueeze(unsqueeze(A, 0), 2), steps = unsqueeze(time_step, -1);
+      discrete_A = exp(mul(rates, steps));
+    }
+    {
+      const Tensor steps = unsqueeze(time_step, -1), inputs = to(unsqueeze(B, 1), DType::float32);
+      discrete_B = mul(steps, inputs);
+    }
+    deltaB_u = mul(discrete_B, to(unsqueeze(hidden, -1), DType::float32));
     Tensors scan_outputs;
     Tensor scan_output;
     for (int64_t i = 0; i < tokens; ++i) {
@@ -132,7 +152,10 @@ struct MambaMixer : Module {
         const Tensor kept = mul(select(discrete_A, 2, i), ssm_state);
         ssm_state = add(kept, select(deltaB_u, 2, i));
       }
-      scan_output = matmul(to(ssm_state, x.dtype()), unsqueeze(select(C, 1, i), -1));  // (B, I, 1)
+      {
+        const Tensor state = to(ssm_state, x.dtype()), readout = unsqueeze(select(C, 1, i), -1);
+        scan_output = matmul(state, readout);  // (B, I, 1)
+      }
       scan_outputs.push_back(select(scan_output, 2, 0));
     }
     scan_output = stack(scan_outputs, -1);  // (B, I, T)

@@ -12,14 +12,16 @@ namespace {
 
 Tensor last_dense(const Tensor& x) { return x.strides()[-1] == 1 ? x : contiguous(x); }
 
-Tensor kernel_output(const char* name, const Tensor& like) { return nondiff(name, like, like.dtype()); }
+// What the kernels write into.
+Tensor unset(const Tensor& like) { return nondiff("empty_like", like, like.dtype()); }
+Tensor zeros(const Tensor& like, DType dtype) { return nondiff("zeros_like", like, dtype); }
 
 // einops.rearrange of (B, D, T) to rows of tokens, and back from (D, B T).
 Tensor token_rows(const Tensor& x) { return reshape(transpose(x, 1, 2), {-1, x.size(1)}); }
 Tensor channel_rows(const Tensor& x) { return reshape(permute(x, {1, 0, 2}), {x.size(1), -1}); }
 Tensor by_sample(const Tensor& x, int64_t tokens) { return permute(view(x, {x.size(0), -1, tokens}), {1, 0, 2}); }
 
-Tensor convolved(const Tensor& xz) { return kernel_output("causal_conv1d_fwd", chunk(xz, 2, 1)[0]); }
+Tensor convolved(const Tensor& xz) { return unset(chunk(xz, 2, 1)[0]); }
 
 Tensor time_steps(const Tensor& weight, const Tensor& x_dbl, int64_t tokens) {
   return by_sample(matmul(weight, t(slice(x_dbl, 1, 0, weight.size(1)))), tokens);
@@ -31,6 +33,20 @@ Tensor state_columns(const Tensor& x_dbl, int64_t start, int64_t end, int64_t to
   return contiguous(unsqueeze(transpose(view(columns, {-1, tokens, columns.size(1)}), 1, 2), 1));
 }
 
+struct Scan {
+  Tensor out_z, out, states;
+};
+
+// selective_scan_fwd: a state is kept for every 2048 tokens
+Scan scan_forward(const Tensor& delta, const Tensor& A, const Tensor& z) {
+  Scan s;
+  s.out_z = unset(z);
+  s.out = unset(delta);
+  const int64_t chunks = (delta.size(2) + 2047) / 2048;
+  s.states = filled(delta.tape(), "empty", {delta.size(0), A.size(0), chunks, checked_mul(2, A.size(1))}, DType::float32);
+  return s;
+}
+
 struct ScanGradients {
   Tensor du, ddelta, dA, dB, dC, dD, ddelta_bias, out_z;
 };
@@ -38,16 +54,15 @@ struct ScanGradients {
 // selective_scan_bwd: gradients of B and C are summed in fp32
 ScanGradients scan_backward(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& D,
                             const Tensor& delta_bias, const Tensor& out) {
-  const char* name = "selective_scan_bwd";
   ScanGradients g;
-  g.out_z = kernel_output(name, out);
-  g.du = kernel_output(name, u);
-  g.ddelta = kernel_output(name, delta);
-  g.dA = kernel_output(name, A);
-  g.dB = nondiff(name, B, DType::float32);
-  g.dC = nondiff(name, C, DType::float32);
-  g.dD = kernel_output(name, D);
-  g.ddelta_bias = kernel_output(name, delta_bias);
+  g.out_z = unset(out);
+  g.du = unset(u);
+  g.ddelta = unset(delta);
+  g.dA = zeros(A, A.dtype());
+  g.dB = zeros(B, DType::float32);
+  g.dC = zeros(C, DType::float32);
+  g.dD = zeros(D, D.dtype());
+  g.ddelta_bias = zeros(delta_bias, delta_bias.dtype());
   const Tensor dB = to(g.dB, B.dtype()), dC = to(g.dC, C.dtype());
   g.dB = dB;
   g.dC = dC;
@@ -66,7 +81,7 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
   Op op(tape, "mamba_inner",
         {&a.xz, &a.conv1d_weight, &a.conv1d_bias, &a.x_proj_weight, &a.delta_proj_weight, &a.out_proj_weight, &a.out_proj_bias, &a.A, &a.D,
          &a.delta_bias});
-  const int64_t tokens = a.xz.size(2), rank = a.delta_proj_weight.size(1), states = a.A.size(1), inner = a.A.size(0);
+  const int64_t tokens = a.xz.size(2), rank = a.delta_proj_weight.size(1), states = a.A.size(1);
   Tensor result, out, scan_states, B, C, x_dbl, xz, x_proj_weight, delta_proj_weight, out_proj_weight;
   {
     GradGuard no_grad(tape, false);
@@ -80,12 +95,12 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
     Tensor delta = time_steps(delta_proj_weight, x_dbl, tokens);  // (B, I, T)
     B = state_columns(x_dbl, rank, rank + states, tokens);
     C = state_columns(x_dbl, rank + states, rank + 2 * states, tokens);
-    const Tensor out_z = kernel_output("selective_scan_fwd", chunk(xz, 2, 1)[1]);  // (B, I, T)
-    out = kernel_output("selective_scan_fwd", delta);
-    scan_states = filled(tape, "selective_scan_fwd", {xz.size(0), inner, (tokens + 2047) / 2048, 2 * states}, DType::float32);
+    Scan scan = scan_forward(delta, a.A, chunk(xz, 2, 1)[1]);
+    out = scan.out;
+    scan_states = scan.states;
     conv1d_out.reset();
     delta.reset();
-    result = linear(transpose(out_z, 1, 2), out_proj_weight, out_proj_bias);  // (B, T, C)
+    result = linear(transpose(scan.out_z, 1, 2), out_proj_weight, out_proj_bias);  // (B, T, C)
   }
   tape.op = "mamba_inner";
   std::vector<Saved> saved;
@@ -100,15 +115,16 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
                  &delta_bias = kept[11], &out = kept[13];
     AutocastGuard as_in_forward(xz.tape(), autocast);
     const Tensor grad = last_dense(g[0]);
+    g[0].reset();  // Python's own name goes with the others
     const Tensor conv1d_out = convolved(xz), delta = time_steps(delta_proj_weight, x_dbl, tokens);
-    const Tensor dxz = kernel_output("empty_like", xz);
+    const Tensor dxz = unset(xz);
     const Tensor dout = reshape(permute(grad, {2, 0, 1}), {grad.size(2), -1});  // (C, B T)
     const Tensor dout_y = by_sample(matmul(t(out_proj_weight), dout), tokens);  // (B, I, T)
     ScanGradients scan = scan_backward(conv1d_out, delta, A, B, C, D, delta_bias, out);
     Tensors grads(10);
     grads[5] = einsum("eb,db->ed", dout, channel_rows(scan.out_z));
     if (needs[6]) grads[6] = sum(dout);
-    const Tensor dx_dbl = kernel_output("empty_like", x_dbl);
+    const Tensor dx_dbl = unset(x_dbl);
     scan.dB = state_rows(scan.dB);
     scan.dB.reset();
     scan.dC = state_rows(scan.dC);
@@ -118,8 +134,8 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
     einsum("db,dr->br", ddelta, delta_proj_weight);  // written into dx_dbl
     scan.du = channel_rows(scan.du);
     grads[3] = einsum("br,bd->rd", dx_dbl, token_rows(conv1d_out));
-    Tensor dweight = nondiff("zeros_like", view(conv1d_weight, {conv1d_weight.size(0), -1}), DType::float32), dbias;
-    if (conv1d_bias) dbias = nondiff("zeros_like", conv1d_bias, DType::float32);
+    Tensor dweight = zeros(view(conv1d_weight, {conv1d_weight.size(0), -1}), DType::float32), dbias;
+    if (conv1d_bias) dbias = zeros(conv1d_bias, DType::float32);
     dweight = to(dweight, conv1d_weight.dtype());
     if (conv1d_bias) dbias = to(dbias, conv1d_bias.dtype());
     grads[0] = dxz;
@@ -130,6 +146,14 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
     grads[9] = scan.ddelta_bias;
     return grads;
   });
+}
+
+Tensor causal_conv1d(const Tensor& x) { return unset(x); }
+
+Tensor selective_scan(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& z) {
+  const Tensor dense_u = last_dense(u), dense_delta = last_dense(delta), dense_B = last_dense(B), dense_C = last_dense(C),
+               dense_z = last_dense(z);
+  return scan_forward(dense_delta, A, dense_z).out_z;
 }
 
 }  // namespace plimsoll

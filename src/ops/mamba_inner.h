@@ -1,6 +1,5 @@
-// mamba_inner_fn of mamba-ssm 2 (ops/selective_scan_interface.py, csrc/selective_scan.cpp) with causal-conv1d 1.6: convolution,
-// projections, selective scan and gate of a Mamba layer as one autograd function on CUDA. What it allocates is read from that source,
-// not recorded.
+// The CUDA kernels of Mamba layers: mamba-ssm (ops/selective_scan_interface.py) and causal-conv1d (cpp_functions.py). What their Python
+// does is recorded in tests/truth; what their compiled functions allocate is read from csrc/selective_scan/selective_scan.cpp.
 #pragma once
 
 #include "tensor/node.h"
@@ -16,7 +15,13 @@ struct MambaInnerArgs {
   Tensor A, D, delta_bias;                // (I, S), (I), (I) in fp32
 };
 
-// The convolution's result and the time steps are not kept but computed again in backward (checkpoint_lvl 1).
+// mamba_inner_fn: convolution, projections, scan and gate as one autograd function. The convolution's result and the time steps are not
+// kept but computed again in backward (checkpoint_lvl 1).
 Tensor mamba_inner(const MambaInnerArgs& args);  // (B, T, C)
+
+// One by one, as they are called without gradients.
+Tensor causal_conv1d(const Tensor& x);  // (B, I, T)
+// z: the gate; all (B, I, T) but A: (I, S), B and C: (B, S, T)
+Tensor selective_scan(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& z);
 
 }  // namespace plimsoll

@@ -328,7 +328,19 @@ Tensor sin(const Tensor& x) { return kernel("sin", x); }
 
 Tensor tanh(const Tensor& x) { return keep_result("tanh", "tanh_backward", x); }
 Tensor sigmoid(const Tensor& x) { return keep_result("sigmoid", "sigmoid_backward", x); }
-Tensor softplus(const Tensor& input) { return keep_input("softplus", "softplus_backward", autocast_fp32(input)); }
+
+// saves self; on autocast's fp32 list. The recorder computes the gradient with element-wise ops of which a comparison of self is the
+// first, so that self's layout decides, not the gradient's.
+Tensor softplus(const Tensor& input) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "softplus", {&x});
+  Saved saved = op.save(x);
+  return op.finish(empty_like(x), [saved = std::move(saved)](Tensors& g, Needs) {
+    const Tensor self = saved.unpack();
+    return Tensors{self.tape().dialect.recorder ? kernel("softplus_backward", self, g[0]) : kernel("softplus_backward", g[0], self)};
+  });
+}
+
 Tensor relu(const Tensor& x) { return keep_result("relu", "threshold_backward", x); }
 Tensor relu_(const Tensor& x) { return keep_result_("relu_", "threshold_backward", x); }
 Tensor silu(const Tensor& x) { return keep_input("silu", "silu_backward", x); }
