@@ -1,4 +1,4 @@
-// Every preset has the parameters of the model that transformers 5.12 makes of the same configuration.
+// Every preset has the parameters of the model that its Python reference, mostly transformers 5.12, makes of the same configuration.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -155,6 +155,32 @@ const std::map<std::string, int64_t> kParameters{
     {"dinov2-base", 86583554},
     {"dinov2-large", 304372738},
     {"dinov2-giant", 1136486914},
+    {"mamba-130m", 129135360},
+    {"mamba-370m", 371516416},
+    {"mamba-790m", 793204224},
+    {"mamba-1.4b", 1372178432},
+    {"mamba-2.8b", 2768345600},
+    {"mamba-trainer-small", 40306176},
+    {"mamba-trainer-medium-lite", 60097920},
+    {"mamba-trainer-medium-plus", 72690112},
+    {"mamba-trainer-medium-x", 81462688},
+    {"mamba-trainer-medium", 87118080},
+    {"mamba-trainer-medium-extra", 107699904},
+    {"mamba-trainer-large-lite", 142441600},
+    {"mamba-trainer-large-plus", 178069440},
+    {"mamba-trainer-large", 219646976},
+    {"mamba-trainer-xlarge", 411918080},
+    {"mamba-trainer-xxlarge", 700027392},
+    {"mamba-trainer-hybrid-small", 112809496},
+    {"mamba-trainer-hybrid-small-mini", 152832411},
+    {"mamba-trainer-hybrid-small-standard", 183820926},
+    {"mamba-trainer-hybrid-small-plus", 201974430},
+    {"mamba-trainer-hybrid-small-pro", 261243169},
+    {"mamba-trainer-hybrid-medium", 331646244},
+    {"mamba-trainer-hybrid-large", 810904640},
+    {"gsa-512m", 183662144},
+    {"gsa-512m-768", 319555680},
+    {"gsa-1b", 405227312},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -38,8 +38,11 @@ std::unique_ptr<Model> make_gpt_neox_classifier(Build& build, const Config& conf
 std::unique_ptr<Model> make_gptj(Build& build, const Config& config);
 std::unique_ptr<Model> make_gptj_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_granite(Build& build, const Config& config);
+std::unique_ptr<Model> make_gsa(Build& build, const Config& config);
 std::unique_ptr<Model> make_llama(Build& build, const Config& config);
 std::unique_ptr<Model> make_llama_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_mamba(Build& build, const Config& config);
+std::unique_ptr<Model> make_mamba_trainer(Build& build, const Config& config);
 std::unique_ptr<Model> make_mistral(Build& build, const Config& config);
 std::unique_ptr<Model> make_mistral_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_mlp(Build& build, const Config& config);

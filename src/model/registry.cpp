@@ -54,6 +54,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"granite", {"GraniteForCausalLM"}, InputKind::lm, 2048, make_granite},
       {"llama", {"LlamaForCausalLM"}, InputKind::lm, 2048, make_llama},
       {"llama-classifier", {"LlamaForSequenceClassification"}, InputKind::cls, 2048, make_llama_classifier},
+      {"mamba", {"MambaForCausalLM"}, InputKind::lm, 2048, make_mamba},
       {"mistral", {"MistralForCausalLM"}, InputKind::lm, 2048, make_mistral},
       {"mistral-classifier", {"MistralForSequenceClassification"}, InputKind::cls, 2048, make_mistral_classifier},
       {"mpt", {"MptForCausalLM"}, InputKind::lm, 2048, make_mpt},
@@ -77,6 +78,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       // people's own
+      {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
+      {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       // torchvision
       torchvision("alexnet", make_alexnet),

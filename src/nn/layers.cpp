@@ -76,7 +76,7 @@ Conv1D::Conv1D(Module& parent, std::string_view name, int64_t out_width, int64_t
 namespace {
 // What transformers' get_input_embeddings() returns in the models of the registry; positions and token types are others.
 bool is_input_embedding(std::string_view name) {
-  for (const char* known : {"embed_tokens", "wte", "embed_in", "word_embeddings"})
+  for (const char* known : {"embed_tokens", "wte", "embed_in", "word_embeddings", "embeddings"})
     if (name == known) return true;
   return false;
 }

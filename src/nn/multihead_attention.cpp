@@ -1,7 +1,10 @@
 #include "nn/multihead_attention.h"
 
 #include "ops/attention.h"
+#include "ops/loss.h"
 #include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -22,20 +25,21 @@ Tensor MultiheadAttention::in_projection_packed(const Tensor& query) const {
   return proj;
 }
 
+MultiheadAttention::Heads MultiheadAttention::heads_of(const Tensor& query) const {
+  const Tensor proj = in_projection_packed(query);  // (3, T, B, E)
+  Heads heads{select(proj, 0, 0), select(proj, 0, 1), select(proj, 0, 2)};
+  const Dims sizes{query.size(0), query.size(1) * num_heads_, query.size(2) / num_heads_};
+  for (Tensor* x : {&heads.q, &heads.k, &heads.v}) *x = transpose(view(*x, sizes), 0, 1);
+  return heads;
+}
+
 Tensor MultiheadAttention::attend(const Tensor& query) const {
-  const int64_t tokens = query.size(0), batch = query.size(1), head_dim = query.size(2) / num_heads_;
-  Tensor q, k, v;
-  {
-    const Tensor proj = in_projection_packed(query);  // (3, T, B, E)
-    q = select(proj, 0, 0);                           // (T, B, E)
-    k = select(proj, 0, 1);
-    v = select(proj, 0, 2);
-  }
-  for (Tensor* x : {&q, &k, &v}) *x = transpose(view(*x, {tokens, batch * num_heads_, head_dim}), 0, 1);  // (B * H, T, D)
-  for (Tensor* x : {&q, &k, &v}) *x = view(*x, {batch, num_heads_, tokens, head_dim});                    // (B, H, T, D)
+  Heads heads = heads_of(query);
+  const Dims sizes{query.size(1), num_heads_, query.size(0), query.size(2) / num_heads_};
+  for (Tensor* x : {&heads.q, &heads.k, &heads.v}) *x = view(*x, sizes);
   AttentionArgs args;
   args.dropout = dropout_;
-  return scaled_dot_product_attention(q, k, v, args);  // (B, H, T, D)
+  return scaled_dot_product_attention(heads.q, heads.k, heads.v, args);  // (B, H, T, D)
 }
 
 Tensor MultiheadAttention::operator()(const Tensor& x) const {
@@ -47,6 +51,24 @@ Tensor MultiheadAttention::operator()(const Tensor& x) const {
   out = out_proj_(out);
   out = view(out, {tokens, batch, width});  // (T, B, E)
   return transpose(out, 1, 0);              // (B, T, E)
+}
+
+Tensor MultiheadAttention::operator()(const Tensor& x, Tensor* average_weights) const {
+  Forward here(*this);
+  const Tensor query = transpose(x, 1, 0);  // (T, B, E)
+  const int64_t tokens = query.size(0), batch = query.size(1), width = query.size(2);
+  const Heads heads = heads_of(query);
+  const Tensor q_scaled = mul_scalar(heads.q);
+  Tensor weights = bmm(q_scaled, transpose(heads.k, -2, -1));  // (B * H, T, T)
+  weights = softmax(weights);
+  weights = dropout(weights, dropout_);
+  Tensor out = bmm(weights, heads.v);                                     // (B * H, T, D)
+  out = view(contiguous(transpose(out, 0, 1)), {tokens * batch, width});  // (T * B, E)
+  out = out_proj_(out);
+  out = view(out, {tokens, batch, width});
+  weights = view(weights, {batch, num_heads_, tokens, tokens});
+  *average_weights = mean(weights, {1}, false);
+  return transpose(out, 1, 0);  // (B, T, E)
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// torch.nn.MultiheadAttention for self-attention: batch_first, need_weights=False, no masks, through
-// scaled_dot_product_attention.
+// torch.nn.MultiheadAttention for self-attention: batch_first, no masks. Without weights (need_weights=False) it goes through
+// scaled_dot_product_attention; with them it holds the score matrix.
 #pragma once
 
 #include "nn/layers.h"
@@ -9,9 +9,15 @@ namespace plimsoll {
 struct MultiheadAttention : Module {
   MultiheadAttention(Module& parent, std::string_view name, int64_t embed_dim, int64_t num_heads, double dropout);
   Tensor operator()(const Tensor& x) const;  // (B, T, E)
+  // need_weights=True: also their mean over the heads, (B, T, T).
+  Tensor operator()(const Tensor& x, Tensor* average_weights) const;
 
  private:
+  struct Heads {
+    Tensor q, k, v;  // (B * H, T, D)
+  };
   Tensor in_projection_packed(const Tensor& query) const;
+  Heads heads_of(const Tensor& query) const;
   Tensor attend(const Tensor& query) const;
 
   int64_t num_heads_;

@@ -211,17 +211,19 @@ Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& for
   return cat(outputs, 1);                                                // (B, T, C)
 }
 
+Tensor shifted_cross_entropy(const Tensor& logits, const Tensor& labels) {
+  if (!labels) return {};
+  Tensor shift_logits = contiguous(slice(logits, 1, 0, logits.size(1) - 1)), shift_labels = contiguous(slice(labels, 1, 1, labels.size(1)));
+  shift_logits = view(shift_logits, {-1, logits.size(-1)});
+  shift_labels = view(shift_labels, {-1});
+  return cross_entropy(shift_logits, shift_labels);
+}
+
 Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor& labels, bool upcast_before_4_49) {
   if (!labels) return {};
   const bool shifts_logits = build.transformers < Version{4, 49};  // transformers pull 35646
   Tensor logits = shifts_logits && !upcast_before_4_49 ? raw_logits : to(raw_logits, DType::float32);
-  if (shifts_logits) {
-    Tensor shift_logits = contiguous(slice(logits, 1, 0, logits.size(1) - 1)),
-           shift_labels = contiguous(slice(labels, 1, 1, labels.size(1)));
-    shift_logits = view(shift_logits, {-1, logits.size(-1)});
-    shift_labels = view(shift_labels, {-1});
-    return cross_entropy(shift_logits, shift_labels);
-  }
+  if (shifts_logits) return shifted_cross_entropy(logits, labels);
   const Tensor padded = constant_pad_nd(labels, {0, 1});
   Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
   logits = view(logits, {-1, logits.size(-1)});

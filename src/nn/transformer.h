@@ -56,6 +56,8 @@ Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& for
 // ForCausalLMLoss: fp32 logits, labels shifted by padding; before 4.49 the logits were shifted, in a copy,
 // by some models in their own type.
 Tensor causal_lm_loss(const Build& build, const Tensor& logits, const Tensor& labels, bool upcast_before_4_49);
+// Logits without the last token against labels without the first: copies of both.
+Tensor shifted_cross_entropy(const Tensor& logits, const Tensor& labels);
 // ForMaskedLMLoss and sequence classification: fp32 logits against labels of the same leading shape.
 Tensor flat_cross_entropy(const Tensor& logits, const Tensor& labels, bool upcast);
 

@@ -74,4 +74,32 @@ Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2
                    });
 }
 
+// _convolution: an image of one row. On a device its input and its gradient are made contiguous for the call.
+Tensor conv1d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2dArgs& args) {
+  const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
+  const auto contiguous_copy = [](const Tensor& t) {
+    const bool copies = t.tape().dialect.kernels.scratch && !t.is_contiguous();
+    return copies ? t.tape().scratch(checked_mul(t.numel(), size_of(t.dtype()))) : Ref<Storage>();
+  };
+  const auto as_image = [](const Tensor& t) {
+    return alias(t, {t.size(0), t.size(1), 1, t.size(2)}, {t.strides()[0], t.strides()[1], 1, t.strides()[2]});
+  };
+  Dims sizes = output_sizes(as_image(x), as_image(weight), args);
+  sizes.erase(2);
+  Op op(x.tape(), "convolution", {&x, &weight, &bias});
+  Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  const Ref<Storage> copy = contiguous_copy(x);
+  return op.finish(empty(x.tape(), sizes, x.dtype()),
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), contiguous_copy](Tensors& g, Needs needs) {
+                     const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
+                     Op op(x.tape(), "convolution_backward", {});
+                     const Ref<Storage> copies[] = {contiguous_copy(g[0]), contiguous_copy(x)};
+                     Tensors out(3);
+                     if (needs[0]) out[0] = empty(x.tape(), x.sizes(), g[0].dtype());
+                     if (needs[1]) out[1] = empty(x.tape(), weight.sizes(), g[0].dtype());
+                     if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
+                     return out;
+                   });
+}
+
 }  // namespace plimsoll

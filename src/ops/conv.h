@@ -1,4 +1,4 @@
-// Two-dimensional convolution. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
+// Convolutions in one and two dimensions. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
 #pragma once
 
 #include "tensor/node.h"
@@ -11,5 +11,7 @@ struct Conv2dArgs {
 
 // x: (N, C, H, W), weight: (O, C / groups, kh, kw), bias: (O) or undefined.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
+// x: (N, C, L), weight: (O, C / groups, kw): the `_w` arguments.
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
 
 }  // namespace plimsoll

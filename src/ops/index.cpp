@@ -32,4 +32,37 @@ Tensor index_put_first_axis(const Tensor& values, const Tensor& indices, int64_t
 
 Tensor index_select(const Tensor& x, const Tensor& indices) { return gather_rows("index_select", x, indices); }
 
+namespace {
+// What a selection's backward returns: zeros of the whole size, with the gradient written in
+Tensor scattered(const Tensor& grad, const Dims& sizes) {
+  Op zeros(grad.tape(), "new_zeros", {});
+  return empty(grad.tape(), sizes, grad.dtype());
+}
+}  // namespace
+
+// saves input and indices; backward adds into zeros of the input's size, however little memory an expanded input has
+Tensor gather(const Tensor& x, int, const Tensor& indices) {
+  Op op(x.tape(), "gather", {&x});
+  Saved saved = op.save(indices), self = op.save(x);
+  return op.finish(empty(x.tape(), indices.sizes(), x.dtype()), [saved = std::move(saved), self = std::move(self)](Tensors& g, Needs) {
+    const Tensor positions = saved.unpack(), x = self.unpack();
+    return Tensors{scattered(g[0], x.sizes())};
+  });
+}
+
+// saves the indices
+TopK topk(const Tensor& x, int64_t k) {
+  Op op(x.tape(), "topk", {&x});
+  Dims sizes = x.sizes();
+  sizes[-1] = k;
+  const Tensor values = empty(x.tape(), sizes, x.dtype()), indices = empty(x.tape(), sizes, DType::int64);
+  Saved saved = op.save(indices);
+  return {op.finish(values,
+                    [saved = std::move(saved), before = x.sizes()](Tensors& g, Needs) {
+                      const Tensor positions = saved.unpack();
+                      return Tensors{scattered(g[0], before)};
+                    }),
+          indices};
+}
+
 }  // namespace plimsoll

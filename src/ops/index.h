@@ -10,5 +10,11 @@ Tensor index(const Tensor& x, const Tensor& indices);
 // flash_attn.bert_padding: rows put at their places among `rows`, the rest zero.
 Tensor index_put_first_axis(const Tensor& values, const Tensor& indices, int64_t rows);
 Tensor index_select(const Tensor& x, const Tensor& indices);  // along the first dimension
+Tensor gather(const Tensor& x, int dim, const Tensor& indices);
+
+struct TopK {
+  Tensor values, indices;
+};
+TopK topk(const Tensor& x, int64_t k);  // along the last dimension
 
 }  // namespace plimsoll

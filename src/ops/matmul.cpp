@@ -133,9 +133,10 @@ bool should_fold(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-Tensor matmul_plain(const Tensor& a, const Tensor& b) {
+// `trained`: b is made of a parameter, which counts as wanting its gradient under no_grad, too.
+Tensor matmul_plain(const Tensor& a, const Tensor& b, bool trained = false) {
   if (a.dim() == 2 && b.dim() == 2) return mm_plain(a, b);
-  if (should_fold(a, b)) {
+  if (should_fold(a, b) || (trained && a.dim() >= 3 && b.dim() == 2)) {
     if (a.dim() < b.dim()) {  // (n, k) x (..., k, m): fold the transposed product
       Tensor out = matmul_plain(transpose(b, -1, -2), t(a));
       return transpose(out, -1, -2);
@@ -204,7 +205,7 @@ Tensor linear(const Tensor& input, const Tensor& w, const Tensor& b) {
     Tensor out = addmm_plain(bias, flat, t(weight));
     return x.dim() == 2 ? out : view(out, shape);
   }
-  Tensor out = matmul_plain(x, t(weight));
+  Tensor out = matmul_plain(x, t(weight), w.requires_grad());
   if (!bias) return out;
   return x.tape().dialect.recorder ? add(out, bias) : add_(out, bias);
 }

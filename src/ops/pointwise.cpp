@@ -243,6 +243,22 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask) {
   });
 }
 
+// saves both; backward: where they are equal each takes half
+Tensor minimum(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "minimum", {&a, &b});
+  Saved self = op.save(a), other = op.save(b);
+  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
+    const Tensor b = other.unpack(), a = self.unpack();
+    Tensors out(2);
+    for (size_t i : {1, 0}) {
+      if (!needs[i]) continue;
+      const Tensor half = kernel("div", g[0]), equal = compare("eq", a, b);
+      out[i] = where(equal, half, g[0]);
+    }
+    return out;
+  });
+}
+
 // ---- functions --------------------------------------------------------------------------------------------------------
 
 Tensor neg(const Tensor& x) {
@@ -288,6 +304,19 @@ Tensor sqrt(const Tensor& x) {
   });
 }
 
+// saves the result; backward: -grad * (result * result). On autocast's fp32 list.
+Tensor reciprocal(const Tensor& input) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "reciprocal", {&x});
+  Tensor y = empty_like(x);
+  Saved result = op.save(y);
+  return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
+    const Tensor y = result.unpack();
+    const Tensor minus = kernel("neg", g[0]), square = kernel("mul", y, y);
+    return Tensors{kernel("mul", minus, square)};
+  });
+}
+
 // saves the result; on autocast's fp32 list
 Tensor exp(const Tensor& input) { return keep_result("exp", "mul", autocast_fp32(input)); }
 // saves self; on autocast's fp32 list
@@ -299,7 +328,19 @@ Tensor sin(const Tensor& x) { return kernel("sin", x); }
 
 Tensor tanh(const Tensor& x) { return keep_result("tanh", "tanh_backward", x); }
 Tensor sigmoid(const Tensor& x) { return keep_result("sigmoid", "sigmoid_backward", x); }
-Tensor softplus(const Tensor& input) { return keep_input("softplus", "softplus_backward", autocast_fp32(input)); }
+
+// saves self; on autocast's fp32 list. The recorder computes the gradient with element-wise ops of which a comparison of self is the
+// first, so that self's layout decides, not the gradient's.
+Tensor softplus(const Tensor& input) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "softplus", {&x});
+  Saved saved = op.save(x);
+  return op.finish(empty_like(x), [saved = std::move(saved)](Tensors& g, Needs) {
+    const Tensor self = saved.unpack();
+    return Tensors{self.tape().dialect.recorder ? kernel("softplus_backward", self, g[0]) : kernel("softplus_backward", g[0], self)};
+  });
+}
+
 Tensor relu(const Tensor& x) { return keep_result("relu", "threshold_backward", x); }
 Tensor relu_(const Tensor& x) { return keep_result_("relu_", "threshold_backward", x); }
 Tensor silu(const Tensor& x) { return keep_input("silu", "silu_backward", x); }

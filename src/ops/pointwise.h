@@ -20,11 +20,13 @@ Tensor mul_(const Tensor& a, const Tensor& b);                            // b: 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // undefined: a number
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask);  // with a number
+Tensor minimum(const Tensor& a, const Tensor& b);
 
 Tensor neg(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
 Tensor rsqrt(const Tensor& x);
 Tensor sqrt(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
 Tensor exp(const Tensor& x);
 Tensor log(const Tensor& x);
 Tensor cos(const Tensor& x);

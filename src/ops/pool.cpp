@@ -1,6 +1,7 @@
 #include "ops/pool.h"
 
 #include "ops/reduce.h"
+#include "ops/reshape.h"
 
 namespace plimsoll {
 
@@ -62,6 +63,10 @@ Tensor max_pool2d(const Tensor& x, const Pool2dArgs& args) {
 
 Tensor avg_pool2d(const Tensor& x, const Pool2dArgs& args) {
   return avg_pool("avg_pool2d", "avg_pool2d_backward", x, output_sizes("avg_pool2d", x, args));
+}
+
+Tensor avg_pool1d(const Tensor& x, int64_t kernel) {
+  return squeeze(avg_pool2d(unsqueeze(x, -2), {.kernel_w = kernel, .stride_w = kernel}), -2);
 }
 
 namespace {

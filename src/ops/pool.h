@@ -12,6 +12,7 @@ struct Pool2dArgs {
 
 Tensor max_pool2d(const Tensor& x, const Pool2dArgs& args);
 Tensor avg_pool2d(const Tensor& x, const Pool2dArgs& args);
+Tensor avg_pool1d(const Tensor& x, int64_t kernel);  // (N, C, L), windows side by side
 Tensor adaptive_avg_pool2d(const Tensor& x, int64_t out_h, int64_t out_w);
 Tensor adaptive_max_pool2d(const Tensor& x, int64_t out_h, int64_t out_w);
 

@@ -67,6 +67,18 @@ Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
   });
 }
 
+// saves self; backward: 2 / (n - 1) * grad * (self - its mean)
+Tensor var(const Tensor& x, int dim) {
+  Op op(x.tape(), "var", {&x});
+  Saved self = op.save(x);
+  return op.finish(empty(x.tape(), reduced(x.sizes(), {dim}, false), x.dtype()), [self = std::move(self), dim](Tensors& g, Needs) {
+    const Tensor x = self.unpack();
+    const Tensor scaled = mul_scalar(unsqueeze(g[0], dim));
+    const Tensor centred = sub(x, mean(x, {dim}, true));
+    return Tensors{mul(scaled, centred)};
+  });
+}
+
 // saves self and the result; backward: grad * (self / result), zero where the result is. Under autocast a half input is
 // summed into fp32.
 Tensor vector_norm(const Tensor& x, const Dims& dims) {

@@ -14,4 +14,13 @@ Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width) {
   });
 }
 
+// saves nothing but sizes; both results are contiguous
+Tensor upsample_linear1d(const Tensor& x, int64_t length) {
+  Op op(x.tape(), "upsample_linear1d", {&x});
+  return op.finish(empty(x.tape(), {x.size(0), x.size(1), length}, x.dtype()), [before = x.sizes()](Tensors& g, Needs) {
+    Op op(g[0].tape(), "upsample_linear1d_backward", {});
+    return Tensors{empty(g[0].tape(), before, g[0].dtype())};
+  });
+}
+
 }  // namespace plimsoll

@@ -37,11 +37,14 @@ constexpr Row kRows[] = {
     {"GeLUFunction", of_input},
     {"clamp", of_input},
     {"clamp_min", of_input},
+    {"minimum", of_input},
+    {"var", of_input},
     {"softplus", of_input},
     {"hardtanh", of_input},
     {"hardswish", of_input},
     {"hardsigmoid", of_input},
     {"rsqrt", of_output},
+    {"reciprocal", of_output},
     {"sqrt", of_output},
     {"exp", of_output},
     {"tanh", of_output},
@@ -51,6 +54,8 @@ constexpr Row kRows[] = {
     {"slice", part},
     {"select", part},
     {"index", part},
+    {"gather", part},
+    {"topk", part},
     {"constant_pad_nd", part},
     {"split", parts},
     {"unbind", parts},
@@ -75,6 +80,7 @@ constexpr Row kRows[] = {
     {"embedding", gather},
     {"_scaled_dot_product_flash_attention", attention},
     {"upsample_bicubic2d", resize},
+    {"upsample_linear1d", resize},
 };
 
 }  // namespace

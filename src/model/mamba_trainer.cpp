@@ -1,0 +1,307 @@
+// MambaLanguageModel and HybridRecursiveMambaModel of infrabrew/mamba-recursive-model: a selective scan written out in Python, one step
+// for each token. Autograd keeps several states of every step; the repository's chunks, gradient checkpointing and offloading free none.
+#include <cmath>
+
+#include "model/families.h"
+#include "nn/layers.h"
+#include "nn/model.h"
+#include "nn/multihead_attention.h"
+#include "nn/transformer.h"
+#include "nn/vision.h"
+#include "ops/copy_slices.h"
+#include "ops/einsum.h"
+#include "ops/loss.h"
+#include "ops/pointwise.h"
+#include "ops/pool.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+#include "ops/upsample.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct MambaTrainerConfig {
+  explicit MambaTrainerConfig(const Config& c)
+      : vocab_size(c.size({"vocab_size"}, 50257)),
+        d_model(c.size({"d_model"}, 768)),
+        n_layers(c.size({"n_layers"}, 12)),
+        d_state(c.size({"d_state"}, 16)),
+        d_inner(checked_mul(d_model, c.size({"expand_factor"}, 2))),
+        max_seq_len(c.size({"max_seq_len"}, 2048)),
+        max_recursion_depth(c.size({"max_recursion_depth"}, 3)),
+        hybrid(c.text({"model_type"}, "") == "hybrid_recursive"),
+        use_hierarchical_attention(c.flag({"use_hierarchical_attention"}, true)),
+        dropout(probability(c, "dropout", 0.1)) {
+    if (const std::string type = c.text({"model_type"}, ""); !type.empty() && type != "mamba" && !hybrid)
+      throw Error("[" + c.source() + "] model_type '" + type + "' is not known", "known: mamba, hybrid_recursive");
+    if (hybrid && use_hierarchical_attention && d_model % kScaleHeads != 0)
+      throw Error("[" + c.source() + "] d_model " + std::to_string(d_model) + " is not a multiple of 8, the heads of its attention",
+                  "change d_model, or set use_hierarchical_attention to false");
+  }
+  static constexpr int64_t kScaleHeads = 8;
+  int64_t vocab_size, d_model, n_layers, d_state, d_inner, max_seq_len, max_recursion_depth;
+  bool hybrid, use_hierarchical_attention;
+  double dropout;
+};
+
+struct SelectiveSSM : Module {
+  SelectiveSSM(Module& parent, std::string_view name, int64_t d_model, int64_t d_state)
+      : Module(parent, name),
+        d_state(d_state),
+        dt_rank((d_model + 15) / 16),
+        A_log(parameter("A_log", {d_model, d_state})),
+        D(parameter("D", {d_model})),
+        x_proj(*this, "x_proj", d_model, dt_rank + 2 * d_state, false),
+        dt_proj(*this, "dt_proj", dt_rank, d_model) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    const Tensor x_proj_out = x_proj(x);                                 // (B, T, R + 2 S)
+    Tensor delta = dt_proj(getitem(x_proj_out, -1, 0, dt_rank));         // (B, T, C)
+    const Tensor B = slice(x_proj_out, -1, dt_rank, dt_rank + d_state);  // (B, T, S)
+    const Tensor C = slice(x_proj_out, -1, dt_rank + d_state, x_proj_out.size(-1));
+    delta = softplus(delta);
+    const Tensor A = neg(exp(A_log));  // (C, S)
+    Tensor y = selective_scan(x, delta, A, B, C);
+    const Tensor skipped = mul(x, unsqueeze(unsqueeze(D, 0), 0));
+    y = add(y, skipped);
+    return y;
+  }
+
+  Tensor selective_scan(const Tensor& x, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C) const {
+    Tensor outputs = filled(tape(), "zeros", x.sizes(), x.dtype());                          // (B, T, C)
+    Tensor h = filled(tape(), "zeros", {x.size(0), x.size(2), d_state}, x.dtype()), dA, dB;  // (B, C, S)
+    for (int64_t t = 0; t < x.size(1); ++t) {
+      const Tensor dt = unsqueeze(select(delta, 1, t), -1);  // (B, C, 1)
+      dA = exp(mul(dt, unsqueeze(A, 0)));                    // (B, C, S)
+      dB = mul(dt, unsqueeze(select(B, 1, t), 1));
+      {
+        const Tensor kept = mul(h, dA), added = mul(unsqueeze(select(x, 1, t), -1), dB);
+        h = add(kept, added);
+      }
+      const Tensor output = einsum("bds,bs->bd", h, select(C, 1, t));
+      outputs = copy_to_select_(outputs, 1, output);
+    }
+    return outputs;
+  }
+
+  int64_t d_state, dt_rank;
+  Tensor A_log, D;
+  Linear x_proj, dt_proj;
+};
+
+struct MambaBlock : Module {
+  MambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c)
+      : Module(parent, name),
+        norm(*this, "norm", c.d_model),
+        in_proj(*this, "in_proj", c.d_model, checked_mul(2, c.d_inner), false),
+        ssm(*this, "ssm", c.d_inner, c.d_state),
+        out_proj(*this, "out_proj", c.d_inner, c.d_model, false),
+        dropout(*this, "dropout", c.dropout) {}
+
+  Tensor operator()(const Tensor& residual) const {
+    Forward here(*this);
+    Tensor x = norm(residual);             // (B, T, C)
+    const Tensor x_proj = in_proj(x);      // (B, T, 2 I)
+    Tensors parts = chunk(x_proj, 2, -1);  // 2 x (B, T, I)
+    parts[0] = silu(parts[0]);
+    parts[1] = ssm(parts[1]);
+    x = mul(parts[0], parts[1]);
+    x = out_proj(x);  // (B, T, C)
+    x = dropout(x);
+    return add(x, residual);
+  }
+
+  // Among the blocks of the language model.
+  Tensor operator()(const Tensor& x, Tensors&) const { return (*this)(x); }
+
+  LayerNorm norm;
+  Linear in_proj;
+  SelectiveSSM ssm;
+  Linear out_proj;
+  Dropout dropout;
+};
+
+struct GELU : Module {
+  using Module::Module;
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    return gelu(x);
+  }
+};
+
+struct Softmax : Module {
+  using Module::Module;
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    return softmax(x);
+  }
+};
+
+struct RecursiveProcessor : Module {
+  RecursiveProcessor(Module& parent, std::string_view name, const MambaTrainerConfig& c)
+      : Module(parent, name),
+        depth_gate(*this, "depth_gate"),
+        recursive_layers(*this, "recursive_layers"),
+        memory_mixer(add_layers(c), "memory_mixer", 2 * c.d_model, c.d_model) {}
+
+  Module& add_layers(const MambaTrainerConfig& c) {
+    depth_gate.add<Linear>(c.d_model, c.d_model / 2);
+    depth_gate.add<GELU>();
+    depth_gate.add<Linear>(c.d_model / 2, c.max_recursion_depth);
+    depth_gate.add<Softmax>();
+    for (int64_t i = 0; i < c.max_recursion_depth; ++i) {
+      Sequential& layer = recursive_layers.add();
+      layer.add<LayerNorm>(c.d_model);
+      layer.add<Linear>(c.d_model, 2 * c.d_model);
+      layer.add<GELU>();
+      layer.add<Dropout>(c.dropout);
+      layer.add<Linear>(2 * c.d_model, c.d_model);
+    }
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& x, Tensor* state) {
+    Forward here(*this);
+    const Tensor depth_weights = depth_gate(mean(x, {1}, false));  // (B, depths)
+    *state = nondiff("zeros_like", x, x.dtype());                  // (B, T, C)
+    Tensor output = x, transformed, combined, new_state;
+    for (size_t depth = 0; depth < recursive_layers.size(); ++depth) {
+      const Tensor weight = view(select(depth_weights, 1, static_cast<int64_t>(depth)), {x.size(0), 1, 1});
+      transformed = recursive_layers[depth](output);  // (B, T, C)
+      combined = cat({transformed, *state}, -1);      // (B, T, 2C)
+      new_state = memory_mixer(combined);             // (B, T, C)
+      output = add(output, mul(weight, transformed));
+      *state = add(*state, mul(weight, new_state));
+    }
+    return output;
+  }
+
+  Sequential depth_gate;
+  ModuleList<Sequential> recursive_layers;
+  Linear memory_mixer;
+};
+
+// Attention over all tokens, means of two and means of four.
+struct HierarchicalAttention : Module {
+  HierarchicalAttention(Module& parent, std::string_view name, int64_t d_model)
+      : Module(parent, name),
+        scale_projections(*this, "scale_projections"),
+        scale_attentions(*this, "scale_attentions"),
+        scale_fusion(add_scales(d_model), "scale_fusion", checked_mul(3, d_model), d_model) {}
+
+  Module& add_scales(int64_t d_model) {
+    for (int i = 0; i < 3; ++i) scale_projections.add(d_model, d_model);
+    for (int i = 0; i < 3; ++i) scale_attentions.add(d_model, MambaTrainerConfig::kScaleHeads, 0.0);
+    return *this;
+  }
+
+  Tensor operator()(const Tensor& x) {
+    Forward here(*this);
+    Tensors scale_outputs;
+    Tensor pooled, projected, attended, weights;
+    for (size_t i = 0; i < scale_projections.size(); ++i) {
+      const int64_t scale = int64_t{1} << i;
+      pooled = scale == 1 ? x : transpose(avg_pool1d(transpose(x, 1, 2), scale), 1, 2);  // (B, T / scale, C)
+      projected = scale_projections[i](pooled);
+      attended = scale_attentions[i](projected, &weights);
+      if (scale > 1) attended = transpose(upsample_linear1d(transpose(attended, 1, 2), x.size(1)), 1, 2);  // (B, T, C)
+      scale_outputs.push_back(attended);
+    }
+    const Tensor fused = cat(scale_outputs, -1);  // (B, T, 3C)
+    return scale_fusion(fused);                   // (B, T, C)
+  }
+
+  ModuleList<Linear> scale_projections;
+  ModuleList<MultiheadAttention> scale_attentions;
+  Linear scale_fusion;
+};
+
+struct RecursiveMambaBlock : Module {
+  RecursiveMambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c)
+      : Module(parent, name), mamba_block(*this, "mamba_block", c), recursive_processor(*this, "recursive_processor", c) {
+    if (c.use_hierarchical_attention) hierarchical_attention.emplace(*this, "hierarchical_attention", c.d_model);
+    fusion.emplace(*this, "fusion");
+    fusion->add<Linear>(2 * c.d_model, c.d_model);
+    fusion->add<LayerNorm>(c.d_model);
+    fusion->add<Dropout>(c.dropout);
+  }
+
+  // `states` of all blocks live until the model returns.
+  Tensor operator()(const Tensor& x, Tensors& states) {
+    Forward here(*this);
+    const Tensor mamba_out = mamba_block(x);  // (B, T, C)
+    Tensor state;
+    Tensor recursive_out = recursive_processor(mamba_out, &state);
+    if (hierarchical_attention) recursive_out = add(recursive_out, (*hierarchical_attention)(recursive_out));
+    const Tensor combined = cat({mamba_out, recursive_out}, -1);  // (B, T, 2C)
+    Tensor output = (*fusion)(combined);
+    output = add(output, x);
+    states.push_back(state);
+    return output;
+  }
+
+  MambaBlock mamba_block;
+  RecursiveProcessor recursive_processor;
+  std::optional<HierarchicalAttention> hierarchical_attention;
+  std::optional<Sequential> fusion;
+};
+
+// The head shares the embedding's weight; labels are not shifted, and the trainer keeps the loss alone.
+template <class Block>
+struct MambaLanguageModel : Model {
+  MambaLanguageModel(Build& build, const MambaTrainerConfig& c)
+      : Model(build),
+        config(c),
+        pos_embedding(parameter("pos_embedding", {1, c.max_seq_len, c.d_model})),
+        embedding(*this, "embedding", c.vocab_size, c.d_model),
+        blocks(*this, "blocks"),
+        norm_f(add_blocks(), "norm_f", c.d_model),
+        lm_head(*this, "lm_head", embedding.weight, false) {}
+
+  Module& add_blocks() {
+    for (int64_t i = 0; i < config.n_layers; ++i) blocks.add(config);
+    return *this;
+  }
+
+  Output forward(const Batch& batch) override {
+    require_positions("mamba-trainer", batch.input_ids.size(1), "max_seq_len", config.max_seq_len);
+    Tensor x = embedding(batch.input_ids);  // (B, T, C)
+    x = add(x, getitem(pos_embedding, 1, 0, batch.input_ids.size(1)));
+    Tensors states;
+    for (Block& block : blocks) {
+      const auto run = [&block](const Tensors& in) {
+        Tensors out;
+        Tensor y = block(in[0], out);
+        out.insert(out.begin(), std::move(y));
+        return out;
+      };
+      Tensors out = run_block(block, run, Tensors{x});
+      x = std::move(out[0]);
+      states.insert(states.end(), out.begin() + 1, out.end());
+    }
+    x = norm_f(x);
+    const Tensor logits = lm_head(x);  // (B, T, V)
+    return {flat_cross_entropy(logits, batch.labels, false), batch.labels ? Tensors{} : Tensors{logits}};
+  }
+
+  bool uses_cache() const override { return false; }
+
+  MambaTrainerConfig config;
+  Tensor pos_embedding;
+  Embedding embedding;
+  ModuleList<Block> blocks;
+  LayerNorm norm_f;
+  Linear lm_head;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_mamba_trainer(Build& build, const Config& c) {
+  const MambaTrainerConfig config(c);
+  if (config.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, config);
+  return std::make_unique<MambaLanguageModel<MambaBlock>>(build, config);
+}
+
+}  // namespace plimsoll
