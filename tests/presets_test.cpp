@@ -155,6 +155,11 @@ const std::map<std::string, int64_t> kParameters{
     {"dinov2-base", 86583554},
     {"dinov2-large", 304372738},
     {"dinov2-giant", 1136486914},
+    {"stdiff-kitti-64x2048", 204223297},
+    {"stdiff-kitti-64x512", 204223297},
+    {"stdiff-kitti-64x512-wide", 532990017},
+    {"stdiff-kitti-64x512-mask", 532994626},
+    {"stdiff-kitti-64x512-history", 204225601},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Files beside the recorder that make a model: the family has the file's name.
-constexpr std::array kOwnModels{"mlp"};
+constexpr std::array kOwnModels{"mlp", "stdiff"};
 
 std::string python_family(const Json& model) {
   std::string name = model.value("py", "");
@@ -114,6 +114,10 @@ Job job_of(const std::string& id, const Json& spec) {
   job.family = !own.empty() ? own : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
+  if (own == "stdiff" && args.contains("ckpt")) {  // the model's own switch
+    job.checkpointing = parse_checkpointing(args["ckpt"]);
+    args.erase("ckpt");
+  }
   job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);

@@ -78,6 +78,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
+      {"stdiff", {"STDiffDiffusers"}, InputKind::own, 1, make_stdiff, "STDiff"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),

@@ -22,6 +22,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // und
 Tensor masked_fill(const Tensor& x, const Tensor& mask);  // with a number
 
 Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
 Tensor rsqrt(const Tensor& x);
 Tensor sqrt(const Tensor& x);

@@ -7,5 +7,7 @@ namespace plimsoll {
 
 // torch.nn.functional.interpolate(x, size, mode="bicubic"). x: (N, C, H, W).
 Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width);
+// The same with mode="nearest".
+Tensor upsample_nearest2d(const Tensor& x, int64_t height, int64_t width);
 
 }  // namespace plimsoll
