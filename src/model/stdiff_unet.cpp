@@ -166,8 +166,7 @@ struct AttentionBlock : Module {
     hidden = batch_to_heads(hidden);  // (B, T, C)
     hidden = proj_attn(hidden);
     hidden = reshape(transpose(hidden, -1, -2), {b, c, h, w});
-    hidden = add(hidden, x);
-    return div_scalar(hidden);
+    return div_scalar(add(hidden, x));
   }
 
   int64_t heads;
@@ -241,7 +240,7 @@ struct Upsample2D : Module {
     if (x.dtype() == DType::bfloat16) hidden = to(hidden, DType::float32);  // written when there was no bf16 kernel
     if (hidden.size(0) >= 64) hidden = contiguous(hidden);
     hidden = upsample_nearest2d(hidden, 2 * hidden.size(2), 2 * hidden.size(3));
-    hidden = to(hidden, x.dtype());
+    if (x.dtype() == DType::bfloat16) hidden = to(hidden, x.dtype());
     return conv(hidden);
   }
   Conv2d conv;

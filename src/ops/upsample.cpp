@@ -1,5 +1,7 @@
 #include "ops/upsample.h"
 
+#include "ops/autocast.h"
+
 namespace plimsoll {
 
 namespace {
@@ -12,8 +14,11 @@ Tensor formatted_like(const Tensor& t, const Dims& sizes) {
 
 }  // namespace
 
+// Both are on autocast's fp32 list.
+
 // saves nothing but sizes; the result has the memory format of the input, the gradient is contiguous
-Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width) {
+Tensor upsample_bicubic2d(const Tensor& input, int64_t height, int64_t width) {
+  const Tensor x = autocast_fp32(input);
   Op op(x.tape(), "upsample_bicubic2d", {&x});
   return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "upsample_bicubic2d_backward", {});
@@ -22,7 +27,8 @@ Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width) {
 }
 
 // saves nothing but sizes; the result has the memory format of the input, its gradient that of the result's
-Tensor upsample_nearest2d(const Tensor& x, int64_t height, int64_t width) {
+Tensor upsample_nearest2d(const Tensor& input, int64_t height, int64_t width) {
+  const Tensor x = autocast_fp32(input);
   Op op(x.tape(), "upsample_nearest2d", {&x});
   return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "upsample_nearest2d_backward", {});
