@@ -181,6 +181,11 @@ const std::map<std::string, int64_t> kParameters{
     {"gsa-512m", 183662144},
     {"gsa-512m-768", 319555680},
     {"gsa-1b", 405227312},
+    {"stdiff-kitti-64x2048", 204223297},
+    {"stdiff-kitti-64x512", 204223297},
+    {"stdiff-kitti-64x512-wide", 532990017},
+    {"stdiff-kitti-64x512-mask", 532994626},
+    {"stdiff-kitti-64x512-history", 204225601},
 };
 
 int64_t parameters_of(const Preset& preset) {

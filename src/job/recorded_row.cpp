@@ -23,7 +23,8 @@ struct OwnModel {
   bool checkpoints = false;  // what the argument `ckpt` is when it is left out
 };
 constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector}, OwnModel{"gsa", "gsa", InputKind::lm, true},
-                                OwnModel{"mamba", "mamba-trainer", InputKind::lm}, OwnModel{"mamba_kernels", "mamba", InputKind::lm}};
+                                OwnModel{"mamba", "mamba-trainer", InputKind::lm}, OwnModel{"mamba_kernels", "mamba", InputKind::lm},
+                                OwnModel{"stdiff", "stdiff", InputKind::own}};
 
 std::string python_file(const Json& model) {
   std::string name = model.value("py", "");

@@ -64,6 +64,7 @@ std::unique_ptr<Model> make_roberta(Build& build, const Config& config);
 std::unique_ptr<Model> make_roberta_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_stablelm(Build& build, const Config& config);
 std::unique_ptr<Model> make_stablelm_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_stdiff(Build& build, const Config& config);
 std::unique_ptr<Model> make_t5(Build& build, const Config& config);
 std::unique_ptr<Model> make_vit(Build& build, const Config& config);
 

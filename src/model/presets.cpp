@@ -337,6 +337,17 @@ const std::vector<Preset>& presets() {
       {"gsa-512m", "gsa", R"({})", 1024},
       {"gsa-512m-768", "gsa", R"({"d_model":768,"n_layers":12,"d_ffn":2048})", 2048},
       {"gsa-1b", "gsa", R"({"d_model":896,"n_layers":14,"d_ffn":2304})", 2048},
+      // STDiff on KITTI's range images: the run that its memory analysis is about, and the committed configurations
+      {"stdiff-kitti-64x2048", "stdiff", R"({"height":64,"width":2048,"observed":5,"predicted":5})", 0},
+      {"stdiff-kitti-64x512", "stdiff", R"({"height":64,"width":512,"observed":3,"predicted":3})", 0},  // f4ca0c6
+      {"stdiff-kitti-64x512-wide", "stdiff",                                                            // adbb67d
+       R"({"height":64,"width":512,"observed":3,"predicted":3,"block_out_channels":[128,256,512,768,1024],"attention_head_dim":[null,32,64,192,256]})",
+       0},
+      {"stdiff-kitti-64x512-mask", "stdiff",  // a60d477
+       R"({"height":64,"width":512,"observed":3,"predicted":3,"block_out_channels":[128,256,512,768,1024],"attention_head_dim":[null,32,64,192,256],"in_channels":5,"out_channels":2,"autoregressive":false})",
+       0},
+      {"stdiff-kitti-64x512-history", "stdiff",  // c892d93
+       R"({"height":64,"width":512,"observed":3,"predicted":3,"in_channels":4,"autoregressive":false})", 0},
   };
   return kPresets;
 }

@@ -81,6 +81,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
+      {"stdiff", {"STDiffDiffusers"}, InputKind::own, 1, make_stdiff, "STDiff"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),

@@ -193,4 +193,8 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   return efficient(q, k, v, args.mask);
 }
 
+Tensor memory_efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  return squeeze(efficient(unsqueeze(q, 1), unsqueeze(k, 1), unsqueeze(v, 1), {}), 1);
+}
+
 }  // namespace plimsoll

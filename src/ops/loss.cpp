@@ -86,4 +86,10 @@ Tensor mse_loss(const Tensor& raw, const Tensor& raw_target) {
   });
 }
 
+// Two ops, of which the second saves the difference. On autocast's fp32 list.
+Tensor l1_loss(const Tensor& raw, const Tensor& raw_target) {
+  const Tensor target = autocast_fp32(raw_target), input = autocast_fp32(raw);
+  return abs(sub(input, target));
+}
+
 }  // namespace plimsoll

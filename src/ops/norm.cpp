@@ -56,13 +56,13 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
   });
 }
 
-// saves input, weight, and the statistics of every group. On autocast's fp32 list.
+// saves input, weight, and the statistics of every group; result and gradient are contiguous. On autocast's fp32 list.
 Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, const Tensor& bias_in) {
   const Tensor bias = autocast_fp32(bias_in), weight = autocast_fp32(weight_in), x = autocast_fp32(input);
   Tape& tape = x.tape();
   Op op(tape, "native_group_norm", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
-  Tensor y = empty_like(x);
+  Tensor y = empty(tape, x.sizes(), x.dtype());
   const Tensor m = empty(tape, {x.size(0), groups}, stat_type(x)), r = empty(tape, {x.size(0), groups}, stat_type(x));
   Saved mean = op.save(m), rstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean), rstd = std::move(rstd),
@@ -72,18 +72,18 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_group_norm_backward", {});
     Tensors out(3);
-    if (needs[0]) out[0] = empty_like(x);
+    if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), {channels}, x.dtype());
     if (needs[2]) out[2] = empty(x.tape(), {channels}, x.dtype());
     return out;
   });
 }
 
+namespace {
 // native_batch_norm with batch statistics: saves input, weight, and the mean and reciprocal deviation of every channel (and
 // the running statistics, which are buffers and live anyway). On no autocast list: half inputs meet fp32 weights.
-Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const RunningStatistics& running) {
+Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias, const RunningStatistics& running) {
   Tape& tape = x.tape();
-  if (!tape.training) return nondiff("native_batch_norm", x, x.dtype());  // running statistics
   if (x.numel() == x.size(1))
     throw Error("[batch_norm] one value per channel in " + to_string(x.sizes()) + ": no statistics to train on",
                 "use a larger batch or larger images");
@@ -107,6 +107,20 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     if (needs[2]) out[2] = empty(x.tape(), {x.size(1)}, dtype);
     return out;
   });
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const RunningStatistics& running) {
+  if (!x.tape().training) return nondiff("native_batch_norm", x, x.dtype());  // running statistics
+  return normalise_batch(x, weight, bias, running);
+}
+
+// A batch norm in which every channel of every sample is a channel.
+Tensor instance_norm(const Tensor& input) {
+  const Tensor x = contiguous(input);
+  const Tensor y = normalise_batch(view(x, {1, x.size(0) * x.size(1), x.size(2), x.size(3)}), {}, {}, {});
+  return view(y, input.sizes());
 }
 
 }  // namespace plimsoll

@@ -266,6 +266,16 @@ Tensor neg(const Tensor& x) {
   return op.finish(empty_like(x), [](Tensors& g, Needs) { return Tensors{kernel("neg", g[0])}; });
 }
 
+// saves self; backward: grad * self.sgn()
+Tensor abs(const Tensor& x) {
+  Op op(x.tape(), "abs", {&x});
+  Saved self = op.save(x);
+  return op.finish(empty_like(x), [self = std::move(self)](Tensors& g, Needs) {
+    const Tensor sign = kernel("sgn", self.unpack());
+    return Tensors{kernel("mul", g[0], sign)};
+  });
+}
+
 // saves self; backward: grad * (exponent * self.pow(exponent - 1)). On autocast's fp32 list.
 Tensor pow(const Tensor& input, double) {
   const Tensor x = autocast_fp32(input);

@@ -23,6 +23,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask);  // with a number
 Tensor minimum(const Tensor& a, const Tensor& b);
 
 Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);
 Tensor pow(const Tensor& x, double exponent);
 Tensor rsqrt(const Tensor& x);
 Tensor sqrt(const Tensor& x);

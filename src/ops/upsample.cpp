@@ -1,14 +1,26 @@
 #include "ops/upsample.h"
 
+#include "ops/autocast.h"
+
 namespace plimsoll {
 
+namespace {
+
+// In the memory format of another tensor.
+Tensor formatted_like(const Tensor& t, const Dims& sizes) {
+  const bool channels_last = !t.is_contiguous() && is_channels_last(t.sizes(), t.strides());
+  return empty_strided(t.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), t.dtype());
+}
+
+}  // namespace
+
+// Both are on autocast's fp32 list.
+
 // saves nothing but sizes; the result has the memory format of the input, the gradient is contiguous
-Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width) {
+Tensor upsample_bicubic2d(const Tensor& input, int64_t height, int64_t width) {
+  const Tensor x = autocast_fp32(input);
   Op op(x.tape(), "upsample_bicubic2d", {&x});
-  const Dims sizes{x.size(0), x.size(1), height, width};
-  const bool channels_last = !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
-  Tensor out = empty_strided(x.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), x.dtype());
-  return op.finish(std::move(out), [before = x.sizes()](Tensors& g, Needs) {
+  return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "upsample_bicubic2d_backward", {});
     return Tensors{empty(g[0].tape(), before, g[0].dtype())};
   });
@@ -20,6 +32,16 @@ Tensor upsample_linear1d(const Tensor& x, int64_t length) {
   return op.finish(empty(x.tape(), {x.size(0), x.size(1), length}, x.dtype()), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "upsample_linear1d_backward", {});
     return Tensors{empty(g[0].tape(), before, g[0].dtype())};
+  });
+}
+
+// saves nothing but sizes; the result has the memory format of the input, its gradient that of the result's
+Tensor upsample_nearest2d(const Tensor& input, int64_t height, int64_t width) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "upsample_nearest2d", {&x});
+  return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}), [before = x.sizes()](Tensors& g, Needs) {
+    Op op(g[0].tape(), "upsample_nearest2d_backward", {});
+    return Tensors{formatted_like(g[0], before)};
   });
 }
 

@@ -1,5 +1,7 @@
 // The backward pass: PyTorch's engine on one thread.
+#include <deque>
 #include <queue>
+#include <unordered_set>
 
 #include "tensor/iterator.h"
 #include "tensor/node.h"
@@ -93,7 +95,7 @@ void add_to_buffer(Tensor& slot, Tensor grad) {
   slot = sum(slot, grad);
 }
 
-void evaluate(Node& node, ReadyQueue& ready) {
+void evaluate(Node& node, ReadyQueue& ready, bool retain_graph) {
   Tape& tape = *node.tape;
   ScopeGuard scope(tape, node.scope);
   Tensors results;
@@ -103,7 +105,7 @@ void evaluate(Node& node, ReadyQueue& ready) {
     results = node.apply(grads);
     validate(node, results);
   }
-  node.release_variables();
+  if (!retain_graph) node.release_variables();
   for (size_t i = 0; i < results.size(); ++i) {
     const Edge& e = node.next[i];
     if (!e.node) continue;
@@ -114,30 +116,75 @@ void evaluate(Node& node, ReadyQueue& ready) {
   }
 }
 
-}  // namespace
-
-void run_backward(const Tensor& loss, const Tensor& seed) { run_backward(Tensors{loss}, Tensors{seed}); }
-
-void run_backward(const Tensors& roots, const Tensors& seeds) {
+// The roots' gradients, and the nodes that need nothing else.
+ReadyQueue begin(const Tensors& roots, const Tensors& seeds) {
   std::vector<Node*> nodes;
   for (const Tensor& root : roots) {
     if (!root.body().grad_fn) throw Error("[backward] nothing in this model requires a gradient", "unfreeze a parameter or add an adapter");
     nodes.push_back(root.body().grad_fn.get());
   }
-  Tape& tape = roots.front().tape();
-  GradGuard no_grad(tape, false);
-  count_dependencies(nodes, tape.next_sequence() + 1);
+  count_dependencies(nodes, roots.front().tape().next_sequence() + 1);
   ReadyQueue ready;
   for (size_t i = 0; i < nodes.size(); ++i) {
     nodes[i]->buffer.resize(nodes[i]->outputs.size());
     nodes[i]->buffer[roots[i].body().output_nr] = seeds[i];
     if (nodes[i]->dependencies == 0 && std::find(nodes.begin(), nodes.begin() + i, nodes[i]) == nodes.begin() + i) ready.push(nodes[i]);
   }
-  while (!ready.empty()) {
+  return ready;
+}
+
+// A leaf's node during a backward of its own: what an outer one has counted and collected comes back afterwards.
+class CapturedLeaf {
+ public:
+  explicit CapturedLeaf(const Tensor& leaf)
+      : edge_(gradient_edge(leaf)),
+        visited_(std::exchange(node().visited, 0)),
+        dependencies_(std::exchange(node().dependencies, 0)),
+        buffer_(std::exchange(node().buffer, {})) {}
+  ~CapturedLeaf() {
+    node().visited = visited_;
+    node().dependencies = dependencies_;
+    node().buffer = std::move(buffer_);
+  }
+  CapturedLeaf(const CapturedLeaf&) = delete;
+  CapturedLeaf& operator=(const CapturedLeaf&) = delete;
+
+  Node& node() const { return *edge_.node; }
+  Tensor take() { return node().buffer.empty() ? Tensor() : std::move(node().buffer[edge_.input_nr]); }
+
+ private:
+  Edge edge_;
+  uint64_t visited_;
+  uint32_t dependencies_;
+  Tensors buffer_;
+};
+
+}  // namespace
+
+void run_backward(const Tensor& loss, const Tensor& seed) { run_backward(Tensors{loss}, Tensors{seed}); }
+
+void run_backward(const Tensors& roots, const Tensors& seeds) {
+  GradGuard no_grad(roots.front().tape(), false);
+  for (ReadyQueue ready = begin(roots, seeds); !ready.empty();) {
     Node* node = ready.top();
     ready.pop();
-    evaluate(*node, ready);
+    evaluate(*node, ready, false);
   }
+}
+
+Tensors gradients(const Tensors& roots, const Tensors& seeds, const Tensors& leaves) {
+  GradGuard no_grad(roots.front().tape(), false);
+  std::deque<CapturedLeaf> captured;
+  std::unordered_set<const Node*> ends;
+  for (const Tensor& leaf : leaves) ends.insert(&captured.emplace_back(leaf).node());
+  for (ReadyQueue ready = begin(roots, seeds); !ready.empty();) {
+    Node* node = ready.top();
+    ready.pop();
+    if (!ends.contains(node)) evaluate(*node, ready, true);
+  }
+  Tensors out;
+  for (CapturedLeaf& leaf : captured) out.push_back(leaf.take());
+  return out;
 }
 
 namespace {

@@ -27,6 +27,8 @@ struct AccumulateLeafGrad final : Node {
   Parameter leaf;
 };
 
+}  // namespace
+
 Edge gradient_edge(const Tensor& t) {
   if (t.body().grad_fn) return {t.body().grad_fn, t.body().output_nr};
   Parameter* p = t.parameter();
@@ -42,8 +44,6 @@ Edge gradient_edge(const Tensor& t) {
   }
   return {p->accumulate, 0};
 }
-
-}  // namespace
 
 Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs) : tape_(tape), name_(name), outer_(tape.op) {
   tape.op = name;

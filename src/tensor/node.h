@@ -159,6 +159,11 @@ Tensor leaf_gradient(const Tensor& leaf);
 void run_backward(const Tensor& loss, const Tensor& seed);
 // From several tensors at once; also within a backward.
 void run_backward(const Tensors& roots, const Tensors& seeds);
+// torch.autograd.grad(..., allow_unused=True, retain_graph=True): what arrives at each of `leaves`, undefined where nothing does. It is
+// not accumulated, and the graph stays. Also within a backward that waits for the same leaves.
+Tensors gradients(const Tensors& roots, const Tensors& seeds, const Tensors& leaves);
+// Where the gradient of a tensor goes; an empty edge when it wants none.
+Edge gradient_edge(const Tensor& t);
 // Called by the engine for each gradient that reaches its parameter.
 void accumulate_grad(Parameter& p, Tensor grad);
 void accumulate_grad(const Tensor& value, Tensor& sum, Tensor grad);
