@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Files beside the recorder that make a model: the family has the file's name.
-constexpr std::array kOwnModels{"mlp"};
+constexpr std::array kOwnModels{"fsdm", "mlp"};
 
 std::string python_family(const Json& model) {
   std::string name = model.value("py", "");

@@ -78,6 +78,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
+      {"fsdm", {}, InputKind::own, 32, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),

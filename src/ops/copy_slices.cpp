@@ -1,5 +1,7 @@
 #include "ops/copy_slices.h"
 
+#include "ops/reshape.h"
+
 namespace plimsoll {
 
 namespace {
@@ -45,6 +47,27 @@ Tensor zero_slice_(const Tensor& x, int64_t start, int64_t end) {
       Op zeros(grad.tape(), "zeros_like", {});
       return empty_like(grad);
     })};
+  });
+}
+
+// saves nothing; the source's gradient is the copy of the part, x's the whole with zeros in that place
+Tensor copy_select_(const Tensor& x, int dim, const Tensor& source) {
+  Op op(x.tape(), "copy_", {&x, &source});
+  return op.finish(detach(x), [sizes = x.sizes(), dim, dtype = source.dtype()](Tensors& g, Needs needs) {
+    Dims part = sizes;
+    part.erase(dim);
+    Tensors out(2);
+    out[0] = copy_slices(g[0], sizes, part, [&](const Tensor& grad) {
+      Tensor zeros;
+      if (needs[0]) {
+        Op op(grad.tape(), "zeros_like", {});
+        zeros = empty_like(grad);
+      }
+      if (needs[1]) out[1] = to(grad, dtype);
+      return zeros;
+    });
+    if (!needs[0]) out[0].reset();
+    return out;
   });
 }
 
