@@ -15,12 +15,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Files beside the recorder that make a model: the family has the file's name.
-constexpr std::array kOwnModels{"fsdm", "mlp"};
+// Files beside the recorder that make a model: the family has the file's name, with dashes.
+constexpr std::array kOwnModels{"fsdm", "mlp", "unet-segmentation", "yolov8"};
 
 std::string python_family(const Json& model) {
   std::string name = model.value("py", "");
   if (name.ends_with(".py")) name.resize(name.size() - 3);
+  std::replace(name.begin(), name.end(), '_', '-');
   return name;
 }
 
@@ -118,7 +119,9 @@ Job job_of(const std::string& id, const Json& spec) {
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
-  job.inputs = own == "mlp" ? InputKind::vector : !own.empty() ? InputKind::own : parse_inputs(c.text({"inputs"}, "lm"));
+  job.inputs = own == "mlp"                                          ? InputKind::vector
+               : !own.empty() || c.text({"inputs"}, "lm") == "audio" ? InputKind::own
+                                                                     : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);

@@ -52,6 +52,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"gptj", {"GPTJForCausalLM"}, InputKind::lm, 2048, make_gptj},
       {"gptj-classifier", {"GPTJForSequenceClassification"}, InputKind::cls, 2048, make_gptj_classifier},
       {"granite", {"GraniteForCausalLM"}, InputKind::lm, 2048, make_granite},
+      {"hubert", {"HubertForCTC"}, InputKind::own, 160000, make_hubert},
+      {"hubert-classifier", {"HubertForSequenceClassification"}, InputKind::own, 160000, make_hubert_classifier},
       {"llama", {"LlamaForCausalLM"}, InputKind::lm, 2048, make_llama},
       {"llama-classifier", {"LlamaForSequenceClassification"}, InputKind::cls, 2048, make_llama_classifier},
       {"mistral", {"MistralForCausalLM"}, InputKind::lm, 2048, make_mistral},
@@ -76,9 +78,13 @@ const std::vector<ModelEntry>& model_registry() {
       {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier},
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
+      {"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
+      {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       {"fsdm", {}, InputKind::own, 32, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
+      {"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation, "milesial/Pytorch-UNet"},
+      {"yolov8", {}, InputKind::own, 640, make_yolov8, "ultralytics"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),

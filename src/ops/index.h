@@ -10,5 +10,7 @@ Tensor index(const Tensor& x, const Tensor& indices);
 // flash_attn.bert_padding: rows put at their places among `rows`, the rest zero.
 Tensor index_put_first_axis(const Tensor& values, const Tensor& indices, int64_t rows);
 Tensor index_select(const Tensor& x, const Tensor& indices);  // along the first dimension
+// x[mask] = value in place, where the mask over the first dimensions has `chosen` true entries: returns x's memory with the new history.
+Tensor index_put_(const Tensor& x, const Tensor& mask, const Tensor& value, int64_t chosen);
 
 }  // namespace plimsoll

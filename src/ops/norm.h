@@ -7,6 +7,8 @@ namespace plimsoll {
 
 Tensor layer_norm(const Tensor& x, int normalized_dims, const Tensor& weight, const Tensor& bias);
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias);
+// w = g * v / |v|, the norm over all dimensions but the last, in one kernel: torch._weight_norm with dim = v.dim() - 1.
+Tensor weight_norm(const Tensor& v, const Tensor& g);
 struct RunningStatistics {
   Tensor mean, var;
 };

@@ -67,6 +67,7 @@ constexpr Row kRows[] = {
     {"_safe_softmax", softmax},
     {"_log_softmax", softmax},
     {"nll_loss_forward", log_loss},
+    {"nll_loss2d_forward", log_loss},
     {"mse_loss", loss},
     {"binary_cross_entropy_with_logits", loss},
     {"mm", dot},
@@ -77,6 +78,8 @@ constexpr Row kRows[] = {
     {"embedding", gather},
     {"_scaled_dot_product_flash_attention", attention},
     {"upsample_bicubic2d", resize},
+    {"upsample_bilinear2d", resize},
+    {"upsample_nearest2d", resize},
 };
 
 }  // namespace
