@@ -107,6 +107,9 @@ void read_ema(Job& job, const Json& ema) {
   job.averaging.dtype = parse_ema_type(ema.value("dtype", "weights"));
 }
 
+// Kinds of the recorder that the model makes here.
+bool makes_inputs(const std::string& kind) { return kind == "audio" || kind == "segmentation"; }
+
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
@@ -119,9 +122,9 @@ Job job_of(const std::string& id, const Json& spec) {
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
-  job.inputs = own == "mlp"                                          ? InputKind::vector
-               : !own.empty() || c.text({"inputs"}, "lm") == "audio" ? InputKind::own
-                                                                     : parse_inputs(c.text({"inputs"}, "lm"));
+  job.inputs = own == "mlp"                                             ? InputKind::vector
+               : !own.empty() || makes_inputs(c.text({"inputs"}, "lm")) ? InputKind::own
+                                                                        : parse_inputs(c.text({"inputs"}, "lm"));
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);

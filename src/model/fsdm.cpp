@@ -23,6 +23,8 @@ namespace plimsoll {
 
 namespace {
 
+constexpr int64_t kMostImages = 1000;  // of a set: each is one run of the encoder
+
 // "all", or the numbers of the blocks that have a cross-attention: "2,3,4,5".
 std::set<int64_t> cross_attention_blocks(const Config& c, int64_t depth) {
   const std::string text = c.text({"cross_attn_layers"}, "all");
@@ -100,6 +102,8 @@ struct FsdmConfig {
                              "context_channels",
                              "context_pool_size",
                              "cross_attn_layers"});
+    if (sample_size > kMostImages)
+      throw Error(fmt::format("[{}] sample_size {} is more than {}", c.source(), sample_size, kMostImages), "a set has a few images");
     c.require_divides("patch_size", patch_size, "image_size", image_size);
     c.require_divides("num_heads", num_heads, "hidden_size", hidden_size);
     if (hdim < 8) throw Error(fmt::format("[{}] hdim {} is too narrow for the embedding of time", c.source(), hdim), "choose at least 8");

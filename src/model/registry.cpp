@@ -15,6 +15,13 @@ ModelEntry torchvision(const char* name, TorchvisionFamily make, int64_t side = 
   return {name, {}, InputKind::image, side, [=](Build& build, const Config& config) { return make(build, config, name); }};
 }
 
+// Pixels have labels of their own, which the model makes.
+ModelEntry segmentation(const char* name) {
+  ModelEntry entry = torchvision(name, make_segmentation, 520);
+  entry.inputs = InputKind::own;
+  return entry;
+}
+
 }  // namespace
 
 const std::vector<ModelEntry>& model_registry() {
@@ -95,6 +102,8 @@ const std::vector<ModelEntry>& model_registry() {
       torchvision("densenet161", make_densenet),
       torchvision("densenet169", make_densenet),
       torchvision("densenet201", make_densenet),
+      segmentation("deeplabv3_resnet50"),
+      segmentation("deeplabv3_resnet101"),
       torchvision("efficientnet_b0", make_efficientnet),
       torchvision("efficientnet_b1", make_efficientnet, 240),
       torchvision("efficientnet_b2", make_efficientnet, 288),
@@ -106,6 +115,8 @@ const std::vector<ModelEntry>& model_registry() {
       torchvision("efficientnet_v2_s", make_efficientnet, 384),
       torchvision("efficientnet_v2_m", make_efficientnet, 480),
       torchvision("efficientnet_v2_l", make_efficientnet, 480),
+      segmentation("fcn_resnet50"),
+      segmentation("fcn_resnet101"),
       torchvision("googlenet", make_googlenet),
       torchvision("inception_v3", make_inception, 299),
       torchvision("mnasnet0_5", make_mnasnet),
