@@ -110,7 +110,7 @@ TEST(Loop, EvaluationNeedsNoMoreThanTheForwardOfTraining) {
     job.model = entry.name;
     job.batch = 2;
     resolve_model(job);
-    if (entry.inputs != InputKind::image && entry.inputs != InputKind::vector) job.seq = 32;
+    if (entry.inputs != InputKind::image && entry.inputs != InputKind::vector && entry.inputs != InputKind::own) job.seq = 32;
     job.eval_batch = 2;
     job.steps = 1;
     if (!entry.classes.empty() && entry.inputs != InputKind::image)

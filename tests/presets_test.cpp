@@ -186,6 +186,23 @@ const std::map<std::string, int64_t> kParameters{
     {"stdiff-kitti-64x512-wide", 532990017},
     {"stdiff-kitti-64x512-mask", 532994626},
     {"stdiff-kitti-64x512-history", 204225601},
+    {"wav2vec2-base", 94396320},
+    {"wav2vec2-large", 315461792},
+    {"xls-r-300m", 315471520},
+    {"xls-r-1b", 962538400},
+    {"hubert-base", 94396320},
+    {"hubert-large", 315471520},
+    // what flax makes of the scripts' flags
+    {"fsdm-lag", 33780798},
+    {"fsdm-lag-ultra-low-mem", 33771510},
+    {"fsdm-lag-minimal", 32198646},
+    {"fsdm-lag-optimized", 31778118},
+    // ultralytics' tables: 3.2, 11.2, 25.9, 43.7 and 68.2 million
+    {"yolov8n", 3157200},
+    {"yolov8s", 11166560},
+    {"yolov8m", 25902640},
+    {"yolov8l", 43691520},
+    {"yolov8x", 68229648},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -30,7 +30,7 @@ double fraction(const Config& c) {
   return f;
 }
 
-constexpr std::array kOnlyJax{"donate", "replicas", "device_kind", "mem_fraction", "preallocate"};
+constexpr std::array kOnlyJax{"donate", "replicas", "global_batch", "device_kind", "mem_fraction", "preallocate"};
 constexpr std::array kBoth{"model",     "config",        "batch",        "seq",       "inputs",         "precision",
                            "attention", "checkpointing", "loss",         "optimizer", "optimizer_args", "frozen",
                            "clip",      "trainable",     "accumulation", "ema",       "framework"};
@@ -78,6 +78,8 @@ std::vector<Setting> jax_setting_entries() {
        [](Job& j, const Config& c) { j.jax.donate = c.flag({"donate"}, false); }},
       {"replicas", "N", "jax: devices under pmap, each with a full copy and its own batch (default 1)",
        [](Job& j, const Config& c) { j.jax.replicas = c.size({"replicas"}, 1); }},
+      {"global_batch", "N", "jax: samples of all replicas together, in the place of batch; pmap wants it divisible by them",
+       [](Job& j, const Config& c) { j.batch = c.size({"global_batch"}, 1); }},
       {"device_kind", "gpu|tpu", "jax: whose layouts and allocator (default: those of --gpu, else gpu)",
        [](Job& j, const Config& c) { j.jax.device_kind = one_of<DeviceKind>(kDeviceKinds, c, "device_kind"); }},
       {"mem_fraction", "SHARE", "jax: XLA_PYTHON_CLIENT_MEM_FRACTION (default 0.75)",

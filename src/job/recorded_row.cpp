@@ -22,9 +22,14 @@ struct OwnModel {
   InputKind inputs;
   bool checkpoints = false;  // what the argument `ckpt` is when it is left out
 };
-constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector}, OwnModel{"gsa", "gsa", InputKind::lm, true},
-                                OwnModel{"mamba", "mamba-trainer", InputKind::lm}, OwnModel{"mamba_kernels", "mamba", InputKind::lm},
-                                OwnModel{"stdiff", "stdiff", InputKind::own}};
+constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector},
+                                OwnModel{"gsa", "gsa", InputKind::lm, true},
+                                OwnModel{"mamba", "mamba-trainer", InputKind::lm},
+                                OwnModel{"mamba_kernels", "mamba", InputKind::lm},
+                                OwnModel{"stdiff", "stdiff", InputKind::own},
+                                OwnModel{"fsdm", "fsdm", InputKind::own},
+                                OwnModel{"unet_segmentation", "unet-segmentation", InputKind::own},
+                                OwnModel{"yolov8", "yolov8", InputKind::own}};
 
 std::string python_file(const Json& model) {
   std::string name = model.value("py", "");
@@ -118,6 +123,9 @@ void read_ema(Job& job, const Json& ema) {
   job.averaging.dtype = parse_ema_type(ema.value("dtype", "weights"));
 }
 
+// Kinds of the recorder that the model makes here.
+bool makes_inputs(const std::string& kind) { return kind == "audio" || kind == "segmentation"; }
+
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
@@ -130,7 +138,8 @@ Job job_of(const std::string& id, const Json& spec) {
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
   job.seq = c.size({"seq"}, 128);
-  job.inputs = own ? own->inputs : parse_inputs(c.text({"inputs"}, "lm"));
+  const std::string kind = c.text({"inputs"}, "lm");
+  job.inputs = own ? own->inputs : makes_inputs(kind) ? InputKind::own : parse_inputs(kind);
   job.precision = parse_precision(c.text({"precision"}, "fp32"));
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);

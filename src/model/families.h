@@ -68,6 +68,16 @@ std::unique_ptr<Model> make_stdiff(Build& build, const Config& config);
 std::unique_ptr<Model> make_t5(Build& build, const Config& config);
 std::unique_ptr<Model> make_vit(Build& build, const Config& config);
 
+std::unique_ptr<Model> make_hubert(Build& build, const Config& config);
+std::unique_ptr<Model> make_hubert_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_wav2vec2(Build& build, const Config& config);
+std::unique_ptr<Model> make_wav2vec2_classifier(Build& build, const Config& config);
+
+// Networks of other projects.
+std::unique_ptr<Model> make_fsdm(Build& build, const Config& config);
+std::unique_ptr<Model> make_unet_segmentation(Build& build, const Config& config);
+std::unique_ptr<Model> make_yolov8(Build& build, const Config& config);
+
 // torchvision: one builder per family, which holds a table of its variants by name.
 std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name);
@@ -78,6 +88,7 @@ std::unique_ptr<Model> make_inception(Build& build, const Config& config, const 
 std::unique_ptr<Model> make_mnasnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_mobilenet_v2(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_mobilenet_v3(Build& build, const Config& config, const std::string& name);
+std::unique_ptr<Model> make_segmentation(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_regnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_shufflenet(Build& build, const Config& config, const std::string& name);

@@ -55,7 +55,7 @@ struct DepthwiseConv1d : Module {
   }
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
-    return conv1d(x, weight, bias, {.pad_w = padding, .groups = x.size(1)});
+    return conv1d(x, weight, bias, {.padding = padding, .groups = x.size(1)});
   }
 
   int64_t padding;

@@ -15,6 +15,13 @@ ModelEntry torchvision(const char* name, TorchvisionFamily make, int64_t side = 
   return {name, {}, InputKind::image, side, [=](Build& build, const Config& config) { return make(build, config, name); }};
 }
 
+// Pixels have labels of their own, which the model makes.
+ModelEntry segmentation(const char* name) {
+  ModelEntry entry = torchvision(name, make_segmentation, 520);
+  entry.inputs = InputKind::own;
+  return entry;
+}
+
 }  // namespace
 
 const std::vector<ModelEntry>& model_registry() {
@@ -52,6 +59,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"gptj", {"GPTJForCausalLM"}, InputKind::lm, 2048, make_gptj},
       {"gptj-classifier", {"GPTJForSequenceClassification"}, InputKind::cls, 2048, make_gptj_classifier},
       {"granite", {"GraniteForCausalLM"}, InputKind::lm, 2048, make_granite},
+      {"hubert", {"HubertForCTC"}, InputKind::own, 160000, make_hubert},
+      {"hubert-classifier", {"HubertForSequenceClassification"}, InputKind::own, 160000, make_hubert_classifier},
       {"llama", {"LlamaForCausalLM"}, InputKind::lm, 2048, make_llama},
       {"llama-classifier", {"LlamaForSequenceClassification"}, InputKind::cls, 2048, make_llama_classifier},
       {"mamba", {"MambaForCausalLM"}, InputKind::lm, 2048, make_mamba},
@@ -77,11 +86,16 @@ const std::vector<ModelEntry>& model_registry() {
       {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier},
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
+      {"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
+      {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier},
       // people's own
       {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       {"stdiff", {"STDiffDiffusers"}, InputKind::own, 1, make_stdiff, "STDiff"},
+      {"fsdm", {}, InputKind::own, 32, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
+      {"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation, "milesial/Pytorch-UNet"},
+      {"yolov8", {}, InputKind::own, 640, make_yolov8, "ultralytics"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),
@@ -92,6 +106,8 @@ const std::vector<ModelEntry>& model_registry() {
       torchvision("densenet161", make_densenet),
       torchvision("densenet169", make_densenet),
       torchvision("densenet201", make_densenet),
+      segmentation("deeplabv3_resnet50"),
+      segmentation("deeplabv3_resnet101"),
       torchvision("efficientnet_b0", make_efficientnet),
       torchvision("efficientnet_b1", make_efficientnet, 240),
       torchvision("efficientnet_b2", make_efficientnet, 288),
@@ -103,6 +119,8 @@ const std::vector<ModelEntry>& model_registry() {
       torchvision("efficientnet_v2_s", make_efficientnet, 384),
       torchvision("efficientnet_v2_m", make_efficientnet, 480),
       torchvision("efficientnet_v2_l", make_efficientnet, 480),
+      segmentation("fcn_resnet50"),
+      segmentation("fcn_resnet101"),
       torchvision("googlenet", make_googlenet),
       torchvision("inception_v3", make_inception, 299),
       torchvision("mnasnet0_5", make_mnasnet),

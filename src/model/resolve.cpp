@@ -89,6 +89,18 @@ void resolve_lengths(Job& job) {
   job.batch = static_cast<int64_t>(c.lengths.size());
 }
 
+// jax.pmap: the first axis of the batch are the devices.
+void share_batch(Job& job) {
+  if (!job.origin.contains("global_batch")) return;
+  if (job.origin.contains("batch")) throw Error("[job] batch and global_batch say two things about the samples", "leave one of them out");
+  const int64_t devices = job.jax.replicas, below = job.batch / devices * devices;
+  if (job.batch != below)
+    throw Error(
+        fmt::format("[job] global_batch {} cannot be divided among {} replicas", job.batch, devices),
+        below > 0 ? fmt::format("the nearest that can: {} and {}", below, below + devices) : fmt::format("the least is {}", devices));
+  job.batch /= devices;
+}
+
 }  // namespace
 
 void resolve_model(Job& job) {
@@ -105,6 +117,7 @@ void resolve_model(Job& job) {
     job.origin["seq"] = "usual for " + job.model;
   }
   resolve_lengths(job);
+  share_batch(job);
 }
 
 }  // namespace plimsoll

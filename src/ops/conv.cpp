@@ -10,10 +10,15 @@ int64_t out_length(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int6
   return (in + 2 * pad - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
+void require_images(const char* op, const Tensor& x, const Tensor& weight) {
   if (x.dim() != 4 || weight.dim() != 4)
-    throw Error("[conv2d] input " + to_string(x.sizes()) + " and weight " + to_string(weight.sizes()) + " are not both four-dimensional",
+    throw Error(std::string("[") + op + "] input " + to_string(x.sizes()) + " and weight " + to_string(weight.sizes()) +
+                    " are not both four-dimensional",
                 "give images as (N, C, H, W)");
+}
+
+Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
+  require_images("conv2d", x, weight);
   if (x.size(1) != checked_mul(weight.size(1), a.groups) || weight.size(0) % a.groups != 0)
     throw Error("[conv2d] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()) + " in " +
                     std::to_string(a.groups) + " groups",
@@ -25,9 +30,31 @@ Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
           out_length(x.size(3), weight.size(3), a.stride_w, a.pad_w, a.dilation_w)};
 }
 
+Dims transposed_sizes(const Tensor& x, const Tensor& weight, const Conv2dArgs& a) {
+  require_images("conv_transpose2d", x, weight);
+  if (x.size(1) != weight.size(0))
+    throw Error("[conv_transpose2d] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()),
+                "the channels in the model's configuration do not fit together");
+  auto length = [](int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+    return (in - 1) * stride - 2 * pad + dilation * (kernel - 1) + 1;
+  };
+  return {x.size(0), checked_mul(weight.size(1), a.groups), length(x.size(2), weight.size(2), a.stride_h, a.pad_h, a.dilation_h),
+          length(x.size(3), weight.size(3), a.stride_w, a.pad_w, a.dilation_w)};
+}
+
+Dims output_sizes(const Tensor& x, const Tensor& weight, const Conv1dArgs& a) {
+  if (x.dim() != 3 || weight.dim() != 3 || x.size(1) != checked_mul(weight.size(1), a.groups))
+    throw Error("[conv1d] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()) + " in " +
+                    std::to_string(a.groups) + " groups",
+                "the channels in the model's configuration do not fit together");
+  if (x.size(2) + 2 * a.padding < weight.size(2))
+    throw Error("[conv1d] input " + to_string(x.sizes()) + " is shorter than the kernel " + to_string(weight.sizes()), "use longer inputs");
+  return {x.size(0), weight.size(0), out_length(x.size(2), weight.size(2), a.stride, a.padding, 1)};
+}
+
 // cudnn_conv_suggest_memory_format. The recorder's build has no cuDNN: its kernels answer contiguous tensors.
 bool prefers_channels_last(const Tensor& x, const Tensor& weight) {
-  if (x.tape().dialect.recorder) return false;
+  if (x.tape().dialect.recorder || x.dim() != 4) return false;
   return is_channels_last(x.sizes(), x.strides()) || is_channels_last(weight.sizes(), weight.strides());
 }
 
@@ -44,48 +71,54 @@ std::vector<Ref<Storage>> turned_around(const Tensor& x, const Tensor& w, const 
                        checked_mul(y.numel(), size_of(y.dtype())))};
 }
 
-}  // namespace
-
 // saves input and weight; backward makes the gradients of input, weight and bias in that order. On autocast's
 // lower-precision list.
-Tensor conv2d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2dArgs& args) {
+template <class Args>
+Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const Args& args,
+                   Dims (*sizes_of)(const Tensor&, const Tensor&, const Args&)) {
   const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
-  const Dims sizes = output_sizes(x, weight, args);
+  const Dims sizes = sizes_of(x, weight, args);
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const bool channels_last = prefers_channels_last(x, weight);
   Tensor y = result(x, sizes, channels_last);
   turned_around(x, weight, y, channels_last);
-  return op.finish(std::move(y),
-                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels_last](Tensors& g, Needs needs) {
-                     const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
-                     Op op(x.tape(), "convolution_backward", {});
-                     Tensors out(3);
-                     if (needs[0]) {
-                       out[0] = result(g[0], x.sizes(), channels_last);
-                       turned_around(x, weight, g[0], channels_last);
-                     }
-                     if (needs[1]) {
-                       out[1] = result(g[0], weight.sizes(), channels_last);
-                       turned_around(x, weight, g[0], channels_last);
-                     }
-                     if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
-                     return out;
-                   });
+  return op.finish(std::move(y), [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels = sizes[1], channels_last](
+                                     Tensors& g, Needs needs) {
+    const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
+    Op op(x.tape(), "convolution_backward", {});
+    Tensors out(3);
+    if (needs[0]) {
+      out[0] = result(g[0], x.sizes(), channels_last);
+      turned_around(x, weight, g[0], channels_last);
+    }
+    if (needs[1]) {
+      out[1] = result(g[0], weight.sizes(), channels_last);
+      turned_around(x, weight, g[0], channels_last);
+    }
+    if (needs[2]) out[2] = empty(x.tape(), {channels}, g[0].dtype());
+    return out;
+  });
+}
+
+}  // namespace
+
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args) {
+  return convolution<Conv2dArgs>(x, weight, bias, args, output_sizes);
+}
+
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args) {
+  return convolution<Conv2dArgs>(x, weight, bias, args, transposed_sizes);
 }
 
 // _convolution: an image of one row. On a device its input and its gradient are made contiguous for the call.
-Tensor conv1d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv2dArgs& args) {
+Tensor conv1d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv1dArgs& args) {
   const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
   const auto contiguous_copy = [](const Tensor& t) {
     const bool copies = t.tape().dialect.kernels.scratch && !t.is_contiguous();
     return copies ? t.tape().scratch(checked_mul(t.numel(), size_of(t.dtype()))) : Ref<Storage>();
   };
-  const auto as_image = [](const Tensor& t) {
-    return alias(t, {t.size(0), t.size(1), 1, t.size(2)}, {t.strides()[0], t.strides()[1], 1, t.strides()[2]});
-  };
-  Dims sizes = output_sizes(as_image(x), as_image(weight), args);
-  sizes.erase(2);
+  const Dims sizes = output_sizes(x, weight, args);
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const Ref<Storage> copy = contiguous_copy(x);

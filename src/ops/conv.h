@@ -1,4 +1,4 @@
-// Convolutions in one and two dimensions. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
+// Convolutions. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
 #pragma once
 
 #include "tensor/node.h"
@@ -11,7 +11,14 @@ struct Conv2dArgs {
 
 // x: (N, C, H, W), weight: (O, C / groups, kh, kw), bias: (O) or undefined.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
-// x: (N, C, L), weight: (O, C / groups, kw): the `_w` arguments.
-Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
+// x: (N, C, H, W), weight: (C, O / groups, kh, kw), bias: (O) or undefined.
+Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
+
+struct Conv1dArgs {
+  int64_t stride = 1, padding = 0, groups = 1;
+};
+
+// x: (N, C, L), weight: (O, C / groups, k), bias: (O) or undefined.
+Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dArgs& args);
 
 }  // namespace plimsoll

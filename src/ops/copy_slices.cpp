@@ -1,27 +1,27 @@
 #include "ops/copy_slices.h"
 
+#include "ops/reshape.h"
+
 namespace plimsoll {
 
 namespace {
 
-// The gradient as the write's own backward gets it: a copy of the whole, which takes that backward's result, and one of the part.
-struct GradientCopies {
-  GradientCopies(const Tensor& grad, const Dims& sizes, const Dims& part_sizes) {
-    Tape& tape = grad.tape();
-    {
-      Op op(tape, "new_empty_strided", {});
-      whole = empty(tape, sizes, grad.dtype());
-    }
+// `write` makes the gradient of the part from a copy of it; the result is written back into the copy of the whole.
+template <class F>
+Tensor copy_slices(const Tensor& grad, const Dims& sizes, const Dims& part_sizes, F write) {
+  Tape& tape = grad.tape();
+  Tensor whole;
+  {
+    Op op(tape, "new_empty_strided", {});
+    whole = empty(tape, sizes, grad.dtype());
+  }
+  Tensor part;
+  {
     Op op(tape, "clone", {});
     part = empty(tape, part_sizes, grad.dtype());
   }
-  Tensor whole, part;
-};
-
-// A kernel on the part: its result is written back into the whole.
-void write_back(const char* name, const Tensor& part) {
-  Op op(part.tape(), name, {});
-  empty_like(part);
+  const Tensor written = write(part);
+  return whole;
 }
 
 // How a view is found again after the tensor under it was written to: by its strides, whose backward writes into zeros. Under
@@ -43,21 +43,31 @@ Tensor zero_slice_(const Tensor& x, int64_t start, int64_t end) {
   return op.finish(detach(x), [sizes = x.sizes(), length = end - start](Tensors& g, Needs) {
     Dims part = sizes;
     part[0] = length;
-    const GradientCopies grad(g[0], sizes, part);
-    write_back("zeros_like", grad.part);
-    return Tensors{grad.whole};
+    return Tensors{copy_slices(g[0], sizes, part, [](const Tensor& grad) {
+      Op zeros(grad.tape(), "zeros_like", {});
+      return empty_like(grad);
+    })};
   });
 }
 
-// saves nothing; what was there before gets no gradient under the write, and the value gets the part
-Tensor copy_to_select_(const Tensor& x, int dim, const Tensor& value) {
-  Op op(x.tape(), "copy_", {&x, &value});
-  Dims part = x.sizes();
-  part.erase(dim);
-  return op.finish(detach(x), [sizes = x.sizes(), part](Tensors& g, Needs needs) {
-    const GradientCopies grad(g[0], sizes, part);
-    if (needs[0]) write_back("zeros_like", grad.part);
-    return Tensors{needs[0] ? grad.whole : Tensor(), grad.part};
+// saves nothing; the source's gradient is the copy of the part, x's the whole with zeros in that place
+Tensor copy_select_(const Tensor& x, int dim, const Tensor& source) {
+  Op op(x.tape(), "copy_", {&x, &source});
+  return op.finish(detach(x), [sizes = x.sizes(), dim, dtype = source.dtype()](Tensors& g, Needs needs) {
+    Dims part = sizes;
+    part.erase(dim);
+    Tensors out(2);
+    out[0] = copy_slices(g[0], sizes, part, [&](const Tensor& grad) {
+      Tensor zeros;
+      if (needs[0]) {
+        Op op(grad.tape(), "zeros_like", {});
+        zeros = empty_like(grad);
+      }
+      if (needs[1]) out[1] = to(grad, dtype);
+      return zeros;
+    });
+    if (!needs[0]) out[0].reset();
+    return out;
   });
 }
 
@@ -68,9 +78,10 @@ Tensor relu_on_view_(const Tensor& x) {
   Saved result = op.save(y);
   y = op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
     const Tensor kept = result.unpack();
-    const GradientCopies grad(g[0], kept.sizes(), kept.sizes());
-    write_back("threshold_backward", grad.part);
-    return Tensors{grad.whole};
+    return Tensors{copy_slices(g[0], kept.sizes(), kept.sizes(), [](const Tensor& grad) {
+      Op threshold(grad.tape(), "threshold_backward", {});
+      return empty_like(grad);
+    })};
   });
   return view_again(y);
 }

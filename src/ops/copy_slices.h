@@ -8,8 +8,8 @@ namespace plimsoll {
 
 // x[start:end].zero_() along the first dimension: returns x's memory with the new history.
 Tensor zero_slice_(const Tensor& x, int64_t start, int64_t end);
-// x[:, index] = value along a dimension: returns x's memory with the new history.
-Tensor copy_to_select_(const Tensor& x, int dim, const Tensor& value);
+// x[:, i] = source, along dimension `dim`: returns x's memory with the new history.
+Tensor copy_select_(const Tensor& x, int dim, const Tensor& source);
 // relu_ where x is a view of the whole of another tensor, such as the output of a linear layer on batches.
 Tensor relu_on_view_(const Tensor& x);
 

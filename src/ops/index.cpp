@@ -65,4 +65,27 @@ TopK topk(const Tensor& x, int64_t k) {
           indices};
 }
 
+// saves the mask; backward: x's gradient is a copy with zeros in those places, the value's the rows that were chosen
+Tensor index_put_(const Tensor& x, const Tensor& mask, const Tensor& value, int64_t chosen) {
+  {
+    Op op(x.tape(), "nonzero", {});
+    const Tensor places = empty(x.tape(), {chosen, mask.dim()}, DType::int64);
+  }
+  Op op(x.tape(), "index_put_", {&x, &value});
+  Saved saved = op.save(mask);
+  Dims rows{chosen};
+  for (int i = mask.dim(); i < x.dim(); ++i) rows.push_back(x.size(i));
+  return op.finish(detach(x), [saved = std::move(saved), rows, value = value.sizes()](Tensors& g, Needs needs) {
+    const Tensor mask = saved.unpack();
+    Op op(mask.tape(), "index_put", {});
+    Tensors out(2);
+    if (needs[0]) {
+      const Tensor zeros = empty(mask.tape(), value, g[0].dtype());
+      out[0] = empty_like(g[0]);
+    }
+    if (needs[1]) out[1] = empty(mask.tape(), rows, g[0].dtype());
+    return out;
+  });
+}
+
 }  // namespace plimsoll

@@ -16,5 +16,7 @@ struct TopK {
   Tensor values, indices;
 };
 TopK topk(const Tensor& x, int64_t k);  // along the last dimension
+// x[mask] = value in place, where the mask over the first dimensions has `chosen` true entries: returns x's memory with the new history.
+Tensor index_put_(const Tensor& x, const Tensor& mask, const Tensor& value, int64_t chosen);
 
 }  // namespace plimsoll

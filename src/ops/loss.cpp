@@ -39,15 +39,18 @@ Tensor log_softmax(const Tensor& x, std::optional<DType> dtype) {
 Tensor nll_loss(const Tensor& input, const Tensor& target) {
   const Tensor log_probs = autocast_fp32(input);
   Tape& tape = log_probs.tape();
-  Op op(tape, "nll_loss_forward", {&log_probs});
+  const bool of_pixels = log_probs.dim() > 2;
+  Op op(tape, of_pixels ? "nll_loss2d_forward" : "nll_loss_forward", {&log_probs});
   Saved self = op.save(log_probs), labels = op.save(target);
   Tensor loss = empty(tape, {}, log_probs.dtype());
   Saved total_weight = op.save(empty(tape, {}, log_probs.dtype()));
-  return op.finish(loss, [self = std::move(self), labels = std::move(labels), total_weight = std::move(total_weight)](Tensors&, Needs) {
-    const Tensor x = self.unpack(), target = labels.unpack(), weight = total_weight.unpack();
-    Op op(x.tape(), "nll_loss_backward", {});
-    return Tensors{empty_like(x)};
-  });
+  const char* backward_name = of_pixels ? "nll_loss2d_backward" : "nll_loss_backward";
+  return op.finish(
+      loss, [self = std::move(self), labels = std::move(labels), total_weight = std::move(total_weight), backward_name](Tensors&, Needs) {
+        const Tensor x = self.unpack(), target = labels.unpack(), weight = total_weight.unpack();
+        Op op(x.tape(), backward_name, {});
+        return Tensors{empty_like(x)};
+      });
 }
 
 // One composite op that names the type of its softmax, so that autocast casts the log-probabilities, not the logits.
@@ -90,6 +93,25 @@ Tensor mse_loss(const Tensor& raw, const Tensor& raw_target) {
 Tensor l1_loss(const Tensor& raw, const Tensor& raw_target) {
   const Tensor target = autocast_fp32(raw_target), input = autocast_fp32(raw);
   return abs(sub(input, target));
+}
+
+// saves the log-probabilities, the targets, the losses and log_alpha; backward makes a log_beta as large, and the gradient
+// (LossCTC.cu, ctc_loss_gpu_template and ctc_loss_backward_gpu_template)
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, int64_t target_length) {
+  Tape& tape = log_probs.tape();
+  Op op(tape, "_ctc_loss", {&log_probs});
+  Saved self = op.save(log_probs), labels = op.save(targets);
+  const int64_t states = checked_add(checked_mul(2, target_length), 1);
+  Tensor loss = empty(tape, {log_probs.size(1)}, log_probs.dtype());
+  const Tensor alpha = empty(tape, {log_probs.size(1), log_probs.size(0), states}, log_probs.dtype());
+  Saved losses = op.save(loss), log_alpha = op.save(alpha);
+  return op.finish(loss, [self = std::move(self), labels = std::move(labels), losses = std::move(losses), log_alpha = std::move(log_alpha)](
+                             Tensors&, Needs) {
+    const Tensor x = self.unpack(), target = labels.unpack(), loss = losses.unpack(), alpha = log_alpha.unpack();
+    Op op(x.tape(), "_ctc_loss_backward", {});
+    const Tensor log_beta = empty_like(alpha);
+    return Tensors{empty(x.tape(), x.sizes(), x.dtype())};
+  });
 }
 
 }  // namespace plimsoll

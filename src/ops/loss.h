@@ -12,5 +12,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target);               
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target);  // mean
 Tensor mse_loss(const Tensor& input, const Tensor& target);                           // mean
 Tensor l1_loss(const Tensor& input, const Tensor& target);                            // one for each element: reduction="none"
+// One loss a sample, by the kernels of PyTorch itself (not cuDNN's). log_probs: (T, B, classes), targets: B * target_length.
+Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, int64_t target_length);
 
 }  // namespace plimsoll

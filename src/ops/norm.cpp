@@ -123,4 +123,22 @@ Tensor instance_norm(const Tensor& input) {
   return view(y, input.sizes());
 }
 
+// saves v, g and the norms
+Tensor weight_norm(const Tensor& v, const Tensor& g) {
+  Tape& tape = v.tape();
+  Op op(tape, "_weight_norm_interface", {&v, &g});
+  Saved saved_v = op.save(v), saved_g = op.save(g);
+  Tensor w = empty_like(v);
+  const Tensor n = empty_like(g, stat_type(g));
+  Saved norms = op.save(n);
+  return op.finish(w, [saved_v = std::move(saved_v), saved_g = std::move(saved_g), norms = std::move(norms)](Tensors&, Needs needs) {
+    const Tensor g = saved_g.unpack(), v = saved_v.unpack(), n = norms.unpack();
+    Op op(v.tape(), "_weight_norm_interface_backward", {});
+    Tensors out(2);
+    if (needs[0]) out[0] = empty_like(v);
+    if (needs[1]) out[1] = empty_like(g);
+    return out;
+  });
+}
+
 }  // namespace plimsoll

@@ -12,18 +12,32 @@ Tensor formatted_like(const Tensor& t, const Dims& sizes) {
   return empty_strided(t.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), t.dtype());
 }
 
+Tensor contiguous_like(const Tensor& t, const Dims& sizes) { return empty(t.tape(), sizes, t.dtype()); }
+
+// saves nothing but sizes; the result has the memory format of the input. On autocast's fp32 list.
+Tensor upsample(const char* name, const char* backward_name, const Tensor& input, int64_t height, int64_t width,
+                Tensor (*gradient_like)(const Tensor&, const Dims&)) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), name, {&x});
+  return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}),
+                   [backward_name, gradient_like, before = x.sizes()](Tensors& g, Needs) {
+                     Op op(g[0].tape(), backward_name, {});
+                     return Tensors{gradient_like(g[0], before)};
+                   });
+}
+
 }  // namespace
 
-// Both are on autocast's fp32 list.
+Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width) {
+  return upsample("upsample_bicubic2d", "upsample_bicubic2d_backward", x, height, width, contiguous_like);
+}
 
-// saves nothing but sizes; the result has the memory format of the input, the gradient is contiguous
-Tensor upsample_bicubic2d(const Tensor& input, int64_t height, int64_t width) {
-  const Tensor x = autocast_fp32(input);
-  Op op(x.tape(), "upsample_bicubic2d", {&x});
-  return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}), [before = x.sizes()](Tensors& g, Needs) {
-    Op op(g[0].tape(), "upsample_bicubic2d_backward", {});
-    return Tensors{empty(g[0].tape(), before, g[0].dtype())};
-  });
+Tensor upsample_nearest2d(const Tensor& x, int64_t height, int64_t width) {
+  return upsample("upsample_nearest2d", "upsample_nearest2d_backward", x, height, width, formatted_like);
+}
+
+Tensor upsample_bilinear2d(const Tensor& x, int64_t height, int64_t width) {
+  return upsample("upsample_bilinear2d", "upsample_bilinear2d_backward", x, height, width, formatted_like);
 }
 
 // saves nothing but sizes; both results are contiguous
@@ -32,16 +46,6 @@ Tensor upsample_linear1d(const Tensor& x, int64_t length) {
   return op.finish(empty(x.tape(), {x.size(0), x.size(1), length}, x.dtype()), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "upsample_linear1d_backward", {});
     return Tensors{empty(g[0].tape(), before, g[0].dtype())};
-  });
-}
-
-// saves nothing but sizes; the result has the memory format of the input, its gradient that of the result's
-Tensor upsample_nearest2d(const Tensor& input, int64_t height, int64_t width) {
-  const Tensor x = autocast_fp32(input);
-  Op op(x.tape(), "upsample_nearest2d", {&x});
-  return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}), [before = x.sizes()](Tensors& g, Needs) {
-    Op op(g[0].tape(), "upsample_nearest2d_backward", {});
-    return Tensors{formatted_like(g[0], before)};
   });
 }
 

@@ -5,10 +5,10 @@
 
 namespace plimsoll {
 
-// torch.nn.functional.interpolate(x, size, mode="bicubic"). x: (N, C, H, W).
+// torch.nn.functional.interpolate(x, size, mode="bicubic"), "nearest" or "bilinear". x: (N, C, H, W).
 Tensor upsample_bicubic2d(const Tensor& x, int64_t height, int64_t width);
-// The same with mode="nearest".
 Tensor upsample_nearest2d(const Tensor& x, int64_t height, int64_t width);
+Tensor upsample_bilinear2d(const Tensor& x, int64_t height, int64_t width);
 
 // mode="linear". x: (N, C, L).
 Tensor upsample_linear1d(const Tensor& x, int64_t length);

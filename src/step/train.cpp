@@ -381,9 +381,9 @@ RecordedForward record_forward(const Job& asked) {
   Job job = asked;
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
-  if (const ModelEntry& entry = entry_of(job); entry.classes.empty())
-    throw Error("[job] framework jax: " + entry.name + " is not of transformers",
-                "families of transformers can be asked about, vit among them");
+  if (const ModelEntry& entry = entry_of(job); entry.classes.empty() && entry.inputs != InputKind::own)
+    throw Error("[job] framework jax: " + entry.name + " is neither of transformers nor written for JAX",
+                "families of transformers can be asked about, vit among them, and fsdm");
   Dialect dialect;
   dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
   dialect.kernels = {};

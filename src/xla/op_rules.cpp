@@ -21,6 +21,7 @@ constexpr Row kRows[] = {
     {"masked_fill", linear},
     {"roll", linear},
     {"alias", view},
+    {"detach", view},
     {"clone", linear},
     {"view", view},
     {"_unsafe_view", view},
@@ -29,6 +30,7 @@ constexpr Row kRows[] = {
     {"unsqueeze", view},
     {"squeeze", view},
     {"mul", product},
+    {"_weight_norm_interface", product},
     {"div", quotient},
     {"pow", of_input},
     {"log", of_input},
@@ -61,6 +63,8 @@ constexpr Row kRows[] = {
     {"unbind", parts},
     {"cat", concat},
     {"stack", concat},
+    {"copy", concat},
+    {"index_put", concat},
     {"expand", broadcast},
     {"sum", sum},
     {"mean", sum},
@@ -70,7 +74,9 @@ constexpr Row kRows[] = {
     {"_safe_softmax", softmax},
     {"_log_softmax", softmax},
     {"nll_loss_forward", log_loss},
+    {"nll_loss2d_forward", log_loss},
     {"mse_loss", loss},
+    {"_ctc_loss", loss},
     {"binary_cross_entropy_with_logits", loss},
     {"mm", dot},
     {"bmm", dot},
@@ -81,6 +87,8 @@ constexpr Row kRows[] = {
     {"_scaled_dot_product_flash_attention", attention},
     {"upsample_bicubic2d", resize},
     {"upsample_linear1d", resize},
+    {"upsample_bilinear2d", resize},
+    {"upsample_nearest2d", resize},
 };
 
 }  // namespace
