@@ -17,20 +17,31 @@ using Json = nlohmann::json;
 
 // Files beside the recorder that make a model: the family has the file's name.
 constexpr std::array kOwnModels{"mlp"};
+// Files that build the class named in their arguments.
+constexpr std::array kOwnBuilders{"diffusers_models"};
 
-std::string python_family(const Json& model) {
+std::string python_file(const Json& model) {
   std::string name = model.value("py", "");
   if (name.ends_with(".py")) name.resize(name.size() - 3);
   return name;
+}
+
+template <class Names>
+bool is_one_of(const std::string& name, const Names& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string python_family(const Json& model) {
+  const std::string file = python_file(model);
+  return is_one_of(file, kOwnBuilders) ? model.at("args").at("class").get<std::string>() : file;
 }
 
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
-  if (const std::string name = python_family(spec.at("model"));
-      !name.empty() && std::find(kOwnModels.begin(), kOwnModels.end(), name) == kOwnModels.end())
-    return "model: " + name;
+  const std::string file = python_file(spec.at("model"));
+  if (!file.empty() && !is_one_of(file, kOwnModels) && !is_one_of(file, kOwnBuilders)) return "model: " + file;
   return "";
 }
 

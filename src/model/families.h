@@ -64,6 +64,9 @@ std::unique_ptr<Model> make_stablelm_classifier(Build& build, const Config& conf
 std::unique_ptr<Model> make_t5(Build& build, const Config& config);
 std::unique_ptr<Model> make_vit(Build& build, const Config& config);
 
+// diffusers
+std::unique_ptr<Model> make_unet2d_condition(Build& build, const Config& config);
+
 // torchvision: one builder per family, which holds a table of its variants by name.
 std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string& name);
 std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name);

@@ -16,4 +16,7 @@ struct AttentionArgs {
 // memory-efficient, which has no grouped-query support, else math, which holds the whole score matrix.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionArgs& args);
 
+// xformers.ops.memory_efficient_attention on (batch * heads, tokens, head_dim), which is the memory-efficient kernel above.
+Tensor memory_efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v);
+
 }  // namespace plimsoll
