@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 // Files beside the recorder that make a model.
 struct OwnModel {
   const char* file;
-  const char* family;
+  const char* family;  // empty: the class in its arguments
   InputKind inputs;
   bool checkpoints = false;  // what the argument `ckpt` is when it is left out
 };
@@ -29,7 +29,9 @@ constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector},
                                 OwnModel{"stdiff", "stdiff", InputKind::own},
                                 OwnModel{"fsdm", "fsdm", InputKind::own},
                                 OwnModel{"unet_segmentation", "unet-segmentation", InputKind::own},
-                                OwnModel{"yolov8", "yolov8", InputKind::own}};
+                                OwnModel{"yolov8", "yolov8", InputKind::own},
+                                OwnModel{"diffusion_trainer", "diffusion-trainer", InputKind::own},
+                                OwnModel{"diffusers_models", "", InputKind::own}};
 
 std::string python_file(const Json& model) {
   std::string name = model.value("py", "");
@@ -69,11 +71,18 @@ AdapterSettings peft_of(const Json& peft) {
   return parse_adapter(parse_adapter_kind(lower(peft.value("peft_type", "LORA"))), config);
 }
 
+AdapterSettings ai_toolkit_lora_of(Json lora) {
+  lora["implementation"] = "ai-toolkit";
+  return parse_adapter(AdapterKind::lora, lora);
+}
+
 TuningSettings tuning_of(const Config& c) {
   TuningSettings t;
   if (const Json* lora = c.find({"lora"})) t.adapter = lora_of(*lora);
   if (const Json* peft = c.find({"peft"})) t.adapter = peft_of(*peft);
+  if (const Json* lora = c.find({"ai_toolkit_lora"})) t.adapter = ai_toolkit_lora_of(*lora);
   if (const Json* quantization = c.find({"quantization"})) t.quantization = parse_quantization(*quantization);
+  if (const Json* quantization = c.find({"toolkit_quantization"})) t.quantization = parse_quantization(*quantization);
   if (const Json* names = c.find({"frozen"})) t.frozen = parse_name_list(*names, "frozen");
   if (const Json* names = c.find({"trainable"})) t.trainable = parse_name_list(*names, "trainable");
   return t;
@@ -131,7 +140,9 @@ Job job_of(const std::string& id, const Json& spec) {
   Job job;
   job.model = id;
   const OwnModel* own = own_model(python_file(model));
-  job.family = own ? own->family : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
+  job.family = own                    ? (*own->family ? own->family : model.at("args").at("class").get<std::string>())
+               : model.contains("tv") ? model["tv"].get<std::string>()
+                                      : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
   job.config = Config(id + ": args", args);

@@ -77,6 +77,13 @@ std::unique_ptr<Model> make_wav2vec2_classifier(Build& build, const Config& conf
 std::unique_ptr<Model> make_fsdm(Build& build, const Config& config);
 std::unique_ptr<Model> make_unet_segmentation(Build& build, const Config& config);
 std::unique_ptr<Model> make_yolov8(Build& build, const Config& config);
+// diffusers, and the text encoders its pipelines have
+std::unique_ptr<Model> make_autoencoder_kl(Build& build, const Config& config);
+std::unique_ptr<Model> make_clip_text(Build& build, const Config& config);
+std::unique_ptr<Model> make_clip_text_projection(Build& build, const Config& config);
+std::unique_ptr<Model> make_diffusion_trainer(Build& build, const Config& config);
+std::unique_ptr<Model> make_t5_encoder(Build& build, const Config& config);
+std::unique_ptr<Model> make_unet2d_condition(Build& build, const Config& config);
 
 // torchvision: one builder per family, which holds a table of its variants by name.
 std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string& name);

@@ -1,7 +1,6 @@
 // A plain network for vectors (tools/recorder/mlp.py): for each of linear_sizes a linear layer, [batch norm,] activation[,
 // dropout]; a last linear layer[, softmax]; cross-entropy.
-#include <nlohmann/json.hpp>
-
+#include "job/config_list.h"
 #include "model/families.h"
 #include "nn/vision.h"
 #include "ops/loss.h"
@@ -41,15 +40,6 @@ Function activation_named(const Config& c) {
   throw Error("[" + c.source() + "] activation '" + name + "' is not known", "known: " + join(known, ", "));
 }
 
-std::vector<int64_t> linear_sizes(const Config& c) {
-  const nlohmann::json* sizes = c.find({"linear_sizes"});
-  if (!sizes) return {512, 256};
-  if (!sizes->is_array()) throw Error("[" + c.source() + "] linear_sizes is " + dump(*sizes).substr(0, 80), "give a list: [512, 256]");
-  std::vector<int64_t> out;
-  for (const nlohmann::json& size : *sizes) out.push_back(Config(c.source() + ": linear_sizes", {{"size", size}}).size({"size"}, 1));
-  return out;
-}
-
 struct Pointwise : Module {
   Pointwise(Module& parent, std::string_view name, Function f) : Module(parent, name), run(f) {}
   Tensor operator()(const Tensor& x) const {
@@ -76,7 +66,7 @@ struct PlainNetwork : Model {
     const bool bias = c.flag({"bias"}, true), batch_norm = c.flag({"batch_norm"}, false);
     const double dropout = probability(c, "dropout", 0.0);
     int64_t width = input_size;
-    for (const int64_t size : linear_sizes(c)) {
+    for (const int64_t size : size_list(c, "linear_sizes", {512, 256})) {
       layers.add<Linear>(width, size, bias);
       if (batch_norm) layers.add<BatchNorm1d>(size);
       layers.add<Pointwise>(act);

@@ -88,6 +88,13 @@ const std::vector<ModelEntry>& model_registry() {
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       {"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
       {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier},
+      // diffusers, and the text encoders its pipelines have
+      {"autoencoder-kl", {"AutoencoderKL"}, InputKind::own, 256, make_autoencoder_kl, "diffusers"},
+      {"clip-text", {"CLIPTextModel"}, InputKind::own, 77, make_clip_text},
+      {"clip-text-projection", {"CLIPTextModelWithProjection"}, InputKind::own, 77, make_clip_text_projection},
+      {"diffusion-trainer", {"diffusion_trainer"}, InputKind::own, 1024, make_diffusion_trainer, "the AI Toolkit"},
+      {"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder},
+      {"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition, "diffusers"},
       // people's own
       {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
