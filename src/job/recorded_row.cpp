@@ -15,10 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Files beside the recorder that make a model: the family has the file's name.
-constexpr std::array kOwnModels{"mlp"};
+// Files beside the recorder that make a model: the family has the file's name, or is the class that its arguments name.
+constexpr std::array kOwnModels{"mlp", "diffusers_transformers"};
 
-std::string python_family(const Json& model) {
+std::string python_file(const Json& model) {
   std::string name = model.value("py", "");
   if (name.ends_with(".py")) name.resize(name.size() - 3);
   return name;
@@ -28,7 +28,7 @@ std::string python_family(const Json& model) {
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
-  if (const std::string name = python_family(spec.at("model"));
+  if (const std::string name = python_file(spec.at("model"));
       !name.empty() && std::find(kOwnModels.begin(), kOwnModels.end(), name) == kOwnModels.end())
     return "model: " + name;
   return "";
@@ -110,8 +110,8 @@ Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
   job.model = id;
-  const std::string own = python_family(model);
-  job.family = !own.empty() ? own : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
+  const std::string own = python_file(model);
+  job.family = !own.empty() ? model.value("args", Json::object()).value("class", own) : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
   job.config = Config(id + ": args", args);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/denoisers.h"
 #include "model/families.h"
 
 namespace plimsoll {
@@ -76,6 +77,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier},
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
+      // diffusers
+      {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       // torchvision

@@ -6,6 +6,7 @@
 namespace plimsoll {
 
 Tensor layer_norm(const Tensor& x, int normalized_dims, const Tensor& weight, const Tensor& bias);
+Tensor rms_norm(const Tensor& x, const Tensor& weight);  // over the last dimension; torch.nn.RMSNorm
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias);
 struct RunningStatistics {
   Tensor mean, var;
