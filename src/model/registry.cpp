@@ -78,7 +78,12 @@ const std::vector<ModelEntry>& model_registry() {
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       // diffusers
+      {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
       {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
+      {"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video, "diffusers"},
+      {"qwen_image", {"QwenImageTransformer2DModel"}, InputKind::own, 1024, make_qwen_image, "diffusers"},
+      {"sd3", {"SD3Transformer2DModel"}, InputKind::own, 1024, make_sd3, "diffusers"},
+      {"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan, "diffusers"},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       // torchvision

@@ -6,11 +6,15 @@
 namespace plimsoll {
 
 Tensor modulate(Tensor normed, const Tensor& scale, const Tensor& shift) {
+  return scale_and_shift(std::move(normed), unsqueeze(scale, 1), unsqueeze(shift, 1));
+}
+
+Tensor scale_and_shift(Tensor normed, const Tensor& scale, const Tensor& shift) {
   {
-    const Tensor factor = add_scalar(unsqueeze(scale, 1));  // (N, 1, C)
+    const Tensor factor = add_scalar(scale);
     normed = mul(normed, factor);
   }
-  return add(normed, unsqueeze(shift, 1));
+  return add(normed, shift);
 }
 
 AdaLayerNormZero::AdaLayerNormZero(Module& parent, std::string_view name, int64_t width, int64_t n, bool pruned)

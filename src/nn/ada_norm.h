@@ -7,6 +7,7 @@ namespace plimsoll {
 
 // normed * (1 + scale) + shift; scale and shift: (N, C), for all tokens of (N, T, C). `normed` is given up.
 Tensor modulate(Tensor normed, const Tensor& scale, const Tensor& shift);
+Tensor scale_and_shift(Tensor normed, const Tensor& scale, const Tensor& shift);  // the same for scales that broadcast as they are
 
 // AdaLayerNormZero (6 parts), AdaLayerNormZeroSingle (3) and SD35AdaLayerNormZeroX (9).
 struct AdaLayerNormZero : Module {

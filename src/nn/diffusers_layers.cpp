@@ -22,6 +22,23 @@ std::vector<int64_t> sizes_in(const Config& config, const char* key, std::vector
   return out;
 }
 
+std::vector<int64_t> indices_in(const Config& config, const char* key) {
+  const nlohmann::json* list = config.find({key});
+  if (!list) return {};
+  if (!list->is_array())
+    throw Error(fmt::format("[{}] {} is {}", config.source(), key, dump(*list).substr(0, 80)), "give a list of numbers of layers: [0, 1]");
+  std::vector<int64_t> out;
+  for (const nlohmann::json& i : *list) out.push_back(Config(config.source() + ": " + key, {{"layer", i}}).integer({"layer"}, 0));
+  return out;
+}
+
+bool rms_norm_or_none(const Config& config, const char* key) {
+  const std::string name = config.text({key}, "");
+  if (!name.empty() && name != "rms_norm")
+    throw Error(fmt::format("[{}] {} '{}' cannot be simulated", config.source(), key, name), "known: rms_norm, null");
+  return !name.empty();
+}
+
 int64_t tokens_along(const char* model, const char* side, int64_t pixels, int64_t per_token) {
   if (pixels % per_token != 0)
     throw Error(fmt::format("[{}] {} {} is not a multiple of {} pixels", model, side, pixels, per_token),

@@ -1,4 +1,4 @@
-// Two-dimensional convolution. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
+// Convolution in two and three dimensions. Workspaces inside a kernel (cuDNN's) are not tensors and are not seen here.
 #pragma once
 
 #include "tensor/node.h"
@@ -11,5 +11,8 @@ struct Conv2dArgs {
 
 // x: (N, C, H, W), weight: (O, C / groups, kh, kw), bias: (O) or undefined.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args);
+
+// Patches of a video: the kernel is its own stride. x: (N, C, F, H, W), weight: (O, C, kf, kh, kw).
+Tensor patch_conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 }  // namespace plimsoll

@@ -1,5 +1,7 @@
 #include "ops/copy_slices.h"
 
+#include "ops/reshape.h"
+
 namespace plimsoll {
 
 namespace {
@@ -45,6 +47,25 @@ Tensor zero_slice_(const Tensor& x, int64_t start, int64_t end) {
       Op zeros(grad.tape(), "zeros_like", {});
       return empty_like(grad);
     })};
+  });
+}
+
+// saves nothing; the part's gradient goes to the value, in its type, and zeros to what was there before
+Tensor copy_into_slice_(const Tensor& out, const Tensor& value) {
+  Op op(out.tape(), "copy_", {&out, &value});
+  return op.finish(detach(out), [sizes = out.sizes(), part = value.sizes(), dtype = value.dtype()](Tensors& g, Needs needs) {
+    Tensors grads(2);
+    const Tensor whole = copy_slices(g[0], sizes, part, [&](const Tensor& grad) {
+      Tensor zeros;
+      if (needs[0]) {
+        Op op(grad.tape(), "zeros_like", {});
+        zeros = empty_like(grad);
+      }
+      if (needs[1]) grads[1] = to(grad, dtype);
+      return zeros;
+    });
+    if (needs[0]) grads[0] = whole;
+    return grads;
   });
 }
 
