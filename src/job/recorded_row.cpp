@@ -31,7 +31,8 @@ constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector},
                                 OwnModel{"unet_segmentation", "unet-segmentation", InputKind::own},
                                 OwnModel{"yolov8", "yolov8", InputKind::own},
                                 OwnModel{"diffusion_trainer", "diffusion-trainer", InputKind::own},
-                                OwnModel{"diffusers_models", "", InputKind::own}};
+                                OwnModel{"diffusers_models", "", InputKind::own},
+                                OwnModel{"diffusers_transformers", "", InputKind::own}};
 
 std::string python_file(const Json& model) {
   std::string name = model.value("py", "");

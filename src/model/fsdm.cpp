@@ -500,7 +500,7 @@ struct FSDM : Model {
     for (int64_t i = 0; i < ns; ++i) {
       o.set = without(x, i);
       o.last = encoder(o.set, reshape(expand(unsqueeze(time, 1), {-1, ns, -1}), {checked_mul(b, ns), -1}));
-      o.tokens = copy_select_(o.tokens, 1, o.last.tokens);
+      o.tokens = copy_into_slice_(o.tokens, o.last.tokens);
       o.pooled.push_back(unsqueeze(o.last.pooled, 1));
     }
     return o;

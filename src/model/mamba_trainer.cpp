@@ -81,7 +81,7 @@ struct SelectiveSSM : Module {
         h = add(kept, added);
       }
       const Tensor output = einsum("bds,bs->bd", h, select(C, 1, t));
-      outputs = copy_select_(outputs, 1, output);
+      outputs = copy_into_slice_(outputs, output);
     }
     return outputs;
   }

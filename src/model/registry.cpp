@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/denoisers.h"
 #include "model/families.h"
 
 namespace plimsoll {
@@ -95,6 +96,13 @@ const std::vector<ModelEntry>& model_registry() {
       {"diffusion-trainer", {"diffusion_trainer"}, InputKind::own, 1024, make_diffusion_trainer, "the AI Toolkit"},
       {"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder},
       {"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition, "diffusers"},
+      // diffusers
+      {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
+      {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
+      {"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video, "diffusers"},
+      {"qwen_image", {"QwenImageTransformer2DModel"}, InputKind::own, 1024, make_qwen_image, "diffusers"},
+      {"sd3", {"SD3Transformer2DModel"}, InputKind::own, 1024, make_sd3, "diffusers"},
+      {"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan, "diffusers"},
       // people's own
       {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},

@@ -135,4 +135,28 @@ Tensor conv1d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv1
                    });
 }
 
+// The same in three dimensions.
+Tensor patch_conv3d(const Tensor& input, const Tensor& w, const Tensor& b) {
+  const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
+  Dims sizes{x.size(0), weight.size(0)};
+  for (int d = 2; d < x.dim(); ++d) {
+    if (x.size(d) < weight.size(d))
+      throw Error("[conv3d] input " + to_string(x.sizes()) + " is smaller than a patch of " + to_string(weight.sizes()),
+                  "use more frames or larger images");
+    sizes.push_back(x.size(d) / weight.size(d));
+  }
+  Op op(x.tape(), "convolution", {&x, &weight, &bias});
+  Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  return op.finish(empty(x.tape(), sizes, x.dtype()),
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight)](Tensors& g, Needs needs) {
+                     const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
+                     Op op(x.tape(), "convolution_backward", {});
+                     Tensors out(3);
+                     if (needs[0]) out[0] = empty(x.tape(), x.sizes(), g[0].dtype());
+                     if (needs[1]) out[1] = empty(x.tape(), weight.sizes(), g[0].dtype());
+                     if (needs[2]) out[2] = empty(x.tape(), {weight.size(0)}, g[0].dtype());
+                     return out;
+                   });
+}
+
 }  // namespace plimsoll

@@ -50,24 +50,22 @@ Tensor zero_slice_(const Tensor& x, int64_t start, int64_t end) {
   });
 }
 
-// saves nothing; the source's gradient is the copy of the part, x's the whole with zeros in that place
-Tensor copy_select_(const Tensor& x, int dim, const Tensor& source) {
-  Op op(x.tape(), "copy_", {&x, &source});
-  return op.finish(detach(x), [sizes = x.sizes(), dim, dtype = source.dtype()](Tensors& g, Needs needs) {
-    Dims part = sizes;
-    part.erase(dim);
-    Tensors out(2);
-    out[0] = copy_slices(g[0], sizes, part, [&](const Tensor& grad) {
+// saves nothing; the part's gradient goes to the value, in its type, and zeros to what was there before
+Tensor copy_into_slice_(const Tensor& out, const Tensor& value) {
+  Op op(out.tape(), "copy_", {&out, &value});
+  return op.finish(detach(out), [sizes = out.sizes(), part = value.sizes(), dtype = value.dtype()](Tensors& g, Needs needs) {
+    Tensors grads(2);
+    const Tensor whole = copy_slices(g[0], sizes, part, [&](const Tensor& grad) {
       Tensor zeros;
       if (needs[0]) {
         Op op(grad.tape(), "zeros_like", {});
         zeros = empty_like(grad);
       }
-      if (needs[1]) out[1] = to(grad, dtype);
+      if (needs[1]) grads[1] = to(grad, dtype);
       return zeros;
     });
-    if (!needs[0]) out[0].reset();
-    return out;
+    if (needs[0]) grads[0] = whole;
+    return grads;
   });
 }
 

@@ -14,6 +14,6 @@ Tensor mse_loss(const Tensor& input, const Tensor& target);                     
 Tensor l1_loss(const Tensor& input, const Tensor& target);                            // one for each element: reduction="none"
 // One loss a sample, by the kernels of PyTorch itself (not cuDNN's). log_probs: (T, B, classes), targets: B * target_length.
 Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, int64_t target_length);
-Tensor mse_loss_by_element(const Tensor& input, const Tensor& target);                // reduction="none"
+Tensor mse_loss_by_element(const Tensor& input, const Tensor& target);  // reduction="none"
 
 }  // namespace plimsoll

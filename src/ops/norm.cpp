@@ -56,6 +56,30 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
   });
 }
 
+// _fused_rms_norm: saves input, weight, and the reciprocal deviation of every row. On autocast's fp32 list.
+Tensor rms_norm(const Tensor& input, const Tensor& weight_in) {
+  const Tensor weight = autocast_fp32(weight_in), x = autocast_fp32(input);
+  Tape& tape = x.tape();
+  Op op(tape, "_fused_rms_norm", {&x, &weight});
+  Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  Tensor y = empty(tape, x.sizes(), x.dtype());
+  Dims rows = x.sizes();
+  rows[-1] = 1;
+  const Tensor r = empty(tape, rows, stat_type(x));
+  Saved rstd = op.save(r);
+  return op.finish(y,
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), rstd = std::move(rstd)](Tensors& g, Needs needs) {
+                     const Tensor x = saved_x.unpack();
+                     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
+                     const Tensor r = rstd.unpack();
+                     Op op(x.tape(), "_fused_rms_norm_backward", {});
+                     Tensors out(2);
+                     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
+                     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), x.dtype());
+                     return out;
+                   });
+}
+
 // saves input, weight, and the statistics of every group, which are in the input's type unless its weight is in another
 // (native/group_norm.cpp); result and gradient are contiguous. On autocast's fp32 list.
 Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, const Tensor& bias_in) {

@@ -6,6 +6,7 @@
 namespace plimsoll {
 
 Tensor layer_norm(const Tensor& x, int normalized_dims, const Tensor& weight, const Tensor& bias);
+Tensor rms_norm(const Tensor& x, const Tensor& weight);  // over the last dimension; torch.nn.RMSNorm
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias);
 // Every channel of every sample by itself, with the statistics of its own pixels in evaluation too; without weights. x: (N, C, H, W).
 Tensor instance_norm(const Tensor& x);

@@ -366,7 +366,6 @@ Tensor hardswish(const Tensor& x) { return keep_input("hardswish", "hardswish_ba
 Tensor hardswish_(const Tensor& x) { return keep_input_("hardswish_", "hardswish_backward", x); }
 Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigmoid_backward", x); }
 Tensor hardsigmoid_(const Tensor& x) { return keep_input_("hardsigmoid_", "hardsigmoid_backward", x); }
-Tensor clamp(const Tensor& x) { return keep_input("clamp", "mul", x); }
 
 namespace {
 // saves self; backward: where(self within the bound, grad, 0)
@@ -381,6 +380,18 @@ Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
   });
 }
 }  // namespace
+
+// saves self; backward: where((self >= min).logical_and_(self <= max), grad, 0)
+Tensor clamp(const Tensor& x) {
+  Op op(x.tape(), "clamp", {&x});
+  Saved self = op.save(x);
+  return op.finish(empty_like(x), [self = std::move(self)](Tensors& g, Needs) {
+    const Tensor x = self.unpack();
+    const Tensor zero = filled(x.tape(), "scalar_tensor", {}, g[0].dtype());
+    const Tensor inside = compare_scalar("ge", x), below = compare_scalar("le", x);
+    return Tensors{where(inside, g[0], zero)};
+  });
+}
 
 Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", "gt", x); }
 Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
