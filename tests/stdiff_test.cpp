@@ -117,6 +117,14 @@ TEST(Stdiff, WrongSettingsAreNamed) {
     EXPECT_NE(error_of(changes).find(message), std::string::npos) << message << " in: " << error_of(changes);
 }
 
+TEST(Stdiff, HalfWeightsOfTheMotionModelAreRefusedAsInPython) {
+  Job job = job_of(kSmall);
+  job.precision = Precision::bf16;
+  EXPECT_THROW(simulate(job), Error);
+  job.autocast = true;
+  EXPECT_NO_THROW(simulate(job));
+}
+
 // ---- the equation -----------------------------------------------------------------------------------------------------
 
 int64_t alive_of(const Trace& trace, const char* op) {

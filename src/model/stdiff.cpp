@@ -216,6 +216,9 @@ class STDiffDiffusers : public Model {
 
  private:
   Tensor predict(const Tensors& in) {
+    if (build().dtype != DType::float32 && !tape().autocast)
+      throw Error("[stdiff] the motion model's first state is fp32 and does not fit half-precision weights",
+                  "use precision amp or amp-fp16, which keep the weights in fp32");
     const Tensor m_context = tde_model_->context_encode(in[0]);  // (N, M, h, w)
     Tensor m_future;                                             // (Tp, N, M, h, w)
     {
