@@ -87,7 +87,9 @@ struct SpeechConfig {
   double hidden_dropout, activation_dropout, attention_dropout, feat_proj_dropout, final_dropout;
   std::string hidden_act, feat_extract_activation;
   std::vector<int64_t> conv_dim, conv_stride, conv_kernel;
-  bool conv_bias, do_stable_layer_norm, layer_norms, projects_norm, freeze_feature_encoder, apply_spec_augment;
+  bool conv_bias, do_stable_layer_norm, layer_norms, projects_norm;
+  bool freeze_feature_encoder;  // the model's method of that name was called, as for fine-tuning
+  bool apply_spec_augment;
   double mask_time_prob, mask_feature_prob;
   int64_t mask_time_length, mask_time_min_masks;
   int64_t target_length;  // labels a transcript; 0: one in 1000 samples, 16 a second
@@ -162,7 +164,10 @@ struct FeatureEncoder : Module {
   Tensor operator()(const Tensor& input_values) {
     Forward here(*this);
     Tensor hidden = unsqueeze(input_values, 1);  // (B, 1, samples)
-    if (requires_grad && tape().training && tape().grad_enabled) make_leaf(hidden);
+    if (requires_grad && tape().training && tape().grad_enabled) {
+      make_leaf(hidden);
+      hidden.body().parameter = nullptr;  // autocast keeps no casts of views
+    }
     for (const ConvLayer& layer : conv_layers) {
       auto run = [&layer](const Tensor& x) { return layer(x); };
       hidden = run_block(layer, run, hidden);
@@ -425,7 +430,7 @@ struct ForCTC : SpeechNetwork {
     const Tensor input_lengths = output_lengths(sum(attention_mask, {-1}, false));
     const Tensor labels_mask = compare_scalar("ge", labels);
     const Tensor target_lengths = sum(labels_mask, {-1}, false);
-    const Tensor targets = nondiff("masked_select", view(labels, {-1}), DType::int64);
+    const Tensor targets = nondiff("clone", view(labels, {-1}), DType::int64);
     const Tensor log_probs = transpose(log_softmax(logits, DType::float32), 0, 1);  // (T, B, vocab)
     Tensor loss = ctc_loss(log_probs, targets, labels.size(1));                     // (B)
     if (config.ctc_zero_infinity) {
