@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "job/gguf_reader.h"
 #include "job/job_file.h"
+#include "job/safetensors_reader.h"
 #include "job/toml_reader.h"
 #include "job/yaml_reader.h"
 #include "util/error.h"
+#include "util/mapped_file.h"
 
 namespace plimsoll {
 
@@ -82,6 +85,21 @@ bool looks_like_json(const std::string& text) {
   return first != std::string::npos && (text[first] == '{' || text[first] == '[');
 }
 
+// Headers of weights, read in place; false for anything else.
+bool parse_weights(Document& d, std::string_view bytes, const std::string& extension) {
+  if (bytes.starts_with("PK\3\4"))
+    throw Error("[file] " + d.name + " is a zip archive, as torch.save writes it",
+                "save the weights as safetensors, or name the model's config.json");
+  if (looks_like_safetensors(bytes) || extension == ".safetensors") {
+    parse_safetensors(bytes, d);
+  } else if (looks_like_gguf(bytes) || extension == ".gguf") {
+    parse_gguf(bytes, d);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string Document::folder() const { return path.empty() ? std::string(".") : fs::path(path).parent_path().string(); }
@@ -105,6 +123,16 @@ Document parse_document(std::string text, const std::string& path) {
   return d;
 }
 
-Document read_document(const std::string& path) { return parse_document(read_text_file(path), path); }
+Document read_document(const std::string& path) {
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) {  // a pipe has no beginning to look at
+    const MappedFile file(path);
+    Document d;
+    d.path = path;
+    d.name = fs::path(path).filename().string();
+    if (parse_weights(d, file.bytes(), fs::path(path).extension().string())) return d;
+  }
+  return parse_document(read_text_file(path), path);
+}
 
 }  // namespace plimsoll

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "job/weights.h"
+
 namespace plimsoll {
 
 struct Document {
@@ -13,10 +15,11 @@ struct Document {
   std::string path;                     // empty: typed
   std::string name;                     // for messages and origins: the file's name, "command line"
   Kind kind = Kind::text;               // by its content, not by its name
-  nlohmann::json value;                 // null for text; a command: see job/command_line.h
+  nlohmann::json value;                 // null for text; a command: see job/command_line.h; weights: what their header says beside tensors
   std::string text;                     // empty for weights
   bool comments = false;                // JSON with comments, which most trainers refuse
   std::vector<std::string> duplicates;  // keys that are there twice in JSON: the last one counts
+  std::vector<WeightTensor> tensors;    // of weights
 
   std::string folder() const;  // of path
 };

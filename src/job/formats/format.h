@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "job/model_description.h"
 #include "job/reader.h"
 
 namespace plimsoll {
@@ -16,6 +17,8 @@ struct Format {
   Rank rank;
   bool (*matches)(const Document& document);  // by content
   void (*read)(Reader& reader);
+  // The model that the file is about, once the job is built; null: it is about none.
+  ModelDescription (*model)(Reader& reader) = nullptr;
 };
 
 const std::vector<Format>& formats();

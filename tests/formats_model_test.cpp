@@ -1,0 +1,3 @@
+#include <gtest/gtest.h>
+#include "job/input.h"
+TEST(A,B){}
