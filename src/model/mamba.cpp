@@ -121,6 +121,29 @@ struct MambaMixer : Module {
     return batch && batch->attention_mask ? mul(hidden, unsqueeze(batch->attention_mask, 1)) : hidden;
   }
 
+  // `outputs` of the steps live as long as the caller.
+  static Tensor sequential_scan(const Tensor& discrete_A, const Tensor& deltaB_u, const Tensor& C, DType dtype, Tensor& ssm_state,
+                                Tensors& outputs) {
+    Tensor output;
+    for (int64_t i = 0; i < C.size(1); ++i) {
+      {
+        const Tensor kept = mul(select(discrete_A, 2, i), ssm_state);
+        ssm_state = add(kept, select(deltaB_u, 2, i));  // (B, I, S)
+      }
+      const Tensor state = to(ssm_state, dtype), readout = unsqueeze(select(C, 1, i), -1);
+      output = matmul(state, readout);  // (B, I, 1)
+      outputs.push_back(select(output, 2, 0));
+    }
+    return stack(outputs, -1);  // (B, I, T)
+  }
+
+  // associative_scan of a compiled step: it reads both and makes the states of all tokens, as a product does.
+  static Tensor parallel_scan(const Tensor& discrete_A, const Tensor& deltaB_u, const Tensor& C) {
+    const Tensor states = permute(mul(discrete_A, deltaB_u), {0, 2, 1, 3});  // (B, T, I, S)
+    const Tensor output = squeeze(matmul(states, unsqueeze(C, -1)), -1);     // (B, T, I)
+    return permute(output, {0, 2, 1});
+  }
+
   Tensor slow_forward(const Tensor& x) const {
     const int64_t tokens = x.size(1);
     const Tensor projected_states = transpose(in_proj(x), 1, 2);  // (B, 2 I, T)
@@ -146,19 +169,8 @@ struct MambaMixer : Module {
     }
     deltaB_u = mul(discrete_B, to(unsqueeze(hidden, -1), DType::float32));
     Tensors scan_outputs;
-    Tensor scan_output;
-    for (int64_t i = 0; i < tokens; ++i) {
-      {
-        const Tensor kept = mul(select(discrete_A, 2, i), ssm_state);
-        ssm_state = add(kept, select(deltaB_u, 2, i));
-      }
-      {
-        const Tensor state = to(ssm_state, x.dtype()), readout = unsqueeze(select(C, 1, i), -1);
-        scan_output = matmul(state, readout);  // (B, I, 1)
-      }
-      scan_outputs.push_back(select(scan_output, 2, 0));
-    }
-    scan_output = stack(scan_outputs, -1);  // (B, I, T)
+    Tensor scan_output = tape().dataflow ? parallel_scan(discrete_A, deltaB_u, C)
+                                         : sequential_scan(discrete_A, deltaB_u, C, x.dtype(), ssm_state, scan_outputs);  // (B, I, T)
     scan_output = add(scan_output, mul(hidden, unsqueeze(unsqueeze(D, 0), -1)));
     scan_output = mul(scan_output, activation(config.hidden_act, gate));
     return out_proj(transpose(scan_output, 1, 2));  // (B, T, C)

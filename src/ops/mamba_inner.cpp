@@ -110,9 +110,9 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
   return op.finish(std::move(result), [saved = std::move(saved), tokens, autocast = tape.autocast](Tensors& g, Needs needs) {
     Tensors kept;
     for (const Saved& s : saved) kept.push_back(s.defined() ? s.unpack() : Tensor());
-    const Tensor &xz = kept[0], &conv1d_weight = kept[1], &conv1d_bias = kept[2], &x_dbl = kept[3], &x_proj_weight = kept[4],
-                 &delta_proj_weight = kept[5], &out_proj_weight = kept[6], &A = kept[7], &B = kept[8], &C = kept[9], &D = kept[10],
-                 &delta_bias = kept[11], &out = kept[13];
+    const Tensor &xz = kept[0], &conv1d_weight = kept[1], &conv1d_bias = kept[2], &x_dbl = kept[3], &delta_proj_weight = kept[5],
+                 &out_proj_weight = kept[6], &A = kept[7], &B = kept[8], &C = kept[9], &D = kept[10], &delta_bias = kept[11],
+                 &out = kept[13];
     AutocastGuard as_in_forward(xz.tape(), autocast);
     const Tensor grad = last_dense(g[0]);
     g[0].reset();  // Python's own name goes with the others

@@ -3,7 +3,8 @@ einops as packages/einops). Replaced are the compiled functions, by what their C
 (csrc/selective_scan/selective_scan.cpp, causal_conv1d/cpp_functions.py). Recorded as {"py": "mamba_kernels.py", "args": {...}}."""
 import os, sys, types
 import torch
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), 'packages'))
+
+PACKAGES = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), 'packages')
 
 
 def scan_forward(u, delta, A, B, C, D, z, delta_bias, delta_softplus):
@@ -44,17 +45,17 @@ def package(name, folder):
 
 
 def build(use_mamba_kernels=True, **args):
-    packages = sys.path[0]
-    for name in ('mamba_ssm', 'mamba_ssm.ops'): package(name, os.path.join(packages, *name.split('.')))
+    import transformers.models.mamba.modeling_mamba as modeling
+    net = modeling.MambaForCausalLM(modeling.MambaConfig(**args))  # before the stand-ins: it looks for the packages
+    sys.path.insert(0, PACKAGES)
+    for name in ('mamba_ssm', 'mamba_ssm.ops'): package(name, os.path.join(PACKAGES, *name.split('.')))
     stand_in('mamba_ssm.ops.triton')
     stand_in('mamba_ssm.ops.triton.layer_norm', _layer_norm_fwd=None)
     stand_in('causal_conv1d', causal_conv1d_fn=None)
     stand_in('causal_conv1d.cpp_functions', causal_conv1d_fwd_function=conv_forward, causal_conv1d_bwd_function=conv_backward,
              causal_conv1d_update_function=None)
     stand_in('selective_scan_cuda', fwd=scan_forward, bwd=scan_backward)
-    import transformers.models.mamba.modeling_mamba as modeling
     from mamba_ssm.ops.selective_scan_interface import mamba_inner_fn
-    net = modeling.MambaForCausalLM(modeling.MambaConfig(**args))
     modeling.is_tracing = lambda *a: False  # a tensor without data is no tracing
     modeling.mamba_inner_fn = mamba_inner_fn
     for unused in ('selective_state_update', 'selective_scan_fn', 'causal_conv1d_fn', 'causal_conv1d_update'):
