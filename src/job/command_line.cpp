@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <sstream>
 
+#include "job/job_file.h"
 #include "job/settings.h"
 #include "util/error.h"
 #include "util/text.h"
@@ -32,12 +34,54 @@ bool is_flag(const std::string& word) {
   return word.size() > 1 && word[0] == '-' && !std::isdigit(static_cast<unsigned char>(word[1])) && word[1] != '.';
 }
 
+bool holds(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Flags of launchers that take no value, so that the word after them is the program.
 bool takes_value(const std::string& name) {
-  static const std::vector<std::string> kSwitches{"standalone", "multi_gpu", "no_python",  "use_deepspeed", "use_fsdp",
-                                                  "cpu",        "tpu",       "m",          "module",        "quiet",
-                                                  "exclusive",  "label",     "unbuffered", "no_local_rank"};
-  return std::find(kSwitches.begin(), kSwitches.end(), name) == kSwitches.end();
+  static const std::vector<std::string> kSwitches{"standalone",
+                                                  "multi_gpu",
+                                                  "no_python",
+                                                  "use_deepspeed",
+                                                  "use_fsdp",
+                                                  "cpu",
+                                                  "tpu",
+                                                  "m",
+                                                  "module",
+                                                  "quiet",
+                                                  "exclusive",
+                                                  "label",
+                                                  "unbuffered",
+                                                  "no_local_rank",
+                                                  "debug",
+                                                  "enable_cpu_affinity",
+                                                  "use_megatron_lm",
+                                                  "use_parallelism_config",
+                                                  "tpu_cluster",
+                                                  "tpu_use_sudo",
+                                                  "downcast_bf16",
+                                                  "dynamo_use_dynamic",
+                                                  "dynamo_use_fullgraph",
+                                                  "same_network",
+                                                  "allow_run_as_root",
+                                                  "force_multi",
+                                                  "no_ssh"};
+  return !holds(kSwitches, name);
+}
+
+// Flags of trainers that take all the words up to the next flag (argparse's nargs).
+bool takes_many(const std::string& name) {
+  static const std::vector<std::string> kMany{
+      "network_args",           "optimizer_args", "lr_scheduler_args", "lora_target_modules",  "lora_modules_to_save",
+      "lora_target_parameters", "base_weights",   "text_encoder_lr",   "optim_target_modules", "report_to"};
+  return holds(kMany, name);
+}
+
+// What a word stands for: also JSON, as in --gradient_checkpointing_kwargs '{"use_reentrant": false}'.
+Json word_value(const std::string& word) {
+  if (word.starts_with('{') && word.size() < 100'000 && Json::accept(word)) return parse_json_text(word, "command line");
+  return parse_scalar(word);
 }
 
 void add_flag(Json& flags, const std::string& name, const Json& value) {
@@ -51,16 +95,21 @@ void add_flag(Json& flags, const std::string& name, const Json& value) {
 
 bool is_python(const std::string& program) { return program == "python" || program == "python3" || program.starts_with("python3."); }
 
-// Launchers, and what they call the processes of a node.
-const std::map<std::string, std::vector<std::string>> kLaunchers{{"torchrun", {"nproc_per_node"}},
-                                                                 {"torch.distributed.run", {"nproc_per_node"}},
-                                                                 {"torch.distributed.launch", {"nproc_per_node"}},
-                                                                 {"accelerate", {"num_processes"}},
-                                                                 {"deepspeed", {"num_gpus"}},
-                                                                 {"srun", {"ntasks_per_node"}},
-                                                                 {"mpirun", {"np", "n"}},
-                                                                 {"mpiexec", {"np", "n"}},
-                                                                 {"tune", {"nproc_per_node"}}};
+struct Launcher {
+  std::vector<std::string> processes;  // flags that count them
+  bool of_all_nodes = false;           // accelerate and MPI count those of all nodes
+};
+
+const std::map<std::string, Launcher> kLaunchers{{"torchrun", {{"nproc_per_node"}}},
+                                                 {"torch.distributed.run", {{"nproc_per_node"}}},
+                                                 {"torch.distributed.launch", {{"nproc_per_node"}}},
+                                                 {"accelerate", {{"num_processes"}, true}},
+                                                 {"accelerate.commands.launch", {{"num_processes"}, true}},
+                                                 {"deepspeed", {{"num_gpus"}}},
+                                                 {"srun", {{"ntasks_per_node"}}},
+                                                 {"mpirun", {{"np", "n"}, true}},
+                                                 {"mpiexec", {{"np", "n"}, true}},
+                                                 {"tune", {{"nproc_per_node"}}}};
 
 class Words {
  public:
@@ -69,13 +118,14 @@ class Words {
   const std::string& peek() const { return words_[at_]; }
   std::string take() { return words_[at_++]; }
 
-  // One flag with its value or values; `greedy`: all words up to the next flag are its values, as argparse's nargs allows.
+  // One flag with its value or values.
   void take_flag(Json& flags, bool (*has_value)(const std::string&)) {
     const std::string word = take(), name = flag_name(word);
     if (const size_t equals = word.find('='); equals != std::string::npos)
-      return add_flag(flags, name, parse_scalar(word.substr(equals + 1)));
+      return add_flag(flags, name, word_value(word.substr(equals + 1)));
     if (!more() || is_flag(peek()) || !has_value(name)) return add_flag(flags, name, true);
-    add_flag(flags, name, parse_scalar(take()));
+    do add_flag(flags, name, word_value(take()));
+    while (takes_many(name) && more() && !is_flag(peek()));
   }
 
  private:
@@ -100,9 +150,97 @@ void read_launcher(Words& words, Json& value, const std::string& launcher) {
     else
       words.take();
   }
-  for (const std::string& name : kLaunchers.at(launcher)) value["processes"] = whole(flags, name, value.value("processes", int64_t{1}));
   for (const char* name : {"nnodes", "num_nodes", "nodes", "N", "num_machines"})
     value["nodes"] = whole(flags, name, value.value("nodes", int64_t{1}));
+  const Launcher& kind = kLaunchers.at(launcher);
+  for (const std::string& name : kind.processes) {
+    if (!flags.contains(name)) continue;
+    const int64_t count = whole(flags, name, value.value("processes", int64_t{1})), nodes = value.value("nodes", int64_t{1});
+    value["processes"] = kind.of_all_nodes && count % nodes == 0 ? count / nodes : count;
+  }
+}
+
+// `$NAME`, `${NAME}` and `${NAME:-otherwise}`; a variable without a value stays as it is written.
+std::string with_variables(const std::string& word, const Json& variables) {
+  std::string out;
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (word[i] != '$' || i + 1 == word.size()) {
+      out += word[i];
+      continue;
+    }
+    const bool braces = word[i + 1] == '{';
+    const size_t begin = i + 1 + (braces ? 1 : 0);
+    size_t end = begin;
+    while (end < word.size() && (std::isalnum(static_cast<unsigned char>(word[end])) || word[end] == '_')) ++end;
+    const std::string name = word.substr(begin, end - begin);
+    const size_t close = braces ? word.find('}', end) : end;
+    if (name.empty() || close == std::string::npos) {
+      out += word[i];
+      continue;
+    }
+    if (variables.contains(name))
+      out += variables[name].get<std::string>();
+    else if (braces && word.compare(end, 2, ":-") == 0)
+      out += word.substr(end + 2, close - end - 2);
+    else
+      out += word.substr(i, close + (braces ? 1 : 0) - i);
+    i = close - (braces ? 0 : 1);
+    if (out.size() > (1 << 20))
+      throw Error("[script] the variable " + printable(name, 40) + " grows beyond 1 MiB", "this is no training script");
+  }
+  return out;
+}
+
+// The commands of a script, one text each: separated by line ends, `;`, `&&`, `||` and `|` outside of quotes.
+std::vector<std::string> commands_of(const std::string& script) {
+  std::vector<std::string> commands(1);
+  char quote = 0;
+  for (size_t i = 0; i < script.size(); ++i) {
+    const char c = script[i];
+    const bool starts_word = commands.back().empty() || std::isspace(static_cast<unsigned char>(commands.back().back()));
+    if (c == '\\' && i + 1 < script.size() && quote != '\'') {
+      commands.back() += c;
+      commands.back() += script[++i];
+    } else if (quote || c == '\'' || c == '"') {
+      commands.back() += c;
+      quote = !quote ? c : c == quote ? 0 : quote;
+    } else if (c == '#' && starts_word) {
+      while (i + 1 < script.size() && script[i + 1] != '\n') ++i;
+    } else if (c == '\n' || c == ';' || c == '&' || c == '|') {
+      commands.emplace_back();
+    } else {
+      commands.back() += c;
+    }
+  }
+  return commands;
+}
+
+// What `#SBATCH` lines say, under the names that Slurm gives to the job.
+Json slurm_variables(const std::string& script) {
+  Json variables = Json::object();
+  std::istringstream lines(script);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("#SBATCH")) continue;
+    const std::vector<std::string> list = shell_words(line.substr(7));
+    Words words(list);
+    Json flags = Json::object();
+    while (words.more())
+      if (is_flag(words.peek()))
+        words.take_flag(flags, always);
+      else
+        words.take();
+    for (const char* name : {"nodes", "N"})
+      if (const int64_t n = whole(flags, name, 0)) variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = std::to_string(n);
+    for (const char* name : {"ntasks_per_node", "gpus_per_node"})
+      if (const int64_t n = whole(flags, name, 0))
+        variables[std::string("SLURM_") + (name[0] == 'n' ? "NTASKS" : "GPUS") + "_PER_NODE"] = std::to_string(n);
+  }
+  return variables;
+}
+
+int64_t count_of(const Json& variables, const char* name) {
+  const Json value = variables.contains(name) ? parse_scalar(variables[name].get<std::string>()) : Json();
+  return value.is_number_integer() && value.get<int64_t>() > 0 ? value.get<int64_t>() : 1;
 }
 
 }  // namespace
@@ -184,6 +322,27 @@ Document command_document(const std::vector<std::string>& words, const std::stri
   return d;
 }
 
-bool looks_like_command(const std::vector<std::string>& words) { return words.size() > 1; }
+std::vector<Document> script_documents(const std::string& script, const std::string& name) {
+  std::vector<Document> documents;
+  Json variables = slurm_variables(script);
+  for (const std::string& command : commands_of(script)) {
+    std::vector<std::string> words = shell_words(command);
+    if (words.size() > 100'000)
+      throw Error("[script] " + name + " holds a command of more than 100000 words", "this is no training script");
+    for (std::string& word : words) word = with_variables(word, variables);
+    Document d = command_document(words, name);
+    if (d.value["program"] == "") {  // variables alone
+      variables.update(d.value["environment"]);
+      continue;
+    }
+    if (d.value["launcher"] != "" && d.value["nodes"] == 1) d.value["nodes"] = count_of(variables, "SLURM_NNODES");
+    if (d.value["launcher"] == "srun" && d.value["processes"] == 1) d.value["processes"] = count_of(variables, "SLURM_NTASKS_PER_NODE");
+    Json environment = variables;
+    environment.update(d.value["environment"]);
+    d.value["environment"] = std::move(environment);
+    documents.push_back(std::move(d));
+  }
+  return documents;
+}
 
 }  // namespace plimsoll

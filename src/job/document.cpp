@@ -12,6 +12,7 @@
 #include "job/yaml_reader.h"
 #include "util/error.h"
 #include "util/mapped_file.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -121,6 +122,23 @@ Document parse_document(std::string text, const std::string& path) {
   }
   d.text = std::move(text);
   return d;
+}
+
+void overlay(Document& document, const Json& values, const std::string& place) {
+  if (!document.value.is_object()) document.value = Json::object();
+  for (const auto& item : values.items()) {
+    Json* at = &document.value;
+    std::string path;
+    std::vector<std::string> keys = split_at(item.key(), '.');
+    if (keys.size() > 16) keys = {item.key()};  // no setting lies so deep
+    for (const std::string& key : keys) {
+      if (!at->is_object()) *at = Json::object();
+      at = &(*at)[key];
+      path += "/" + key;
+    }
+    *at = item.value();
+    document.places[path] = place + item.key();
+  }
 }
 
 Document read_document(const std::string& path) {

@@ -1,6 +1,7 @@
 // Something a user has: a configuration, the header of a file of weights, a training command as it was typed.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,11 +22,16 @@ struct Document {
   std::vector<std::string> duplicates;  // keys that are there twice in JSON: the last one counts
   std::vector<WeightTensor> tensors;    // of weights
 
+  std::map<std::string, std::string> places;  // "/optimizer/lr" -> where that value came from, if not from this document
+
   std::string folder() const;  // of path
 };
 
 // Reads and parses a file of any kind. Weights: only the header.
 Document read_document(const std::string& path);
 Document parse_document(std::string text, const std::string& path);  // one whose text is at hand
+
+// Values on top of the document's own, e.g. flags on top of a file; a key with dots reaches into it. `place` + key is their origin.
+void overlay(Document& document, const nlohmann::json& values, const std::string& place);
 
 }  // namespace plimsoll

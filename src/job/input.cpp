@@ -36,10 +36,21 @@ void read_command(Job& job, const std::vector<std::string>& words) {
   read(job, document, *format);
 }
 
+// The last of its commands is what the script is for; those before prepare it.
+void read_script(Job& job, const Document& script) {
+  const std::vector<Document> commands = script_documents(script.text, script.name);
+  for (auto it = commands.rbegin(); it != commands.rend(); ++it)
+    if (const Format* format = format_of(*it)) return read(job, *it, *format);
+  throw Error("[script] " + script.name + " holds no training command that can be read", known_formats());
+}
+
+bool is_script(const Document& document) { return document.kind == Document::Kind::text && !document.text.empty(); }
+
 }  // namespace
 
 void read_input_file(Job& job, const std::string& path) {
   const Document document = read_document(path);
+  if (is_script(document)) return read_script(job, document);
   const Format* format = format_of(document);
   if (!format) throw Error("[input] " + path + " is none of the configurations that can be read", known_formats());
   read(job, document, *format);

@@ -58,7 +58,16 @@ bool Reader::has(std::string_view path) {
   return v && !no_value(*v);
 }
 
-std::string Reader::origin(std::string_view path) const { return document.name + ": " + readable(std::string(path)); }
+std::string Reader::origin(std::string_view path) const {
+  if (!document.places.empty()) {
+    std::string full;
+    for (const std::string& key : keys_of(path)) {
+      full += "/" + key;
+      if (const auto it = document.places.find(full); it != document.places.end()) return it->second;
+    }
+  }
+  return document.name + ": " + readable(std::string(path));
+}
 
 std::string Reader::text(std::string_view path, const std::string& fallback) {
   const Json* v = find(path);

@@ -14,6 +14,15 @@ const std::vector<Format>& formats() {
       {"model_index", "model_index.json of diffusers", Rank::model, matches_model_index, name_model, model_of_model_index},
       {"diffusers_config", "config.json of diffusers", Rank::model, matches_diffusers_config, name_model, model_of_diffusers_config},
       {"hf_config", "config.json of transformers", Rank::model, matches_hf_config, name_model, model_of_hf_config},
+      {"accelerate", "accelerate's configuration", Rank::launcher, matches_accelerate, read_accelerate},
+      {"deepspeed", "DeepSpeed's ds_config.json", Rank::launcher, matches_deepspeed, read_deepspeed},
+      {"axolotl", "axolotl's YAML or command", Rank::trainer, matches_axolotl, read_axolotl},
+      {"llama_factory", "LLaMA-Factory's YAML, JSON or command", Rank::trainer, matches_llama_factory, read_llama_factory},
+      {"torchtune", "torchtune's recipe or tune command", Rank::trainer, matches_torchtune, read_torchtune},
+      {"torchtitan", "torchtitan's TOML or command", Rank::trainer, matches_torchtitan, read_torchtitan},
+      {"kohya", "TOML or command of kohya's sd-scripts", Rank::trainer, matches_kohya, read_kohya},
+      {"hf_training_arguments", "TrainingArguments of transformers or TRL: JSON, YAML or command", Rank::trainer,
+       matches_hf_training_arguments, read_hf_training_arguments},
       {"job", "Plimsoll's own job file, YAML or JSON", Rank::job, matches_job, read_job},
   };
   return kFormats;

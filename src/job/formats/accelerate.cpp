@@ -1,0 +1,103 @@
+// accelerate's configuration, as `accelerate config` writes it: processes, mixed precision, and how the model is spread.
+#include <fmt/format.h>
+
+#include "job/formats/launch.h"
+#include "job/formats/readers.h"
+#include "job/formats/trainer.h"
+#include "job/settings.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+void read_mixed_precision(Reader& r) {
+  const std::string type = lower(r.text("mixed_precision", "no"));
+  if (type == "bf16" || type == "fp16")
+    r.set("precision", type == "bf16" ? "amp" : "amp-fp16", "mixed_precision");
+  else if (type == "fp8")
+    r.finding(Effect::unknown, "mixed_precision", "fp8 is not simulated: bf16 autocast is"), r.set("precision", "amp", "mixed_precision");
+  else if (type != "no" && type != "false")  // YAML's bare no
+    throw Error(fmt::format("[{}] '{}' is not known", r.origin("mixed_precision"), printable(type, 40)), "known: no, fp16, bf16, fp8");
+}
+
+// The same keys as DeepSpeed's file, under other names.
+void read_deepspeed_plugin(Reader& r) {
+  if (r.has("deepspeed_config.deepspeed_config_file")) {
+    r.include("deepspeed_config.deepspeed_config_file");
+    return r.ignore({"deepspeed_config"});
+  }
+  Document inside;
+  inside.kind = Document::Kind::json;
+  inside.name = r.origin("deepspeed_config");
+  Json zero{{"stage", r.integer("deepspeed_config.zero_stage", 2)}};
+  for (const char* which : {"optimizer", "param"}) {
+    const std::string device = r.text(fmt::format("deepspeed_config.offload_{}_device", which), "none");
+    if (device != "none") zero[std::string("offload_") + which] = {{"device", device}};
+  }
+  inside.value = {{"zero_optimization", zero}};
+  for (const char* key : {"gradient_accumulation_steps", "gradient_clipping"})
+    if (r.has(std::string("deepspeed_config.") + key)) inside.value[key] = *r.find(std::string("deepspeed_config.") + key);
+  r.ignore({"deepspeed_config"});
+  Reader inner(r.job, inside);
+  read_deepspeed(inner);
+}
+
+}  // namespace
+
+bool matches_accelerate(const Document& d) {
+  return d.kind != Document::Kind::command && d.value.is_object() &&
+         (d.value.contains("compute_environment") || d.value.contains("distributed_type"));
+}
+
+void read_accelerate(Reader& r) {
+  r.ignore({"compute_environment",
+            "debug",
+            "downcast_bf16",
+            "machine_rank",
+            "main_process_ip",
+            "main_process_port",
+            "main_training_function",
+            "rdzv_backend",
+            "same_network",
+            "tpu_env",
+            "tpu_use_cluster",
+            "tpu_use_sudo",
+            "tpu_name",
+            "tpu_zone",
+            "enable_cpu_affinity",
+            "gpu_ids",
+            "commands",
+            "command_file",
+            "tpu_vm",
+            "mpirun_config",
+            "fp8_config"});
+  read_mixed_precision(r);
+  const std::string type = lower(r.text("distributed_type", "multi_gpu"));
+  const int64_t machines = r.integer("num_machines", 1), processes = r.integer("num_processes", 1);
+  if (type == "no" || type == "false") {
+    if (processes > 1) r.finding(Effect::none, "num_processes", "one process runs", "distributed_type is NO");
+  } else if (r.has("num_processes")) {
+    if (machines < 1 || processes < machines || processes % machines != 0)
+      throw Error(fmt::format("[{}] {} processes on {} machines", r.origin("num_processes"), processes, machines),
+                  "num_processes counts those of all machines");
+    set_world(r, processes / machines, machines, r.origin("num_processes"));
+  }
+  if (type == "deepspeed") read_deepspeed_plugin(r);
+  if (type == "fsdp") not_simulated(r, "distributed_type", "FSDP");
+  if (type == "megatron_lm" || type == "tp" || type == "xla" || type == "tpu" || type == "multi_cpu")
+    not_simulated(r, "distributed_type", "this kind of parallelism");
+  if (type != "deepspeed") r.finding(Effect::none, "deepspeed_config", "DeepSpeed is not used", "distributed_type is not DEEPSPEED");
+  if (type != "fsdp") r.finding(Effect::none, "fsdp_config", "FSDP is not used", "distributed_type is not FSDP");
+  r.ignore({"megatron_lm_config", "deepspeed_config", "fsdp_config"});
+  if (r.has("parallelism_config")) not_simulated(r, "parallelism_config", "this kind of parallelism");
+  for (const char* path : {"dynamo_backend", "dynamo_config.dynamo_backend"})
+    if (r.has(path) && lower(r.text(path)) != "no" && lower(r.text(path)) != "false") r.set("compile", true, path);
+  r.ignore({"dynamo_config"});
+  if (r.flag("use_cpu", false)) r.finding(Effect::other, "use_cpu", "training runs on the CPU: no device memory is used");
+  r.finish();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,199 @@
+// torchtitan's TOML (its JobConfig, up to 2025), and `torchrun ... -m torchtitan.train --job.config_file x.toml --training.seq_len 4096`.
+// Its models are its own code; those of the same shape here follow transformers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "job/formats/launch.h"
+#include "job/formats/readers.h"
+#include "job/formats/trainer.h"
+#include "job/settings.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kTrainer = "torchtitan";
+
+const std::map<std::string, std::string> kModels{
+    {"llama3/8b", "llama-3.1-8b"}, {"llama3/70b", "llama-3.1-70b"}, {"llama3/405b", "llama-3.1-405b"}, {"qwen3/0.6b", "qwen3-0.6b"},
+    {"qwen3/1.7b", "qwen3-1.7b"},  {"qwen3/4b", "qwen3-4b"},        {"qwen3/8b", "qwen3-8b"},          {"qwen3/14b", "qwen3-14b"},
+    {"qwen3/32b", "qwen3-32b"},    {"llama2/7b", "llama-2-7b"},     {"llama2/13b", "llama-2-13b"},     {"llama2/70b", "llama-2-70b"}};
+
+void read_model(Reader& r) {
+  const std::string asked = lower(r.text("model.name", "llama3")) + "/" + lower(r.text("model.flavor", "debugmodel"));
+  r.ignore({"model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion"});
+  if (const auto it = kModels.find(asked); it != kModels.end()) {
+    r.set("model", it->second, "model.flavor");
+    r.note(Effect::note, fmt::format("simulated with transformers' code of {}, torchtitan has its own of the same shape", it->second));
+  } else {
+    r.finding(Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
+              "no model of that name is known: name one beside the file");
+  }
+  if (const Json* converters = r.find("model.converters"); converters && !converters->empty())
+    r.finding(Effect::unknown, "model.converters", "float8 and MX layers are not simulated");
+}
+
+// distributed/utils.py, maybe_enable_amp: FSDP casts where there are shards, autocast does with one process or DDP
+void read_precision(Reader& r) {
+  const std::string weights = short_type(r.text("training.dtype", "float32")),
+                    mixed = short_type(r.text("training.mixed_precision_param", "bfloat16"));
+  for (const char* path : {"training.dtype", "training.mixed_precision_param"})
+    if (r.has(path) && short_type(r.text(path)).empty())
+      throw Error(fmt::format("[{}] '{}' is not known", r.origin(path), printable(r.text(path), 40)), "known: float32, bfloat16");
+  const bool given = r.has("training.mixed_precision_param") || r.has("training.dtype");
+  set_types(r, weights, mixed == "fp32" ? "" : mixed,
+            given ? r.origin(r.has("training.dtype") ? "training.dtype" : "training.mixed_precision_param") : "default of torchtitan");
+  r.ignore({"training.mixed_precision_reduce"});
+}
+
+void read_optimizer(Reader& r) {
+  const std::string name = r.text("optimizer.name", "AdamW"), form = r.text("optimizer.implementation", "fused");
+  const Json args = form == "fused" ? Json{{"fused", true}} : form == "foreach" ? Json{{"foreach", true}} : Json{{"foreach", false}};
+  if (r.has("optimizer.name") || r.has("optimizer.implementation")) {
+    set_optimizer(r, name, args, r.has("optimizer.name") ? "optimizer.name" : "optimizer.implementation");
+  } else {
+    r.set_default("optimizer", name, kTrainer);
+    r.set_default("optimizer_args", args, kTrainer);
+  }
+  for (const char* path : {"optimizer.early_step_in_backward", "optimizer.fused"})
+    if (std::string(path).ends_with("backward") && r.flag(path, false)) r.set("optimizer_in_backward", true, path);
+  r.ignore({"optimizer"});
+}
+
+void read_checkpointing(Reader& r) {
+  const std::string mode = lower(r.text("activation_checkpoint.mode", "selective")),
+                    option = lower(r.text("activation_checkpoint.selective_ac_option", "2"));
+  const char* path = "activation_checkpoint.mode";
+  Json value = mode == "full";
+  if (mode == "selective" && option == "op") {
+    value = {{"save", "matmuls"}};
+    r.note(Effect::partial, "selective checkpoints by op keep every second matrix product; the answer keeps all of them");
+  } else if (mode == "selective") {
+    const int64_t every = r.integer("activation_checkpoint.selective_ac_option", 2);
+    if (every < 1)
+      throw Error(
+          fmt::format("[{}] is {}, expected 'op' or a number above 0", r.origin("activation_checkpoint.selective_ac_option"), every),
+          "e.g. \"2\"");
+    value = {{"every", every}};
+  } else if (mode == "memory_budget") {
+    r.finding(Effect::unknown, path, "what the compiler keeps under a budget is not simulated: nothing is checkpointed in the answer");
+  } else if (mode != "none" && mode != "full") {
+    throw Error(fmt::format("[{}] '{}' is not known", r.origin(path), printable(mode, 40)), "known: none, selective, full, memory_budget");
+  }
+  if (r.has(path))
+    r.set("checkpointing", value, path);
+  else
+    r.set_default("checkpointing", value, kTrainer);
+  r.ignore({"activation_checkpoint"});
+}
+
+void read_parallelism(Reader& r) {
+  for (const char* key : {"tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree", "expert_parallel_degree"})
+    if (r.integer(std::string("parallelism.") + key, 1) > 1)
+      not_simulated(r, std::string("parallelism.") + key, "this kind of parallelism");
+  const int64_t world = r.job.parallel.world(), replicas = r.integer("parallelism.data_parallel_replicate_degree", 1);
+  const int64_t shards = r.integer("parallelism.data_parallel_shard_degree", -1);
+  if (r.job.parallel.ddp && (shards == 1 || (shards == -1 && replicas == world))) {
+    if (replicas != world)
+      r.finding(Effect::refused, "parallelism.data_parallel_replicate_degree", fmt::format("there are {} processes", world),
+                "ParallelDims asserts that the degrees multiply to them");
+  } else if (r.job.parallel.ddp) {
+    r.note(
+        Effect::unknown,
+        fmt::format(
+            "weights are sharded over {} processes by FSDP2, which is not simulated yet: the answer is for a process that holds all of it",
+            world));
+    apply_setting(r.job, "ddp", false, "default of torchtitan");
+  } else if (shards > 1) {
+    not_simulated(r, "parallelism.data_parallel_shard_degree", "FSDP2");
+  }
+  r.ignore({"parallelism"});
+}
+
+void read_batch(Reader& r) {
+  if (!r.set("batch", "training.local_batch_size") && !r.set("batch", "training.batch_size")) r.set_default("batch", 8, kTrainer);
+  if (!r.set("seq", "training.seq_len")) r.set_default("seq", 2048, kTrainer);
+  const int64_t all = r.integer("training.global_batch_size", -1), world = r.job.parallel.world();
+  if (all < 1) return;
+  const int64_t share = r.job.batch * world;
+  if (all % share != 0)
+    r.finding(Effect::refused, "training.global_batch_size",
+              fmt::format("it cannot be divided by {} a device x {} processes", r.job.batch, world), "the trainer asserts that it can");
+  else
+    r.set("accumulation", all / share, "training.global_batch_size");
+}
+
+void read_settings(Reader& r) {
+  r.job.trainer = kTrainer;
+  read_model(r);
+  read_batch(r);
+  read_precision(r);
+  read_optimizer(r);
+  read_checkpointing(r);
+  read_parallelism(r);
+  if (r.number("training.max_norm", 1.0) > 0 && !r.set("clip", "training.max_norm")) r.set_default("clip", 1.0, kTrainer);
+  r.set_default("drop_output", true, kTrainer);  // `del pred` before backward
+  if (r.flag("compile.enable", r.flag("training.compile", false)))
+    r.set("compile", true, r.has("compile.enable") ? "compile.enable" : "training.compile");
+  if (r.flag("training.enable_cpu_offload", false))
+    r.finding(Effect::unknown, "training.enable_cpu_offload", "not simulated: all is on the device");
+  if (r.flag("validation.enable", false) && !r.set("eval_batch", "validation.local_batch_size")) r.set_default("eval_batch", 8, kTrainer);
+  r.set("workers", "training.dataloader.num_workers");
+  if (r.flag("training.dataloader.pin_memory", false)) r.set("pin_memory", true, "training.dataloader.pin_memory");
+  r.ignore({"job",
+            "profiling",
+            "metrics",
+            "lr_scheduler",
+            "checkpoint",
+            "comm",
+            "memory_estimation",
+            "fault_tolerance",
+            "experimental",
+            "debug",
+            "compile",
+            "validation",
+            "quantize",
+            "float8",
+            "mx",
+            "training.dataloader",
+            "training.dataset",
+            "training.dataset_path",
+            "training.steps",
+            "training.gc_freq",
+            "training.gc_debug",
+            "training.warmup_steps",
+            "training.seed",
+            "training.deterministic"});
+  r.finish();
+}
+
+}  // namespace
+
+bool matches_torchtitan(const Document& d) {
+  if (d.kind == Document::Kind::command)
+    return program_of(d) == "torchtitan.train" || d.value["flags"].contains("job.config_file") ||
+           (program_of(d) == "run_train.sh" && d.value["environment"].contains("CONFIG_FILE"));
+  if (d.kind != Document::Kind::toml || !d.value.is_object() || !d.value.contains("training")) return false;
+  return d.value["training"].is_object() &&
+         (d.value.contains("parallelism") || d.value.contains("job") || d.value.contains("activation_checkpoint"));
+}
+
+void read_torchtitan(Reader& r) {
+  if (r.document.kind != Document::Kind::command) return read_settings(r);
+  read_launch(r);
+  Document command = r.document;  // its script takes the file and the number of processes from variables
+  if (r.has("/environment/CONFIG_FILE") && !command.value["flags"].contains("job.config_file"))
+    command.value["flags"]["job.config_file"] = r.text("/environment/CONFIG_FILE");
+  if (program_of(r.document) == "run_train.sh") set_world(r, r.integer("/environment/NGPU", 8), 1, r.document.name + ": NGPU");
+  Reader of_command(r.job, command);
+  const Document settings = settings_of(of_command, {"job.config_file"});
+  Reader inner(r.job, settings);
+  read_settings(inner);
+}
+
+}  // namespace plimsoll
