@@ -20,6 +20,7 @@ const std::vector<Command>& commands();
 
 std::function<ExitCode()> set_up_estimate(CLI::App& app);
 std::function<ExitCode()> set_up_compare(CLI::App& app);
+std::function<ExitCode()> set_up_plan(CLI::App& app);
 std::function<ExitCode()> set_up_score(CLI::App& app);
 std::function<ExitCode()> set_up_replay(CLI::App& app);
 std::function<ExitCode()> set_up_list(CLI::App& app);

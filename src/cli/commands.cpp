@@ -6,6 +6,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands{
       {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
       {"compare", "jobs side by side: peaks, what they are made of, verdicts", set_up_compare},
+      {"plan", "what rules of others propose for a run, and what its execution says", set_up_plan},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
       {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},
