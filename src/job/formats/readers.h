@@ -31,6 +31,23 @@ void read_peft_adapter(Reader& reader);
 bool matches_peft_weights(const Document& document);
 void read_peft_weights(Reader& reader);
 
+// The seed systems' own.
+bool matches_ai_toolkit(const Document& document);
+void read_ai_toolkit(Reader& reader);
+
+bool matches_fsdm(const Document& document);
+void read_fsdm(Reader& reader);
+
+bool matches_gsa(const Document& document);
+void read_gsa(Reader& reader);
+
+bool matches_mamba_trainer(const Document& document);
+void read_mamba_trainer(Reader& reader);
+
+bool matches_stdiff(const Document& document);
+void read_stdiff(Reader& reader);
+
+// Launchers and trainers.
 bool matches_accelerate(const Document& document);
 void read_accelerate(Reader& reader);
 

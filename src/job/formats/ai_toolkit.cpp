@@ -1,0 +1,266 @@
+// The AI Toolkit (ostris/ai-toolkit): YAML whose config.process[0] has network, train, datasets and model. Parts of it, as its documents
+// show them, are read too. The model is a preset by the toolkit's name of the architecture.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "job/formats/format.h"
+#include "job/formats/program.h"
+#include "job/formats/readers.h"
+#include "job/settings.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kTrainer = "ai_toolkit";
+
+const Json* process_of(const Document& d) {
+  if (!has_keys(d, {"config.process"})) return nullptr;
+  const Json& list = d.value["config"]["process"];
+  return list.is_array() && !list.empty() && list[0].is_object() ? &list[0] : nullptr;
+}
+
+bool is_part(const Json& value) {
+  static const std::vector<std::string> kSections{"network", "train", "datasets", "model", "save", "sample", "logging"};
+  if (!value.is_object() || (!value.contains("train") && !value.contains("datasets"))) return false;
+  for (const auto& item : value.items())
+    if (std::find(kSections.begin(), kSections.end(), item.key()) == kSections.end()) return false;
+  static const std::vector<std::string> kTrain{
+      "ema_config", "diff_output_preservation", "gradient_checkpointing", "auto_scale_batch_size", "noise_scheduler", "train_unet"};
+  for (const std::string& key : kTrain)
+    if (value.contains("train") && value["train"].is_object() && value["train"].contains(key)) return true;
+  return value.contains("datasets") && value["datasets"].is_array();
+}
+
+// process[0], with datasets[0] as a mapping of its own, as `r` reads no lists.
+Document process_document(const Document& d) {
+  Document out = d;
+  const Json* process = process_of(d);
+  Json value = process ? *process : d.value;
+  if (value.contains("datasets") && value["datasets"].is_array() && !value["datasets"].empty()) {
+    const Json list = value["datasets"];
+    value.erase("datasets");
+    for (size_t i = 0; i < list.size(); ++i) value[fmt::format("datasets[{}]", i)] = list[i];
+  }
+  out.value = std::move(value);
+  return out;
+}
+
+std::vector<std::string> datasets_of(const Document& d) {
+  std::vector<std::string> names;
+  for (size_t i = 0; d.value.contains(fmt::format("datasets[{}]", i)); ++i) names.push_back(fmt::format("datasets[{}].", i));
+  return names;
+}
+
+std::string arch_of(Reader& r) {
+  std::string arch = r.text("model.arch", "");
+  arch = arch.substr(0, arch.find(':'));
+  if (arch == "sd15") arch = "sd1";
+  if (!arch.empty()) return arch;
+  for (const auto& [flag, name] : {std::pair{"is_v2", "sd2"},
+                                   {"is_v3", "sd3"},
+                                   {"is_xl", "sdxl"},
+                                   {"is_pixart_sigma", "pixart_sigma"},
+                                   {"is_pixart", "pixart"},
+                                   {"is_auraflow", "auraflow"},
+                                   {"is_flux", "flux"},
+                                   {"is_lumina2", "lumina2"},
+                                   {"is_vega", "vega"},
+                                   {"is_ssd", "ssd"}})
+    if (r.flag(std::string("model.") + flag, false)) return name;
+  return "sd1";
+}
+
+std::string optimizer_of(Reader& r) {
+  const std::string name = lower(r.text("train.optimizer", "adamw"));
+  for (const auto& [theirs, ours] : {std::pair{"adamw8bit", "AdamW8bit"},
+                                     {"adam8bit", "Adam8bit"},
+                                     {"lion8bit", "Lion8bit"},
+                                     {"adamw", "AdamW"},
+                                     {"adam", "Adam"},
+                                     {"lion", "lion_pytorch.Lion"},
+                                     {"prodigy", "Prodigy"},
+                                     {"adafactor", "TransformersAdafactor"}})
+    if (name == theirs) return ours;
+  r.finding(Effect::unknown, "train.optimizer", "AdamW is simulated in its place");
+  return "AdamW";
+}
+
+void read_network(Reader& r) {
+  if (!r.document.value.contains("network")) return;
+  const std::string type = lower(r.text("network.type", "lora"));
+  const char* rank_at = r.has("network.rank") ? "network.rank" : "network.linear";
+  const int64_t rank = r.integer(rank_at, 4);
+  const double alpha = r.number("network.linear_alpha", r.number("network.alpha", 1));
+  if (type == "lora" || type == "locon") {
+    r.set("lora", Json{{"r", rank}, {"lora_alpha", alpha}, {"target_modules", "all-linear"}, {"implementation", "ai-toolkit"}}, rank_at);
+  } else if (type == "lokr") {
+    r.set("lokr", Json{{"r", rank}, {"target_modules", "all-linear"}}, rank_at);
+    r.finding(Effect::note, "network.type", "simulated as PEFT computes it; the toolkit's own LoKr differs in its temporaries");
+  } else {
+    r.finding(Effect::unknown, "network.type", "LoRA is simulated in its place");
+    r.set("lora", Json{{"r", rank}, {"target_modules", "all-linear"}, {"implementation", "ai-toolkit"}}, "network.type");
+  }
+  if (r.has("network.conv")) r.finding(Effect::unknown, "network.conv", "adapters of convolutions larger than 1 x 1 are not counted");
+  r.finding(Effect::unknown, "network.layer_offloading", "moving the adapter's layers is not simulated");
+  r.ignore({"network"});
+}
+
+// The largest of all buckets decides; whether everything is cached decides about the autoencoder.
+void read_datasets(Reader& r) {
+  const std::vector<std::string> datasets = datasets_of(r.document);
+  if (datasets.empty()) return;
+  int64_t largest = 0, workers = 0, frames = 1;
+  size_t resolutions = 0;
+  std::string at = datasets[0] + "resolution", workers_at = datasets[0] + "num_workers";
+  bool latents = true, texts = true;
+  for (const std::string& set : datasets) {
+    const Json* sides = r.find(set + "resolution");
+    std::vector<Json> list = !sides ? std::vector<Json>{} : sides->is_array() ? sides->get<std::vector<Json>>() : std::vector<Json>{*sides};
+    for (const Json& side : list) {
+      if (!side.is_number_integer())
+        throw Error(fmt::format("[{}] is {}, expected sides in pixels", r.origin(set + "resolution"), dump(*sides).substr(0, 80)),
+                    "e.g. [512, 1024]");
+      ++resolutions;
+      if (side.get<int64_t>() > largest) largest = side.get<int64_t>(), at = set + "resolution";
+    }
+    const bool augmented = (r.has(set + "augments") && !r.find(set + "augments")->empty()) ||
+                           (r.has(set + "augmentations") && !r.find(set + "augmentations")->empty());
+    const bool cached = r.flag(set + "cache_latents", false) || r.flag(set + "cache_latents_to_disk", false);
+    if (cached && augmented)
+      r.finding(Effect::none, r.flag(set + "cache_latents", false) ? set + "cache_latents" : set + "cache_latents_to_disk",
+                "with augmentations nothing is cached, and the autoencoder stays on the device",
+                "toolkit/config_modules.py, DatasetConfig");
+    latents = latents && cached && !augmented;
+    texts = texts && r.flag(set + "cache_text_embeddings", false);
+    if (const int64_t n = r.integer(set + "num_workers", 2); n > workers) workers = n, workers_at = set + "num_workers";
+    frames = std::max(frames, r.integer(set + "num_frames", 1));
+    if (r.integer(set + "gpu_prefetch_batches", 0) > 0)
+      r.finding(Effect::unknown, set + "gpu_prefetch_batches", "batches that wait on the device are not counted");
+    r.ignore({set.substr(0, set.size() - 1)});
+  }
+  if (largest > 0) {
+    r.set("seq", largest, at);
+    if (resolutions > 1) r.note(Effect::note, fmt::format("of {} resolutions the largest decides: {} px", resolutions, largest));
+  } else {
+    r.set_default("seq", 512, kTrainer);
+  }
+  if (frames > 1) r.config("frames", frames, r.origin("num_frames"));
+  r.set("workers", workers, workers_at);
+  r.config("cache_latents", latents, r.origin(datasets[0] + "cache_latents"));
+  if (texts) r.config("cache_text_embeddings", true, r.origin(datasets[0] + "cache_text_embeddings"));
+}
+
+void read_tuner(Reader& r) {
+  if (!r.flag("train.auto_scale_batch_size", false)) return;
+  r.finding(
+      Effect::none, "train.auto_scale_batch_size",
+      fmt::format("only the number in the progress bar changes; the DataLoader keeps batch_size {}, and a batch that runs out of memory is "
+                  "skipped, not tried again",
+                  r.integer("train.batch_size", 1)),
+      "jobs/process/BaseSDTrainProcess.py prints the tuner's value; toolkit/batch_size_tuner.py");
+  r.finding(Effect::none, "train.max_batch_size", "never reached: nothing but the tuner's tests ends its warm-up",
+            "BatchSizeTuner.complete_warmup");
+  r.finding(Effect::none, "train.batch_size_warmup_steps", "from the initial to the stable size, which are the same",
+            "BatchSizeTuner.get_batch_size");
+}
+
+void read_accumulation(Reader& r) {
+  const int64_t legacy = r.integer("train.gradient_accumulation_steps", 1), proper = r.integer("train.gradient_accumulation", 1);
+  if (legacy > 1 && proper > 1)
+    r.finding(Effect::refused, "train.gradient_accumulation", "not together with gradient_accumulation_steps: a ValueError",
+              "toolkit/config_modules.py");
+  if (legacy == -1)
+    r.finding(Effect::note, "train.gradient_accumulation_steps", "over a whole epoch; the memory is that of two micro-steps");
+  const int64_t steps = legacy == -1 ? 2 : std::max(legacy, proper);
+  r.set("accumulation", steps, proper > 1 ? "train.gradient_accumulation" : "train.gradient_accumulation_steps");
+}
+
+void read_train(Reader& r) {
+  if (!r.document.value.contains("train")) return;
+  r.set("batch", "train.batch_size");
+  read_accumulation(r);
+  const std::string dtype = r.text("train.dtype", "fp32");
+  r.set("precision",
+        dtype == "bf16" || dtype == "bfloat16"  ? "bf16"
+        : dtype == "fp16" || dtype == "float16" ? "fp16"
+                                                : "fp32",
+        "train.dtype");
+  r.set("optimizer", optimizer_of(r), "train.optimizer");
+  if (r.flag("train.gradient_checkpointing", true)) r.set("checkpointing", true, "train.gradient_checkpointing");
+  if (r.number("train.max_grad_norm", 1.0) > 0) r.set("clip", r.number("train.max_grad_norm", 1.0), "train.max_grad_norm");
+  if (r.flag("train.ema_config.use_ema", false)) {
+    r.set("ema_update", "ai-toolkit", "train.ema_config.use_ema");
+    r.finding(Effect::note, "train.ema_config.use_ema",
+              "a copy of what is trained: of an adapter some megabytes, of a whole model as much again");
+  }
+  if (r.flag("train.diff_output_preservation", false)) {
+    r.config("dop", "train.diff_output_preservation");
+    r.finding(Effect::note, "train.diff_output_preservation",
+              "two predictions more in each step, one of them kept for backward: no fixed number of GB");
+  }
+  if (r.has("train.unload_text_encoder")) r.config("unload_text_encoder", "train.unload_text_encoder");
+  if (r.flag("train.cache_text_embeddings", false)) r.config("cache_text_embeddings", "train.cache_text_embeddings");
+  if (r.flag("train.train_text_encoder", false))
+    r.finding(Effect::unknown, "train.train_text_encoder", "text encoders are simulated frozen");
+  read_tuner(r);
+  r.ignore({"train"});
+}
+
+void read_model(Reader& r) {
+  if (!r.document.value.contains("model")) return;
+  const std::string arch = arch_of(r);
+  r.set("model", "ai-toolkit-" + arch, r.has("model.arch") ? "model.arch" : "model.name_or_path");
+  if (r.flag("model.quantize", false)) {
+    const std::string qtype = r.text("model.qtype", "qfloat8");
+    r.set("quantization", "qfloat8", "model.quantize");
+    if (!qtype.starts_with("qfloat8")) r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place");
+  }
+  if (r.flag("model.low_vram", false))
+    r.finding(Effect::partial, "model.low_vram", "quantises on the host, layer by layer; the training step needs the same");
+  if (r.flag("model.layer_offloading", false)) r.finding(Effect::unknown, "model.layer_offloading", "layers on the host are not simulated");
+  r.ignore({"model"});
+}
+
+void read_yaml(Reader& outer) {
+  const Document document = process_document(outer.document);
+  Reader r(outer.job, document);
+  r.job.trainer = kTrainer;
+  if (!process_of(outer.document)) r.note(Effect::note, "a part of a configuration of the AI Toolkit: the rest is not said");
+  if (const Json* list = process_of(outer.document) ? &outer.document.value["config"]["process"] : nullptr; list && list->size() > 1)
+    r.note(Effect::note, fmt::format("the first of {} processes", list->size()));
+  read_model(r);
+  read_network(r);
+  read_train(r);
+  read_datasets(r);
+  r.ignore({"type", "training_folder", "device", "trigger_word", "performance_log_every", "save", "sample", "logging", "sqlite_db_path"});
+  r.finish();
+}
+
+}  // namespace
+
+bool matches_ai_toolkit(const Document& d) {
+  if (runs(d, {"run.py"})) {
+    const Json& arguments = d.value.at("arguments");
+    return arguments.size() == 1 && arguments[0].is_string() &&
+           (arguments[0].get<std::string>().ends_with(".yaml") || arguments[0].get<std::string>().ends_with(".yml"));
+  }
+  if (d.kind != Document::Kind::yaml && d.kind != Document::Kind::json) return false;
+  if (const Json* process = process_of(d)) return process->contains("train") || process->contains("datasets");
+  return is_part(d.value);
+}
+
+void read_ai_toolkit(Reader& r) {
+  if (r.document.kind != Document::Kind::command) return read_yaml(r);
+  read_surroundings(r);
+  Document file = r.document;  // what run.py is given is a word, not a flag
+  file.value = Json{{"file", r.document.value["arguments"][0]}};
+  Reader named(r.job, file);
+  named.include("file");
+}
+
+}  // namespace plimsoll
