@@ -8,10 +8,14 @@
 #include <fstream>
 #include <random>
 
+#include "job/command_line.h"
+#include "job/formats/format.h"
+#include "job/input.h"
 #include "job/job_file.h"
 #include "job/published_row.h"
 #include "job/recorded_row.h"
 #include "job/settings.h"
+#include "job/toml_reader.h"
 #include "job/yaml_reader.h"
 #include "model/registry.h"
 #include "model/resolve.h"
@@ -42,10 +46,10 @@ std::string mutate(std::string text, std::mt19937& random) {
 }
 
 template <class F>
-void fuzz(const std::vector<std::string>& seeds, F parse) {
+void fuzz(const std::vector<std::string>& seeds, F parse, int rounds = kRounds) {
   std::mt19937 random(20240607);
   int accepted = 0;
-  for (int i = 0; i < kRounds; ++i) {
+  for (int i = 0; i < rounds; ++i) {
     const std::string text = mutate(seeds[static_cast<size_t>(i) % seeds.size()], random);
     try {
       parse(text);
@@ -53,8 +57,8 @@ void fuzz(const std::vector<std::string>& seeds, F parse) {
     } catch (const Error&) {
     }
   }
-  EXPECT_GT(accepted, 0);        // some mutations are harmless
-  EXPECT_LT(accepted, kRounds);  // and some are not
+  EXPECT_GT(accepted, 0);       // some mutations are harmless
+  EXPECT_LT(accepted, rounds);  // and some are not
 }
 
 TEST(Fuzz, JobFiles) {
@@ -84,6 +88,72 @@ TEST(Fuzz, AnAliasInsideItselfIsAnError) {
                       "d: &d [*c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d]\nf: [*e, *e, *e, *e, *e, *e, *e]\n",
                       "bomb"),
       Error);
+}
+
+TEST(Fuzz, YamlMerges) {
+  fuzz({"a: &a {x: 1, y: [1, 2]}\nb: &b\n  <<: *a\n  z: 3\nc: {<<: [*a, *b], x: 5}\nd: *b\n"},
+       [](const std::string& text) { parse_yaml_text(text, "fuzz"); });
+}
+
+TEST(Fuzz, Toml) {
+  fuzz({"[training]\nlocal_batch_size = 2\nseq_len = 4096\nname = 'x'\n[[datasets]]\nresolution = [1024, 768]\n[datasets.subset]\nd = "
+        "2024-01-01\n"},
+       [](const std::string& text) { parse_toml_text(text, "fuzz"); });
+}
+
+// Documents of every format, each read by whatever recognises what is left of it.
+TEST(Fuzz, TrainersConfigurations) {
+  const std::vector<std::pair<std::string, std::string>> seeds{
+      {"a.json",
+       R"({"per_device_train_batch_size": 4, "optim": "sgd", "optim_args": "momentum=0.9", "bf16": true, "deepspeed": {"zero_optimization": {"stage": 2}}})"},
+      {"b.json",
+       R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1, "reduce_bucket_size": 5e8}, "bf16": {"enabled": "auto"}, "optimizer": {"type": "AdamW", "params": {"lr": 1}}})"},
+      {"c.yaml",
+       "base_model: gpt2\nadapter: qlora\nload_in_4bit: true\nlora_r: 8\nlora_target_modules: [q_proj]\nsequence_len: 64\nsample_packing: "
+       "true\n"
+       "flash_attention: true\nmicro_batch_size: 2\nplugins:\n  - liger\nunfrozen_parameters: [^lm_head.weight$]\n"},
+      {"d.yaml",
+       "model_name_or_path: gpt2\nfinetuning_type: lora\nlora_target: q_proj, v_proj\ncutoff_len: 64\nquantization_bit: 4\nbf16: true\n"},
+      {"e.yaml",
+       "model: {_component_: torchtune.models.llama2.lora_llama2_7b, lora_rank: 8}\nbatch_size: ${n}\nn: 2\noptimizer: {_component_: "
+       "torch.optim.SGD}\n"},
+      {"f.toml",
+       "[job]\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nglobal_batch_size = "
+       "16\n[activation_checkpoint]\nmode = 'full'\n"},
+      {"g.toml",
+       "[a]\nnetwork_module = 'networks.lora'\nnetwork_dim = 8\nnetwork_args = ['conv_dim=4']\nresolution = '768,512'\noptimizer_type = "
+       "'Lion'\n"},
+      {"h.toml",
+       "[general]\nenable_bucket = true\n[[datasets]]\nresolution = 512\nbatch_size = 2\n[[datasets.subsets]]\nimage_dir = 'x'\n"},
+      {"i.yaml", "distributed_type: DEEPSPEED\nnum_processes: 4\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 1}\n"}};
+  for (const auto& [name, seed] : seeds)
+    fuzz(
+        {seed},
+        [&name = name](const std::string& text) {
+          const Document document = parse_document(text, name);
+          const Format* format = format_of(document);
+          if (!format) throw Error("no format");
+          Job job;
+          Reader reader(job, document);
+          format->read(reader);
+        },
+        kRounds / 8);
+}
+
+TEST(Fuzz, Commands) {
+  fuzz({"A=1 CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py --per_device_train_batch_size 4 --bf16 --x '{\"a\": 1}' \"b c\"",
+        "accelerate launch --multi_gpu --num_processes 4 --use_deepspeed --zero_stage 2 sdxl_train_network.py --network_dim 8 "
+        "--network_args a=b c=d",
+        "tune run --nproc_per_node 2 x --config none.yaml a.b=3 c=4",
+        "FORCE_TORCHRUN=1 llamafactory-cli train a=1 --stage sft --finetuning_type full",
+        "srun -N 2 python -m torchtitan.train --training.seq_len 16 --job.config_file x.toml"},
+       [](const std::string& text) {
+         Job job;
+         read_input(job, {text + " --output_dir o"});
+       });
+  fuzz({"#!/bin/bash\n#SBATCH --nodes=2\nexport A=${B:-3}; C=\"$A x\"\nsrun torchrun --nproc_per_node $A t.py \\\n --bf16 | tee log && "
+        "echo '#'\n"},
+       [](const std::string& text) { script_documents(text, "fuzz"); });
 }
 
 // Any value of any setting gives a simulated step or an Error.

@@ -31,7 +31,8 @@ std::string flag_name(const std::string& word) {
 }
 
 bool is_flag(const std::string& word) {
-  return word.size() > 1 && word[0] == '-' && !std::isdigit(static_cast<unsigned char>(word[1])) && word[1] != '.';
+  const size_t name = word.find_first_not_of('-');
+  return name != 0 && name != std::string::npos && !std::isdigit(static_cast<unsigned char>(word[name])) && word[name] != '.';
 }
 
 bool holds(const std::vector<std::string>& names, const std::string& name) {

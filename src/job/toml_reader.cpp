@@ -2,11 +2,20 @@
 
 #include <fmt/format.h>
 #define TOML_ENABLE_FORMATTERS 0
+#include <toml++/impl/preprocessor.h>
+// toml++ 3.3 asserts (or assumes, where asserts are off) what a wrong file can break: "[!" is such a one. Thrown, it is an error like
+// others.
+#undef TOML_ASSERT_ASSUME
+#define TOML_ASSERT_ASSUME(expression)                              \
+  do {                                                              \
+    if (!(expression)) throw std::logic_error("not expected here"); \
+  } while (false)
 #include <toml++/toml.h>
 
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <stdexcept>
 
 #include "util/error.h"
 
@@ -49,6 +58,8 @@ Json parse_toml_text(const std::string& text, const std::string& name) {
     return json_of(toml::parse(text));
   } catch (const toml::parse_error& e) {
     throw Error(fmt::format("[toml] {}:{}: {}", name, e.source().begin.line, e.description()), "fix the TOML at that line");
+  } catch (const std::logic_error& e) {
+    throw Error(fmt::format("[toml] {}: {}", name, e.what()), "fix the TOML: a key or table has no name");
   }
 }
 

@@ -231,20 +231,21 @@ Document interpolated(Document d) {
   return d;
 }
 
-}  // namespace
-
-bool matches_torchtune(const Document& d) {
-  if (d.kind == Document::Kind::command) return d.value["launcher"] == "tune";
-  if (!d.value.is_object() || !d.value.contains("model")) return false;
-  const Json& model = d.value["model"];
+bool is_recipe(const Json& value) {
+  if (!value.is_object() || !value.contains("model")) return false;
+  const Json& model = value["model"];
   return model.is_object() && model.contains("_component_") && model["_component_"].is_string();
 }
+
+}  // namespace
+
+bool matches_torchtune(const Document& d) { return d.kind == Document::Kind::command ? d.value["launcher"] == "tune" : is_recipe(d.value); }
 
 void read_torchtune(Reader& r) {
   const bool command = r.document.kind == Document::Kind::command;
   if (command) read_launch(r);
   const Document settings = interpolated(command ? settings_of(r, {"config"}) : r.document);
-  if (!matches_torchtune(settings))
+  if (!is_recipe(settings.value))
     throw Error(fmt::format("[{}] the recipe's file is not here", r.document.name), "`tune cp` writes it: name that file after --config");
   Reader inner(r.job, settings);
   read_settings(inner, program_of(r.document).find("distributed") != std::string::npos);
