@@ -15,8 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Files beside the recorder that make a model: the family has the file's name, or is the class that its arguments name.
-constexpr std::array kOwnModels{"mlp", "diffusers_transformers"};
+// Files beside the recorder that make a model: the family has the file's name.
+constexpr std::array kOwnModels{"mlp"};
+// Files that build the class named in their arguments.
+constexpr std::array kOwnBuilders{"diffusers_transformers"};
 
 std::string python_file(const Json& model) {
   std::string name = model.value("py", "");
@@ -24,13 +26,22 @@ std::string python_file(const Json& model) {
   return name;
 }
 
+template <class Names>
+bool is_one_of(const std::string& name, const Names& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string python_family(const Json& model) {
+  const std::string file = python_file(model);
+  return is_one_of(file, kOwnBuilders) ? model.at("args").at("class").get<std::string>() : file;
+}
+
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
-  if (const std::string name = python_file(spec.at("model"));
-      !name.empty() && std::find(kOwnModels.begin(), kOwnModels.end(), name) == kOwnModels.end())
-    return "model: " + name;
+  const std::string file = python_file(spec.at("model"));
+  if (!file.empty() && !is_one_of(file, kOwnModels) && !is_one_of(file, kOwnBuilders)) return "model: " + file;
   return "";
 }
 
@@ -110,8 +121,8 @@ Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
   Job job;
   job.model = id;
-  const std::string own = python_file(model);
-  job.family = !own.empty() ? model.value("args", Json::object()).value("class", own) : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
+  const std::string own = python_family(model);
+  job.family = !own.empty() ? own : model.contains("tv") ? model["tv"].get<std::string>() : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
   job.config = Config(id + ": args", args);

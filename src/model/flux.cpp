@@ -52,9 +52,7 @@ class FluxTransformer2DModel : public Denoiser {
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override {
     return {samples, checked_mul(image_tokens(canvas), 1 + config_.reference_images), config_.in_channels};
   }
-  Dims target_sizes(int64_t samples, const Canvas& canvas) const override {
-    return {samples, image_tokens(canvas), proj_out_.out};
-  }
+  Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }
 
   // text states, pooled text, positions of text and image, guidance
   Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {

@@ -50,7 +50,7 @@ struct HunyuanVideoPatchEmbed : Module {
       : Module(parent, name), proj(*this, "proj", c.in_channels, c.width, c.patch()) {}
   Tensor operator()(const Tensor& latents) const {
     Forward here(*this);
-    const Tensor hidden = proj(latents);           // (B, C, F, H, W)
+    const Tensor hidden = proj(latents);         // (B, C, F, H, W)
     return transpose(flatten(hidden, 2), 1, 2);  // (B, S, C)
   }
   PatchConv3d proj;
@@ -58,7 +58,8 @@ struct HunyuanVideoPatchEmbed : Module {
 
 // HunyuanVideoAdaNorm: two gates.
 struct AdaNorm : Module {
-  AdaNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name), linear(*this, "linear", width, checked_mul(2, width)) {}
+  AdaNorm(Module& parent, std::string_view name, int64_t width)
+      : Module(parent, name), linear(*this, "linear", width, checked_mul(2, width)) {}
   Tensors operator()(const Tensor& temb) const {
     Forward here(*this);
     const Tensors gates = chunk(linear(silu(temb)), 2, 1);
@@ -266,7 +267,8 @@ struct HunyuanVideoTransformerBlock : Module {
     return sizes;
   }
 
-  Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& temb, const CosSin& rotary, const Tensor& mask) const {
+  Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& temb, const CosSin& rotary,
+                     const Tensor& mask) const {
     Forward here(*this);
     Tensors image = norm1(hidden_in, temb), text = norm1_context(encoder_in, temb);  // {x, gate, shift, scale, gate}
     const Tensors attended = joint_attention(attn, image[0], text[0], rotary, mask);
@@ -309,7 +311,8 @@ struct HunyuanVideoSingleTransformerBlock : Module {
     return sizes;
   }
 
-  Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& temb, const CosSin& rotary, const Tensor& mask) const {
+  Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& temb, const CosSin& rotary,
+                     const Tensor& mask) const {
     Forward here(*this);
     const int64_t text = encoder_in.size(1);
     const Tensor residual = cat({hidden_in, encoder_in}, 1);  // (B, S + T, C)
@@ -344,7 +347,8 @@ class HunyuanVideoTransformer3DModel : public Denoiser {
         transformer_blocks_(*this, "transformer_blocks"),
         single_transformer_blocks_(add_blocks(), "single_transformer_blocks"),
         norm_out_(add_single_blocks(), "norm_out", config_.width, config_.width),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size_t * config_.patch_size * config_.patch_size * config_.out_channels) {}
+        proj_out_(*this, "proj_out", config_.width, config_.patch_size_t * config_.patch_size * config_.patch_size * config_.out_channels) {
+  }
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override {
     return video_latent_sizes("hunyuan_video", samples, config_.in_channels, canvas, config_.patch());
@@ -368,7 +372,7 @@ class HunyuanVideoTransformer3DModel : public Denoiser {
     const Dims grid{latents.size(2) / p_t, latents.size(3) / p, latents.size(4) / p};
     const CosSin rotary = rope_(grid);
     const Tensor temb = time_text_embed_(timestep, c[2], config_.guidance_embeds ? c[3] : Tensor());
-    Tensor hidden = x_embedder_(latents);                           // (B, S, C)
+    Tensor hidden = x_embedder_(latents);                      // (B, S, C)
     Tensor encoder = context_embedder_(c[0], timestep, c[1]);  // (B, T, C)
     const int64_t tokens = hidden.size(1) + encoder.size(1);
     Tensor mask = filled(tape(), "ones", {batch, tokens}, DType::bool_);
@@ -398,7 +402,8 @@ class HunyuanVideoTransformer3DModel : public Denoiser {
   }
 
   template <class Block>
-  static void run(ModuleList<Block>& blocks, Tensor& hidden, Tensor& encoder, const Tensor& temb, const CosSin& rotary, const Tensor& mask) {
+  static void run(ModuleList<Block>& blocks, Tensor& hidden, Tensor& encoder, const Tensor& temb, const CosSin& rotary,
+                  const Tensor& mask) {
     for (Block& block : blocks) {
       const auto call = [&block, rotary, mask](const Tensors& in) { return block(in[0], in[1], in[2], rotary, mask); };
       Tensors out = run_block(block, call, Tensors{hidden, encoder, temb});

@@ -14,8 +14,6 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kPixelsPerLatent = 8;
-
 struct SD3Config {
   explicit SD3Config(const Config& c)
       : patch_size(c.size({"patch_size"}, 2)),
@@ -36,8 +34,8 @@ struct SD3Config {
         dual_attention_layers(indices_in(c, "dual_attention_layers")),
         qk_norm(rms_norm_or_none(c, "qk_norm")) {
     if (caption_projection_dim != width)
-      throw Error("[sd3] caption_projection_dim " + std::to_string(caption_projection_dim) + ", but the blocks are " + std::to_string(width) +
-                      " wide",
+      throw Error("[sd3] caption_projection_dim " + std::to_string(caption_projection_dim) + ", but the blocks are " +
+                      std::to_string(width) + " wide",
                   "make it num_attention_heads x attention_head_dim");
   }
   bool is_dual(int64_t layer) const {
@@ -164,11 +162,7 @@ class SD3Transformer2DModel : public Denoiser {
         norm_out_(add_blocks(), "norm_out", config_.width, config_.width),
         proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
 
-  Dims latent_sizes(int64_t samples, const Canvas& c) const override {
-    const int64_t token = kPixelsPerLatent * config_.patch_size;
-    return {samples, config_.in_channels, tokens_along("sd3", "height", c.height, token) * config_.patch_size,
-            tokens_along("sd3", "width", c.width, token) * config_.patch_size};
-  }
+  Dims latent_sizes(int64_t samples, const Canvas& c) const override { return image_latent_sizes("sd3", samples, c, config_.patches); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override {
     Dims sizes = latent_sizes(samples, canvas);
     sizes[1] = config_.out_channels;
@@ -201,8 +195,7 @@ class SD3Transformer2DModel : public Denoiser {
 
  private:
   Module& add_blocks() {
-    for (int64_t i = 0; i < config_.num_layers; ++i)
-      transformer_blocks_.add(config_, config_.is_dual(i), i == config_.num_layers - 1);
+    for (int64_t i = 0; i < config_.num_layers; ++i) transformer_blocks_.add(config_, config_.is_dual(i), i == config_.num_layers - 1);
     return *this;
   }
 

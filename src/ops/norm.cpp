@@ -67,16 +67,17 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight_in) {
   rows[-1] = 1;
   const Tensor r = empty(tape, rows, stat_type(x));
   Saved rstd = op.save(r);
-  return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), rstd = std::move(rstd)](Tensors& g, Needs needs) {
-    const Tensor x = saved_x.unpack();
-    const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
-    const Tensor r = rstd.unpack();
-    Op op(x.tape(), "_fused_rms_norm_backward", {});
-    Tensors out(2);
-    if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
-    if (needs[1]) out[1] = empty(x.tape(), w.sizes(), x.dtype());
-    return out;
-  });
+  return op.finish(y,
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), rstd = std::move(rstd)](Tensors& g, Needs needs) {
+                     const Tensor x = saved_x.unpack();
+                     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
+                     const Tensor r = rstd.unpack();
+                     Op op(x.tape(), "_fused_rms_norm_backward", {});
+                     Tensors out(2);
+                     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
+                     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), x.dtype());
+                     return out;
+                   });
 }
 
 // saves input, weight, and the statistics of every group. On autocast's fp32 list.
