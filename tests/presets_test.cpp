@@ -1,4 +1,5 @@
 // Every preset has the parameters of the model that its Python reference, mostly transformers 5.12, makes of the same configuration.
+// Every preset has the parameters of the model that transformers 5.12 or diffusers 0.40 makes of the same configuration.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -203,6 +204,25 @@ const std::map<std::string, int64_t> kParameters{
     {"yolov8m", 25902640},
     {"yolov8l", 43691520},
     {"yolov8x", 68229648},
+    {"flux-dev", 11901408320},
+    {"flux-schnell", 11891178560},
+    {"flux-kontext-dev", 11901408320},
+    {"flex-1", 8163264064},
+    {"flex-2", 8163669568},
+    {"chroma", 8899983424},
+    {"sd3-medium", 2028328000},
+    {"sd3.5-medium", 2243171520},
+    {"sd3.5-large", 8056627520},
+    {"qwen-image", 20430401088},
+    {"wan2.1-1.3b", 1418996800},
+    {"wan2.1-14b", 14288491584},
+    {"hunyuan-video", 12821012544},
+    {"lumina-2", 2609769152},
+    {"dit-xl-2-256", 749826464},
+    {"dit-xl-2-512", 749826464},
+    {"pixart-alpha-xl-2-512", 610856096},
+    {"pixart-alpha-xl-2-1024", 611349152},
+    {"pixart-sigma-xl-2-1024", 610856096},
 };
 
 int64_t parameters_of(const Preset& preset) {

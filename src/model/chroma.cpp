@@ -21,7 +21,8 @@ struct ChromaConfig {
         axes_dims_rope(sizes_in(c, "axes_dims_rope", {16, 56, 56}, 3)),
         approximator_num_channels(c.size({"approximator_num_channels"}, 64)),
         approximator_hidden_dim(c.size({"approximator_hidden_dim"}, 5120)),
-        approximator_layers(c.size({"approximator_layers"}, 5)) {
+        approximator_layers(c.size({"approximator_layers"}, 5)),
+        text_mask(c.flag({"text_mask"}, false)) {
     sizes.heads = c.size({"num_attention_heads"}, 24);
     sizes.head_dim = c.size({"attention_head_dim"}, 128);
     sizes.width = checked_mul(sizes.heads, sizes.head_dim);
@@ -35,6 +36,7 @@ struct ChromaConfig {
   int64_t patch_size, in_channels, out_channels, num_layers, num_single_layers, joint_attention_dim;
   std::vector<int64_t> axes_dims_rope;
   int64_t approximator_num_channels, approximator_hidden_dim, approximator_layers;
+  bool text_mask;  // attention_mask is given, as diffusers' pipeline does
   FluxSizes sizes;
 };
 
@@ -117,11 +119,13 @@ class ChromaTransformer2DModel : public Denoiser {
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), config_.in_channels}; }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }
 
-  // text states, positions of text and image
+  // text states, positions of text and image, a mask of all tokens
   Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 512;
-    return {empty(tape(), {samples, text, config_.joint_attention_dim}, dtype), empty(tape(), {text, 3}, dtype),
-            empty(tape(), {image_tokens(canvas), 3}, dtype)};
+    Tensors out{empty(tape(), {samples, text, config_.joint_attention_dim}, dtype), empty(tape(), {text, 3}, dtype),
+                empty(tape(), {image_tokens(canvas), 3}, dtype)};
+    if (config_.text_mask) out.push_back(empty(tape(), {samples, text + image_tokens(canvas)}, dtype));
+    return out;
   }
 
   Tensor predict(const Tensor& latents, const Tensor& time, const Tensors& c) override {
@@ -133,13 +137,14 @@ class ChromaTransformer2DModel : public Denoiser {
     Tensor encoder = context_embedder_(c[0]);                         // (B, T, C)
     const Tensor ids = cat({c[1], c[2]}, 0);
     const CosSin rotary = pos_embed_(ids);
+    const Tensor mask = config_.text_mask ? c[3] : Tensor();
     Tensor temb;
     int64_t at = 3 * config_.num_single_layers;
     for (FluxTransformerBlock& block : transformer_blocks_) {
       const int64_t text_at = at + 6 * config_.num_layers;
       temb = cat({slice(pooled_temb, 1, at, at + 6), slice(pooled_temb, 1, text_at, text_at + 6)}, 1);  // (B, 12, C)
       at += 6;
-      const auto run = [&block, rotary](const Tensors& in) { return block(in[0], in[1], in[2], rotary, {}); };
+      const auto run = [&block, rotary, mask](const Tensors& in) { return block(in[0], in[1], in[2], rotary, mask); };
       Tensors out = run_block(block, run, Tensors{hidden, encoder, temb});
       encoder = std::move(out[0]);
       hidden = std::move(out[1]);
@@ -149,7 +154,9 @@ class ChromaTransformer2DModel : public Denoiser {
     for (FluxSingleTransformerBlock& block : single_transformer_blocks_) {
       temb = slice(pooled_temb, 1, at, at + 3);
       at += 3;
-      const auto run = [&block, rotary](const Tensors& in) { return Tensors{block(in[0], in[1], rotary, {})}; };
+      const bool is_checkpointed = tape().grad_enabled && checkpoints(block, true);  // without the mask then
+      const Tensor block_mask = is_checkpointed ? Tensor() : mask;
+      const auto run = [&block, rotary, block_mask](const Tensors& in) { return Tensors{block(in[0], in[1], rotary, block_mask)}; };
       hidden = run_block(block, run, Tensors{hidden, temb})[0];
     }
     hidden = slice(hidden, 1, encoder.size(1), hidden.size(1));

@@ -27,13 +27,15 @@ struct QwenImageConfig {
         head_dim(c.size({"attention_head_dim"}, 128)),
         width(checked_mul(heads, head_dim)),
         joint_attention_dim(c.size({"joint_attention_dim"}, 3584)),
-        axes_dims_rope(sizes_in(c, "axes_dims_rope", {16, 56, 56}, 3)) {
+        axes_dims_rope(sizes_in(c, "axes_dims_rope", {16, 56, 56}, 3)),
+        text_mask(c.flag({"text_mask"}, false)) {
     require_rotary_axes(c, "axes_dims_rope", axes_dims_rope, "attention_head_dim", head_dim);
     for (const char* key : {"zero_cond_t", "use_additional_t_cond", "use_layer3d_rope"})
       if (c.flag({key}, false)) throw Error(std::string("[qwen_image] ") + key + " cannot be simulated", "leave it out");
   }
   int64_t patch_size, in_channels, out_channels, num_layers, heads, head_dim, width, joint_attention_dim;
   std::vector<int64_t> axes_dims_rope;
+  bool text_mask;  // encoder_hidden_states_mask is given, as for prompts of several lengths
 };
 
 struct QwenTimestepProjEmbeddings : Module {
@@ -94,9 +96,16 @@ Tensor rotate(const Tensor& x, const Tensor& freqs) {
   return to(out, x.dtype());
 }
 
-// QwenDoubleStreamAttnProcessor2_0: {image, text}
-Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, const Tensor& text, const QwenEmbedRope::Tables& rotary) {
+// QwenDoubleStreamAttnProcessor2_0: {image, text}. text_mask: (B, T), or undefined.
+Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, const Tensor& text, const Tensor& text_mask,
+                        const QwenEmbedRope::Tables& rotary) {
   Forward here(attn);
+  Tensor image_mask, mask;
+  if (text_mask) {
+    image_mask = filled(image.tape(), "ones", {image.size(0), image.size(1)}, DType::bool_);
+    mask = cat({text_mask, image_mask}, 1);
+    mask = unsqueeze(unsqueeze(mask, 1), 1);  // (B, 1, 1, T + S)
+  }
   Tensor img_query = attn.to_q(image), img_key = attn.to_k(image), img_value = attn.to_v(image);                          // (B, S, C)
   Tensor txt_query = (*attn.add_q_proj)(text), txt_key = (*attn.add_k_proj)(text), txt_value = (*attn.add_v_proj)(text);  // (B, T, C)
   for (Tensor* t : {&img_query, &img_key, &img_value, &txt_query, &txt_key, &txt_value}) *t = unflatten_heads(*t, attn.head_dim);
@@ -109,8 +118,8 @@ Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, con
   txt_query = rotate(txt_query, rotary.text);
   txt_key = rotate(txt_key, rotary.text);
   const Tensor joint_query = cat({txt_query, img_query}, 1), joint_key = cat({txt_key, img_key}, 1),
-               joint_value = cat({txt_value, img_value}, 1);               // (B, T + S, H, D)
-  Tensor joint = dispatch_attention(joint_query, joint_key, joint_value);  // (B, T + S, H, D)
+               joint_value = cat({txt_value, img_value}, 1);                     // (B, T + S, H, D)
+  Tensor joint = dispatch_attention(joint_query, joint_key, joint_value, mask);  // (B, T + S, H, D)
   joint = flatten(joint, 2, 3);
   joint = to(joint, joint_query.dtype());
   Tensor txt_out = slice(joint, 1, 0, text.size(1)), img_out = slice(joint, 1, text.size(1), joint.size(1));
@@ -145,7 +154,8 @@ struct QwenImageTransformerBlock : Module {
         txt_norm2(*this, "txt_norm2", c.width, false),
         txt_mlp(*this, "txt_mlp", c.width) {}
 
-  Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& temb, const QwenEmbedRope::Tables& rotary) const {
+  Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& text_mask, const Tensor& temb,
+                     const QwenEmbedRope::Tables& rotary) const {
     Forward here(*this);
     const Tensor img_params = img_mod(temb), txt_params = txt_mod(temb);           // (B, 6 C)
     const Tensors img = chunk(img_params, 2, -1), txt = chunk(txt_params, 2, -1);  // before attention, before the feed-forward
@@ -153,7 +163,7 @@ struct QwenImageTransformerBlock : Module {
     const Modulated img1 = modulated(img_normed, img[0]);
     const Tensor txt_normed = txt_norm1(encoder_in);
     const Modulated txt1 = modulated(txt_normed, txt[0]);
-    const Tensors attended = joint_attention(attn, img1.x, txt1.x, rotary);
+    const Tensors attended = joint_attention(attn, img1.x, txt1.x, text_mask, rotary);
     Tensor hidden, encoder;
     {
       const Tensor gated = mul(img1.gate, attended[0]);
@@ -219,7 +229,7 @@ class QwenImageTransformer2DModel : public Denoiser {
   }
   Dims target_sizes(int64_t samples, const Canvas& c) const override { return {samples, checked_mul(rows(c), columns(c)), proj_out_.out}; }
 
-  // text states
+  // text states and their mask
   Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 512;
     rows_ = rows(canvas);
@@ -227,7 +237,9 @@ class QwenImageTransformer2DModel : public Denoiser {
     if (std::max(rows_, columns_) / 2 + text > kPositions)
       throw Error("[qwen_image] " + std::to_string(text) + " text tokens after the image: there are 4096 positions",
                   "use fewer text_tokens");
-    return {empty(tape(), {samples, text, config_.joint_attention_dim}, dtype)};
+    Tensors out{empty(tape(), {samples, text, config_.joint_attention_dim}, dtype)};
+    if (config_.text_mask) out.push_back(empty(tape(), {samples, text}, DType::int64));
+    return out;
   }
 
   Tensor predict(const Tensor& latents, const Tensor& time, const Tensors& c) override {
@@ -236,11 +248,12 @@ class QwenImageTransformer2DModel : public Denoiser {
     const Tensor timestep = to(time, hidden.dtype());
     Tensor encoder = txt_norm_(c[0]);
     encoder = txt_in_(encoder);  // (B, T, C)
+    const TextLengths lengths = config_.text_mask ? text_lengths(c[1]) : TextLengths{};
     const Tensor temb = time_text_embed_(timestep, hidden.dtype());
     const QwenEmbedRope::Tables rotary = pos_embed_(rows_, columns_, encoder.size(1));
     for (QwenImageTransformerBlock& block : transformer_blocks_) {
-      const auto run = [&block, rotary](const Tensors& in) { return block(in[0], in[1], in[2], rotary); };
-      Tensors out = run_block(block, run, Tensors{hidden, encoder, temb});
+      const auto run = [&block, rotary](const Tensors& in) { return block(in[0], in[1], in[2], in[3], rotary); };
+      Tensors out = run_block(block, run, Tensors{hidden, encoder, lengths.mask, temb});
       encoder = std::move(out[0]);
       hidden = std::move(out[1]);
     }
@@ -253,6 +266,26 @@ class QwenImageTransformer2DModel : public Denoiser {
     for (int64_t i = 0; i < config_.num_layers; ++i) transformer_blocks_.add(config_);
     return *this;
   }
+
+  // compute_text_seq_len_from_mask
+  struct TextLengths {
+    Tensor mask, per_sample;  // (B, T), (B)
+  };
+  TextLengths text_lengths(const Tensor& given) const {
+    const Tensor mask = nondiff("_to_copy", given, DType::bool_);
+    const Tensor position_ids = arange(tape(), mask.size(1));
+    Tensor active;
+    {
+      const Tensor zero = filled(tape(), "new_zeros", {}, DType::int64);
+      active = filled(tape(), "where", mask.sizes(), DType::int64);
+    }
+    const Tensor any = filled(tape(), "any", {mask.size(0)}, DType::bool_);
+    const Tensor values = filled(tape(), "max", {mask.size(0)}, DType::int64),
+                 indices = filled(tape(), "max", {mask.size(0)}, DType::int64);
+    const Tensor length = nondiff("add", values, DType::int64);
+    return {mask, nondiff("where", length, DType::int64)};
+  }
+
   static int64_t rows(const Canvas& c) { return tokens_along("qwen_image", "height", c.height, kPixelsPerToken); }
   static int64_t columns(const Canvas& c) { return tokens_along("qwen_image", "width", c.width, kPixelsPerToken); }
 

@@ -98,8 +98,11 @@ const std::vector<ModelEntry>& model_registry() {
       {"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition, "diffusers"},
       // diffusers
       {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
+      {"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit, "diffusers"},
       {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
       {"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video, "diffusers"},
+      {"lumina2", {"Lumina2Transformer2DModel"}, InputKind::own, 1024, make_lumina2, "diffusers"},
+      {"pixart", {"PixArtTransformer2DModel"}, InputKind::own, 1024, make_pixart, "diffusers"},
       {"qwen_image", {"QwenImageTransformer2DModel"}, InputKind::own, 1024, make_qwen_image, "diffusers"},
       {"sd3", {"SD3Transformer2DModel"}, InputKind::own, 1024, make_sd3, "diffusers"},
       {"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan, "diffusers"},

@@ -14,8 +14,6 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kPixelsPerLatent = 8;
-
 struct SD3Config {
   explicit SD3Config(const Config& c)
       : patch_size(c.size({"patch_size"}, 2)),
@@ -164,11 +162,7 @@ class SD3Transformer2DModel : public Denoiser {
         norm_out_(add_blocks(), "norm_out", config_.width, config_.width),
         proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
 
-  Dims latent_sizes(int64_t samples, const Canvas& c) const override {
-    const int64_t token = kPixelsPerLatent * config_.patch_size;
-    return {samples, config_.in_channels, tokens_along("sd3", "height", c.height, token) * config_.patch_size,
-            tokens_along("sd3", "width", c.width, token) * config_.patch_size};
-  }
+  Dims latent_sizes(int64_t samples, const Canvas& c) const override { return image_latent_sizes("sd3", samples, c, config_.patches); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override {
     Dims sizes = latent_sizes(samples, canvas);
     sizes[1] = config_.out_channels;

@@ -100,7 +100,8 @@ struct WanAttention : Module {
 
 // The norm of x in fp32, scaled and shifted, in the type of x.
 Tensor modulated(const FP32LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift) {
-  const Tensor y = scale_and_shift(norm(to(x, DType::float32)), scale, shift);
+  Tensor normed = norm(to(x, DType::float32));
+  const Tensor y = scale_and_shift(std::move(normed), scale, shift);
   return to(y, x.dtype());
 }
 

@@ -98,6 +98,16 @@ Tensor FP32LayerNorm::operator()(const Tensor& x) const {
 
 // ---- feed-forward ---------------------------------------------------------------------------------------------------
 
+FeedForwardKind feed_forward_kind(const Config& config) {
+  const std::string name = config.text({"activation_fn"}, "gelu-approximate");
+  if (name == "gelu" || name == "gelu-approximate") return FeedForwardKind::gelu;
+  if (name == "geglu") return FeedForwardKind::geglu;
+  if (name == "swiglu") return FeedForwardKind::swiglu;
+  if (name == "linear-silu") return FeedForwardKind::linear_silu;
+  throw Error(fmt::format("[{}] activation_fn '{}' is not known", config.source(), name),
+              "known: gelu, gelu-approximate, geglu, swiglu, linear-silu");
+}
+
 namespace {
 bool is_gated(FeedForwardKind kind) { return kind == FeedForwardKind::geglu || kind == FeedForwardKind::swiglu; }
 }  // namespace

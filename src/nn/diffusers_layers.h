@@ -42,11 +42,12 @@ struct FP32LayerNorm : Module {
 
 // ---- feed-forward ---------------------------------------------------------------------------------------------------
 enum class FeedForwardKind : uint8_t { gelu, geglu, linear_silu, swiglu };
+FeedForwardKind feed_forward_kind(const Config& config);  // activation_fn, gelu-approximate by default
 
 // FeedForward: net.0.proj, dropout, net.2.
 struct DiffusersFeedForward : Module {
-  DiffusersFeedForward(Module& parent, std::string_view name, int64_t width, FeedForwardKind kind = FeedForwardKind::gelu, int64_t inner = 0,
-                       double dropout = 0.0);
+  DiffusersFeedForward(Module& parent, std::string_view name, int64_t width, FeedForwardKind kind = FeedForwardKind::gelu,
+                       int64_t inner = 0, double dropout = 0.0);
   Tensor operator()(const Tensor& x) const;
 
  private:

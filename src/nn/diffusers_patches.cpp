@@ -2,10 +2,31 @@
 
 #include <fmt/format.h>
 
+#include "nn/diffusers_layers.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
+
+PatchEmbedSizes image_patches(const Config& c, int64_t width, int64_t default_sample_size) {
+  const PatchEmbedSizes sizes{.sample_size = c.size({"sample_size"}, default_sample_size),
+                              .patch = c.size({"patch_size"}, 2),
+                              .channels = c.size({"in_channels"}, 4),
+                              .width = width};
+  c.require_divides("patch_size", sizes.patch, "sample_size", sizes.sample_size);
+  c.require_divides("4: positions of two axes in pairs", 4, "num_attention_heads x attention_head_dim", width);
+  return sizes;
+}
+
+Dims image_latent_sizes(const char* model, int64_t samples, const Canvas& c, const PatchEmbedSizes& s) {
+  const int64_t token = checked_mul(8, s.patch);
+  return {samples, s.channels, tokens_along(model, "height", c.height, token) * s.patch,
+          tokens_along(model, "width", c.width, token) * s.patch};
+}
+
+Tensor mean_of(const Tensor& prediction, int64_t channels) {
+  return prediction.size(1) == channels ? prediction : chunk(prediction, 2, 1)[0];
+}
 
 PatchEmbed::PatchEmbed(Module& parent, std::string_view name, const PatchEmbedSizes& s)
     : Module(parent, name), sizes_(s), proj_(*this, "proj", s.channels, s.width, {.kernel = s.patch, .stride = s.patch}) {
@@ -16,8 +37,8 @@ PatchEmbed::PatchEmbed(Module& parent, std::string_view name, const PatchEmbedSi
 Tensor PatchEmbed::operator()(const Tensor& input) const {
   Forward here(*this);
   const int64_t rows = input.size(2) / sizes_.patch, columns = input.size(3) / sizes_.patch;
-  Tensor latent = proj_(input);                     // (B, width, rows, columns)
-  latent = transpose(flatten(latent, 2), 1, 2);     // (B, rows columns, width)
+  Tensor latent = proj_(input);                  // (B, width, rows, columns)
+  latent = transpose(flatten(latent, 2), 1, 2);  // (B, rows columns, width)
   const Tensor pos_embed = positions(rows, columns);
   const Tensor sum = add(latent, pos_embed);
   return to(sum, latent.dtype());
@@ -46,7 +67,11 @@ namespace {
 // get_1d_sincos_pos_embed_from_grid, in fp64. (M) -> (M, dim)
 Tensor sines(int64_t dim, const Tensor& pos) {
   Tensor omega = arange(pos.tape(), dim / 2, DType::float64);
-  for (const char* op : {"pow", "reciprocal", "mul"}) omega = nondiff(op, omega, DType::float64);
+  {
+    const Tensor power = nondiff("pow", omega, DType::float64);
+    const Tensor inverse = nondiff("reciprocal", power, DType::float64);
+    omega = nondiff("mul", inverse, DType::float64);
+  }
   const Tensor out = mul(view(pos, {-1, 1}), omega);  // (M, dim / 2)
   const Tensor sine = sin(out), cosine = cos(out);
   return cat({sine, cosine}, 1);

@@ -15,7 +15,10 @@ Tensor twice(const Tensor& x) { return to(repeat_interleave(x, 2, 1), DType::flo
 // 1 / theta ** (arange(0, dim, 2) / dim) / linear_factor
 Tensor frequencies(Tape& tape, int64_t dim, DType dtype) {
   Tensor f = arange(tape, dim / 2, dtype);
-  for (const char* op : {"div", "pow", "reciprocal", "mul", "div"}) f = nondiff(op, f, dtype);
+  f = nondiff("div", f, dtype);
+  f = nondiff("pow", f, dtype);
+  f = nondiff("mul", nondiff("reciprocal", f, dtype), dtype);
+  f = nondiff("div", f, dtype);
   return f;
 }
 

@@ -10,7 +10,8 @@ CosSin get_1d_rotary_pos_embed(int64_t dim, const Tensor& pos, DType dtype);
 
 // FluxPosEmbed: ids (S, axes) -> tables (S, sum of the axes' dims), computed in fp64.
 struct FluxPosEmbed : Module {
-  FluxPosEmbed(Module& parent, std::string_view name, std::vector<int64_t> axes_dim) : Module(parent, name), axes_dim(std::move(axes_dim)) {}
+  FluxPosEmbed(Module& parent, std::string_view name, std::vector<int64_t> axes_dim)
+      : Module(parent, name), axes_dim(std::move(axes_dim)) {}
   CosSin operator()(const Tensor& ids) const;
   std::vector<int64_t> axes_dim;
 };

@@ -122,7 +122,7 @@ FluxSingleTransformerBlock::FluxSingleTransformerBlock(Module& parent, std::stri
 
 Tensor FluxSingleTransformerBlock::operator()(const Tensor& residual, const Tensor& temb, const CosSin& rotary, const Tensor& tokens_mask) {
   Forward here(*this);
-  const Tensors normed = norm(residual, temb);               // {(B, T + S, C), gate}
+  const Tensors normed = norm(residual, temb);                 // {(B, T + S, C), gate}
   const Tensor mlp_hidden_states = gelu(proj_mlp(normed[0]));  // (B, T + S, 4 C)
   const Tensor mask = pairs(tokens_mask);
   const Tensor attn_output = attn(normed[0], {}, rotary, mask)[0];  // (B, T + S, C)

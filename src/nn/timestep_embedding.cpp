@@ -1,5 +1,6 @@
 #include "nn/timestep_embedding.h"
 
+#include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 
@@ -31,13 +32,13 @@ Tensor Timesteps::operator()(const Tensor& timesteps) const {
   return get_timestep_embedding(timesteps, width, flip);
 }
 
-TimestepEmbedding::TimestepEmbedding(Module& parent, std::string_view name, int64_t in, int64_t width)
-    : Module(parent, name), linear_1(*this, "linear_1", in, width), linear_2(*this, "linear_2", width, width) {}
+TimestepEmbedding::TimestepEmbedding(Module& parent, std::string_view name, int64_t in, int64_t width, std::string act_fn)
+    : Module(parent, name), linear_1(*this, "linear_1", in, width), linear_2(*this, "linear_2", width, width), act(std::move(act_fn)) {}
 
 Tensor TimestepEmbedding::operator()(const Tensor& x) const {
   Forward here(*this);
   Tensor sample = linear_1(x);  // (N, width)
-  sample = silu(sample);
+  sample = activation(act, sample);
   sample = linear_2(sample);
   return sample;
 }

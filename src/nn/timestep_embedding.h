@@ -16,11 +16,12 @@ struct Timesteps : Module {
   bool flip;
 };
 
-// Linear, SiLU, linear.
+// Linear, activation, linear.
 struct TimestepEmbedding : Module {
-  TimestepEmbedding(Module& parent, std::string_view name, int64_t in, int64_t width);
+  TimestepEmbedding(Module& parent, std::string_view name, int64_t in, int64_t width, std::string act = "silu");
   Tensor operator()(const Tensor& x) const;  // (N, in) -> (N, width)
   Linear linear_1, linear_2;
+  std::string act;
 };
 
 }  // namespace plimsoll

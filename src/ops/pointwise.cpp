@@ -381,14 +381,14 @@ Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
 }
 }  // namespace
 
-// saves self; backward: where((self >= min).logical_and_(self <= max), grad, 0)
+// saves self; backward: where((self > min).logical_and_(self < max), grad, 0)
 Tensor clamp(const Tensor& x) {
   Op op(x.tape(), "clamp", {&x});
   Saved self = op.save(x);
   return op.finish(empty_like(x), [self = std::move(self)](Tensors& g, Needs) {
     const Tensor x = self.unpack();
     const Tensor zero = filled(x.tape(), "scalar_tensor", {}, g[0].dtype());
-    const Tensor inside = compare_scalar("ge", x), below = compare_scalar("le", x);
+    const Tensor inside = compare_scalar("gt", x), below = compare_scalar("lt", x);
     return Tensors{where(inside, g[0], zero)};
   });
 }

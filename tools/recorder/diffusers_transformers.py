@@ -1,7 +1,8 @@
 """A transformer denoiser of diffusers and the step its training scripts take: the prediction for latents of cached images and texts
 against its target, in fp32. diffusers' own Python code runs as it is, from packages/diffusers beside this file (the package's source
 folder). Recorded as {"py": "diffusers_transformers.py", "args": {"class": "FluxTransformer2DModel", ...}} with inputs "custom": seq is
-the side of the image in pixels; height, width, frames and text_tokens stand for it; other args are the class's configuration."""
+the side of the image in pixels; height, width, frames, text_tokens, reference_images and text_mask say what else a sample is; other args
+are the class's configuration."""
 import os, sys
 
 import torch
@@ -14,7 +15,7 @@ class Canvas:
     def __init__(self, batch, seq, args):
         self.batch, self.height, self.width = batch, args.get('height', seq), args.get('width', seq)
         self.frames, self.text_tokens = args.get('frames', 1), args.get('text_tokens')
-        self.references = args.get('reference_images', 0)
+        self.references, self.text_mask = args.get('reference_images', 0), args.get('text_mask', False)
 
 
 # Each gives the sizes of latents and target and the conditions: sizes (of the weights' type) or (sizes, type), or a value as it is.
@@ -25,6 +26,7 @@ def flux(c, config):
     conditions = dict(encoder_hidden_states=(c.batch, text, config.joint_attention_dim))
     if 'pooled_projection_dim' in config: conditions['pooled_projections'] = (c.batch, config.pooled_projection_dim)
     conditions.update(txt_ids=(text, 3), img_ids=(tokens * (1 + c.references), 3))
+    if c.text_mask: conditions['attention_mask'] = (c.batch, text + tokens)
     if config.get('guidance_embeds'): conditions['guidance'] = ((c.batch,), torch.float32)
     return (c.batch, tokens * (1 + c.references), config.in_channels), (c.batch, tokens, out), conditions
 
@@ -37,9 +39,10 @@ def sd3(c, config):
 
 def qwen_image(c, config):
     h, w = c.height // 16, c.width // 16
-    latents = (c.batch, h * w, config.in_channels)
-    return latents, latents, dict(encoder_hidden_states=(c.batch, c.text_tokens or 512, config.joint_attention_dim),
-                                  img_shapes=[[(1, h, w)]] * c.batch)
+    latents, text = (c.batch, h * w, config.in_channels), c.text_tokens or 512
+    conditions = dict(encoder_hidden_states=(c.batch, text, config.joint_attention_dim), img_shapes=[[(1, h, w)]] * c.batch)
+    if c.text_mask: conditions['encoder_hidden_states_mask'] = ((c.batch, text), torch.long)
+    return latents, latents, conditions
 
 
 def video(c, config, **conditions):
@@ -85,7 +88,7 @@ def lumina2(c, config):
 INPUTS = {'FluxTransformer2DModel': flux, 'ChromaTransformer2DModel': flux, 'SD3Transformer2DModel': sd3,
           'QwenImageTransformer2DModel': qwen_image, 'WanTransformer3DModel': wan, 'HunyuanVideoTransformer3DModel': hunyuan_video,
           'DiTTransformer2DModel': dit, 'PixArtTransformer2DModel': pixart, 'Lumina2Transformer2DModel': lumina2}
-OWN = ('class', 'height', 'width', 'frames', 'text_tokens', 'reference_images')
+OWN = ('class', 'height', 'width', 'frames', 'text_tokens', 'reference_images', 'text_mask')
 
 
 class DenoiserTraining(torch.nn.Module):
