@@ -63,6 +63,13 @@ TEST(Stdiff, EveryPartHasTheParametersOfThePythonModel) {
   EXPECT_EQ(parameters_in(s.trace, "diffusion_unet"), 194'150'465);
   EXPECT_EQ(parameters_in(s.trace, "diffusion_unet.conv_in"), 2'432);
   EXPECT_EQ(parameters_in(s.trace, "diffusion_unet.time_embedding"), 328'704);
+  const int64_t down[]{2'640'640, 7'020'800, 7'282'944, 22'233'344, 20'922'112};
+  const int64_t up[]{42'398'336, 41'087'104, 13'450'240, 12'466'432, 4'445'504};
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(parameters_in(s.trace, "diffusion_unet.down_blocks." + std::to_string(i)), down[i]);
+    EXPECT_EQ(parameters_in(s.trace, "diffusion_unet.up_blocks." + std::to_string(i)), up[i]);
+  }
+  EXPECT_EQ(parameters_in(s.trace, "diffusion_unet.mid_block"), 19'870'464);
   EXPECT_EQ(parameters_in(s.trace, "diffusion_unet.conv_norm_out") + parameters_in(s.trace, "diffusion_unet.conv_out"), 1'409);
 }
 
