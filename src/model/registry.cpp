@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/families.h"
+#include "model/weights_only.h"
 
 namespace plimsoll {
 
@@ -78,6 +79,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
+      // any architecture, by the shapes of its weights
+      {"weights-only", {}, InputKind::lm, 2048, make_weights_only, "the headers of weights"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),
