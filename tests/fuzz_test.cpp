@@ -10,16 +10,19 @@
 
 #include "job/command_line.h"
 #include "job/formats/format.h"
+#include "job/gguf_reader.h"
 #include "job/input.h"
 #include "job/job_file.h"
 #include "job/published_row.h"
 #include "job/recorded_row.h"
+#include "job/safetensors_reader.h"
 #include "job/settings.h"
 #include "job/toml_reader.h"
 #include "job/yaml_reader.h"
 #include "model/registry.h"
 #include "model/resolve.h"
 #include "step/train.h"
+#include "weights_files.h"
 
 namespace plimsoll {
 namespace {
@@ -73,6 +76,88 @@ TEST(Fuzz, JobFiles) {
 TEST(Fuzz, JsonText) {
   fuzz({R"({"model_type": "llama", "hidden_size": 64, "nested": [1, {"a": [true, null, 1.5e3]}]})"},
        [](const std::string& text) { parse_json_text(text, "fuzz"); });
+}
+
+TEST(Fuzz, HeadersOfWeights) {
+  fuzz({safetensors_bytes({{"a.weight", {3, 4}}, {"b.bias", {3}}}),
+        safetensors_bytes(R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)},
+       [](const std::string& bytes) {
+         Document d;
+         parse_safetensors(bytes, d);
+       });
+  fuzz({small_gguf()}, [](const std::string& bytes) {
+    Document d;
+    parse_gguf(bytes, d);
+  });
+}
+
+// Whatever a file of any format holds: a job or an Error, and the same for the model that it names.
+TEST(Fuzz, InputFiles) {
+  const TemporaryFolder folder("fuzz_input");
+  const std::vector<std::string> seeds{
+      R"({"architectures":["LlavaX"],"model_type":"llama","torch_dtype":"bfloat16","quantization_config":{"load_in_4bit":true,"bnb_4bit_quant_type":"nf4","llm_int8_skip_modules":["lm_head"]},"text_config":{"model_type":"llama"}})",
+      R"({"_class_name":"P","unet":["diffusers","UNet2DConditionModel"],"vae":["diffusers","AutoencoderKL"]})",
+      R"({"peft_type":"LORA","r":8,"target_modules":["q_proj"],"base_model_name_or_path":"gpt2","rank_pattern":{"q":4}})",
+      R"({"metadata":{"total_size":4},"weight_map":{"a.weight":"model.safetensors"}})",
+  };
+  std::mt19937 random(11);
+  int accepted = 0, refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string path = folder.write("config.json", mutate(seeds[static_cast<size_t>(i) % seeds.size()], random));
+    try {
+      Job job;
+      read_input(job, {path});
+      resolve_model(job);
+      ++accepted;
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(accepted, 0);
+  EXPECT_GT(refused, 0);
+}
+
+// Any shapes give a simulated step or an Error.
+TEST(Fuzz, ModelsByTheShapesOfTheirWeights) {
+  const TemporaryFolder folder("fuzz_weights");
+  static const char* kNames[] = {"embed_tokens.weight",
+                                 "layers.0.a.weight",
+                                 "layers.0.a.bias",
+                                 "layers.1.a.weight",
+                                 "layers.0.experts.0.w.weight",
+                                 "layers.0.experts.1.w.weight",
+                                 "experts.gate",
+                                 "conv.weight",
+                                 "lm_head.weight",
+                                 "scale",
+                                 "x.running_mean",
+                                 "..",
+                                 "a..b"};
+  std::mt19937 random(12);
+  int simulated = 0, refused = 0;
+  for (int i = 0; i < 300; ++i) {
+    std::vector<NamedShape> tensors;
+    for (const char* name : kNames) {
+      if (random() % 2) continue;
+      NamedShape t{name, {}};
+      for (size_t d = random() % 5; d > 0; --d) t.shape.push_back(static_cast<int64_t>(random() % 9));
+      tensors.push_back(t);
+    }
+    Job job;
+    job.model = folder.write("w.safetensors", safetensors_bytes(tensors));
+    job.batch = 2;
+    job.checkpointing.on = i % 2;
+    try {
+      resolve_model(job);
+      job.seq = 8;
+      simulate(job);
+      ++simulated;
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(simulated, 20);
+  EXPECT_GT(refused, 20);
 }
 
 TEST(Fuzz, DeepNestingIsAnError) {

@@ -1,6 +1,7 @@
 #include "estimate/estimate.h"
 
 #include "estimate/compiled.h"
+#include "estimate/stand_in.h"
 
 #include <algorithm>
 #include <map>
@@ -234,6 +235,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   }
   if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
     e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+  if (e.memory) e.memory = with_stand_in_range(job, trace, *e.memory);
   if (e.memory) e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate(fused, 0, device).memory.value(); });
   if (device) e.device = device->name;
   explain(e, trace, timeline.peak(), top_tensors);

@@ -1,6 +1,7 @@
 #include "estimate/fit.h"
 
 #include "estimate/compiled.h"
+#include "estimate/stand_in.h"
 
 #include <fmt/format.h>
 
@@ -89,6 +90,7 @@ Fit Fitting::on(const TargetDevice& device) {
   Fit f;
   f.device = device;
   f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
+  f.memory = with_stand_in_range(job_, trace, f.memory);
   f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(fused).on(device).memory; });
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "job/formats/format.h"
+#include "job/settings.h"
 
 namespace plimsoll {
 
@@ -23,7 +24,7 @@ std::string model_file_in(const std::string& folder) {
 
 }  // namespace
 
-void name_model(Reader& r) { r.set("model", r.document.path, ""); }
+void name_model(Reader& r) { apply_setting(r.job, "model", r.document.path, r.document.name); }
 
 ModelDescription describe_model(Job& job, const std::string& path) {
   std::error_code error;

@@ -4,6 +4,7 @@
 
 #include "model/denoisers.h"
 #include "model/families.h"
+#include "model/weights_only.h"
 
 namespace plimsoll {
 
@@ -114,6 +115,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"fsdm", {}, InputKind::own, 32, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
       {"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation, "milesial/Pytorch-UNet"},
       {"yolov8", {}, InputKind::own, 640, make_yolov8, "ultralytics"},
+      // any architecture, by the shapes of its weights
+      {"weights-only", {}, InputKind::lm, 2048, make_weights_only, "the headers of weights"},
       // torchvision
       torchvision("alexnet", make_alexnet),
       torchvision("convnext_tiny", make_convnext),

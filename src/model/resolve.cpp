@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "job/job_file.h"
+#include "job/model_description.h"
+#include "job/settings.h"
+#include "model/hub_names.h"
 #include "model/registry.h"
+#include "model/weights_only.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -30,45 +33,91 @@ std::vector<std::string> known_names() {
   return names;
 }
 
-// config.json of transformers: the class in `architectures`, else the family of `model_type`.
-Found from_hf_config(const std::string& path) {
-  Found found;
-  found.source = path;
-  found.config = parse_json_text(read_text_file(path), path);
-  const Config c(path, found.config);
-  std::string asked;
-  if (const nlohmann::json* classes = c.find({"architectures"});
-      classes && classes->is_array() && !classes->empty() && (*classes)[0].is_string()) {
-    asked = (*classes)[0].get<std::string>();
-    found.entry = find_model(asked);
-  }
-  const std::string type = c.text({"model_type"}, "");
-  if (!found.entry && !type.empty()) found.entry = find_model(type);
-  if (!found.entry) {
+void note(Job& job, Effect effect, const std::string& source, const std::string& what, const std::string& why = "") {
+  job.findings.push_back({effect, "", source, what, why});
+}
+
+const Preset& preset_named(const std::string& name) {
+  return *std::find_if(presets().begin(), presets().end(), [&](const Preset& p) { return name == p.name; });
+}
+
+Found from_preset(const Preset& p) { return {find_model(p.family), nlohmann::json::parse(p.config), p.name, p.seq}; }
+
+bool gives_sizes(const nlohmann::json& config) {
+  const Config c("config", config);
+  return c.find({"hidden_size", "d_model", "n_embd", "hidden_dim", "embed_dim", "dim"}) &&
+         c.find({"num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers"});
+}
+
+// By the shapes of its weights, else by the sizes in its configuration.
+Found unknown_architecture(Job& job, const std::string& path, const ModelDescription& m) {
+  const std::string name = m.candidates.empty() ? "" : " '" + printable(m.candidates.front().name, 80) + "'";
+  Found found{find_model(kWeightsOnly), nlohmann::json::object(), path, 0};
+  for (const ModelCandidate& c : m.candidates)
+    if (gives_sizes(c.config) || c.config.contains("num_experts_per_tok")) found.config = c.config;
+  if (m.weights.empty() && !gives_sizes(found.config)) {
     std::vector<std::string> names;
     for (const ModelEntry& e : model_registry())
       if (!e.classes.empty()) names.push_back(e.name);
-    if (type.empty() && asked.empty())
-      throw Error("[hf_config] " + path + " has neither model_type nor architectures", "is it a transformers config.json?");
-    throw Error(fmt::format("[hf_config] {}: model_type '{}'{} is not supported", path, type, asked.empty() ? "" : " (" + asked + ")"),
-                did_you_mean(type.empty() ? asked : type, names));
+    throw Error(fmt::format("[model] {}: architecture{} is not known, and neither weights nor sizes are there", path, name),
+                did_you_mean(m.candidates.empty() ? "" : m.candidates.back().name, names) +
+                    "; or put its safetensors beside it: their headers are enough");
+  }
+  const std::string range =
+      fmt::format("activations are a stand-in, taken to be {} to {} times as large: every layer called once on all tokens",
+                  kStandInActivations.low, kStandInActivations.high);
+  const std::string exactly =
+      "for the whole: record one step with torch.cuda.memory._record_memory_history and give its snapshot to plimsoll replay";
+  if (!m.weights.empty()) {
+    found.config["weights"] = m.weights;
+    note(job, Effect::partial, path,
+         fmt::format("architecture{} is not known: parameters, gradients and optimizer are exact by the headers of its weights; {}", name,
+                     range),
+         exactly);
+  } else {
+    note(job, Effect::partial, path,
+         fmt::format(
+             "architecture{} is not known: it is taken for a plain decoder of the same sizes, with {} to {} times its parameters; {}", name,
+             kStandInParameters.low, kStandInParameters.high, range),
+         "with its safetensors beside the configuration, parameters would be exact; " + exactly);
   }
   return found;
 }
 
-Found find(const std::string& text) {
+Found from_file(Job& job, const std::string& path) {
+  const ModelDescription m = describe_model(job, path);
+  for (const ModelCandidate& c : m.candidates) {
+    const ModelEntry* entry = find_model(c.name);
+    if (!entry) continue;
+    if (!c.note.empty()) note(job, Effect::partial, path, c.note);
+    return {entry, c.config, path, 0};
+  }
+  return unknown_architecture(job, path, m);
+}
+
+Found from_hub(Job& job, const std::string& text, const HubName& name) {
+  note(job, Effect::note, text, "taken for the preset " + name.preset);
+  if (!job.origin.contains("quantization")) {
+    if (!name.method.empty())
+      throw Error(
+          fmt::format("[model] {}: weights in {} are not simulated", text, name.method),
+          fmt::format(
+              "--quantization none for {} before it was quantised; --quantization nf4 (with --lora) is near to other kinds of 4 bits",
+              name.preset));
+    if (!name.quantization.is_null()) apply_setting(job, "quantization", name.quantization, "the name " + text);
+  }
+  return from_preset(preset_named(name.preset));
+}
+
+Found find(Job& job) {
+  const std::string& text = job.model;
   for (const Preset& p : presets())
-    if (lower(text) == p.name) return {find_model(p.family), nlohmann::json::parse(p.config), p.name, p.seq};
+    if (lower(text) == p.name) return from_preset(p);
   if (const ModelEntry* entry = find_model(text)) return {entry, nlohmann::json::object(), text, 0};
   std::error_code error;
-  if (fs::is_directory(text, error)) {
-    const std::string config = (fs::path(text) / "config.json").string();
-    if (!fs::exists(config, error))
-      throw Error("[model] " + text + " has no config.json", "name a directory of a saved transformers model");
-    return from_hf_config(config);
-  }
-  if (fs::exists(text, error)) return from_hf_config(text);
-  throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text, known_names()));
+  if (fs::exists(text, error)) return from_file(job, text);
+  if (const std::optional<HubName> name = find_hub_name(text)) return from_hub(job, text, *name);
+  throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
 }
 
 // Lengths of the samples stand for batch and seq.
@@ -105,7 +154,7 @@ void share_batch(Job& job) {
 
 void resolve_model(Job& job) {
   if (job.model.empty()) throw Error("[model] no model was named", "e.g. plimsoll estimate gpt2", ExitCode::usage);
-  Found found = find(job.model);
+  Found found = find(job);
   for (const auto& item : job.config.values().items()) found.config[item.key()] = item.value();
   job.family = found.entry->name;
   job.config = Config(found.source, found.config);

@@ -6,6 +6,7 @@
 
 #include "job/formats/format.h"
 #include "job/formats/readers.h"
+#include "job/settings.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -35,7 +36,7 @@ bool matches_safetensors_index(const Document& d) {
 void read_safetensors(Reader& r) {
   if (r.job.origin.contains("model")) return;
   const std::string index = index_of(r.document);
-  r.set("model", index.empty() ? r.document.path : index, "");
+  apply_setting(r.job, "model", index.empty() ? r.document.path : index, r.document.name);
 }
 
 // A config.json beside the weights says what they are.

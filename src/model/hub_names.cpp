@@ -1,0 +1,78 @@
+#include "model/hub_names.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "model/resolve.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+// Published under a longer name than ours, with the same sizes.
+struct Alias {
+  const char* name;
+  const char* preset;
+};
+constexpr Alias kAliases[] = {
+    {"c4ai-command-r-plus", "command-r-plus"}, {"c4ai-command-r-v01", "command-r"}, {"mistral-nemo-2407", "mistral-nemo-12b"},
+    {"olmo-2-0325-32b", "olmo-2-32b"},         {"olmo-2-0425-1b", "olmo-2-1b"},     {"olmo-2-1124-13b", "olmo-2-13b"},
+    {"olmo-2-1124-7b", "olmo-2-7b"},           {"phi-3-medium-4k", "phi-3-medium"}, {"phi-3-mini-4k", "phi-3-mini"},
+    {"tinyllama-1.1b-v1.0", "tinyllama-1.1b"}, {"vit-base-patch16-224", "vit-b16"}, {"vit-base-patch16-224-in21k", "vit-b16"},
+    {"vit-large-patch16-224", "vit-l16"},
+};
+
+// How a checkpoint was tuned or packed; its sizes are those of the model it is of.
+constexpr const char* kTuned[] = {"instruct", "chat", "base", "hf", "it", "pt", "unsloth", "gguf", "bnb", "4bit", "8bit"};
+constexpr const char* kPacked[] = {"gptq", "awq", "fp8", "int4", "int8", "w4a16", "w8a8", "aqlm", "hqq", "exl2", "nvfp4", "mxfp4"};
+
+bool is_preset(const std::string& name) {
+  return std::any_of(presets().begin(), presets().end(), [&](const Preset& p) { return name == p.name; });
+}
+
+// The last part of the path in lower case; "phi-1_5" is 1.5.
+std::string plain(const std::string& text) {
+  std::string name = lower(text);
+  while (name.ends_with('/')) name.pop_back();
+  name = name.substr(name.rfind('/') + 1);
+  for (size_t i = 1; i + 1 < name.size(); ++i)
+    if (name[i] == '_' && std::isdigit(static_cast<unsigned char>(name[i - 1])) && std::isdigit(static_cast<unsigned char>(name[i + 1])))
+      name[i] = '.';
+  return name;
+}
+
+std::optional<std::string> preset_of(const std::string& name) {
+  if (is_preset(name)) return name;
+  for (const Alias& a : kAliases)
+    if (name == a.name) return a.preset;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<HubName> find_hub_name(const std::string& text) {
+  const std::string name = plain(text);
+  if (const auto preset = preset_of(name)) return HubName{*preset, nullptr, ""};
+  HubName found;
+  std::vector<std::string> parts;
+  bool bitsandbytes = false;
+  for (const std::string& part : split_at(name, '-')) {
+    const auto is_part = [&](const char* word) { return part == word; };
+    bitsandbytes = bitsandbytes || part == "bnb";
+    if (part == "4bit") found.quantization = {{"type", "nf4"}, {"double_quant", true}, {"compute_dtype", "bf16"}};
+    if (part == "8bit") found.quantization = {{"type", "int8"}};
+    const bool packed = std::any_of(std::begin(kPacked), std::end(kPacked), is_part);
+    if (packed && found.method.empty()) found.method = part;
+    const bool meta = part == "meta" && parts.empty();
+    if (!packed && !meta && std::none_of(std::begin(kTuned), std::end(kTuned), is_part)) parts.push_back(part);
+  }
+  if (!found.quantization.is_null() && !bitsandbytes && found.method.empty()) return std::nullopt;  // 4 bits of what kind is not said
+  if (!found.method.empty()) found.quantization = nullptr;
+  const auto preset = preset_of(join(parts, "-"));
+  if (!preset) return std::nullopt;
+  found.preset = *preset;
+  return found;
+}
+
+}  // namespace plimsoll

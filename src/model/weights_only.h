@@ -1,0 +1,22 @@
+// A model whose architecture is not known, by the shapes of its weights alone: parameters, gradients and optimizer are what they are;
+// activations are a stand-in. Every layer is called once, one after another, on all tokens, and keeps its input and its result.
+#pragma once
+
+#include "nn/model.h"
+
+namespace plimsoll {
+
+std::unique_ptr<Model> make_weights_only(Build& build, const Config& config);
+
+inline constexpr const char* kWeightsOnly = "weights-only";
+
+// Activations of real architectures as multiples of the stand-in's. The language models of the registry lie within, with attention that
+// does not materialise its weights (tests/weights_only_test.cpp).
+struct StandInRange {
+  double low, high;
+};
+inline constexpr StandInRange kStandInActivations{0.4, 2.5};
+// Without headers the parameters are those of a plain decoder of the same sizes, and a real one may have so many times as many.
+inline constexpr StandInRange kStandInParameters{0.7, 1.4};
+
+}  // namespace plimsoll

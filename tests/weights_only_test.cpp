@@ -1,0 +1,160 @@
+// Names, files and weights resolved to a model; architectures that are known by the shapes of their weights alone.
+#include <gtest/gtest.h>
+
+#include "estimate/estimate.h"
+#include "job/settings.h"
+#include "model/hub_names.h"
+#include "model/registry.h"
+#include "model/resolve.h"
+#include "model/weights_only.h"
+#include "step/train.h"
+#include "weights_files.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+Job resolved(const std::string& model, const Json& settings = Json::object()) {
+  Job job;
+  apply_setting(job, "model", model, "test");
+  for (const auto& item : settings.items()) apply_setting(job, item.key(), item.value(), "test");
+  resolve_model(job);
+  return job;
+}
+
+TEST(HubNames, AreTakenForPresets) {
+  const std::vector<std::pair<const char*, const char*>> names{
+      {"meta-llama/Llama-3.1-8B-Instruct", "llama-3.1-8b"},
+      {"meta-llama/Meta-Llama-3-8B", "llama-3-8b"},
+      {"meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"},
+      {"Qwen/Qwen2.5-7B", "qwen2.5-7b"},
+      {"Qwen/Qwen3-8B-Base", "qwen3-8b"},
+      {"google/gemma-2-9b-it", "gemma-2-9b"},
+      {"mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"},
+      {"mistralai/Mistral-Nemo-Instruct-2407", "mistral-nemo-12b"},
+      {"microsoft/phi-1_5", "phi-1.5"},
+      {"microsoft/Phi-3-mini-4k-instruct", "phi-3-mini"},
+      {"TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b"},
+      {"google-t5/t5-base", "t5-base"},
+      {"openai-community/gpt2", "gpt2"},
+      {"HuggingFaceTB/SmolLM2-135M-Instruct", "smollm2-135m"},
+      {"allenai/OLMo-2-1124-7B-Instruct", "olmo-2-7b"},
+      {"google/vit-base-patch16-224-in21k", "vit-b16"},
+      {"CohereForAI/c4ai-command-r-v01", "command-r"},
+      {"/data/models/Llama-2-13b-hf/", "llama-2-13b"},
+  };
+  for (const auto& [name, preset] : names) {
+    const std::optional<HubName> found = find_hub_name(name);
+    ASSERT_TRUE(found) << name;
+    EXPECT_EQ(found->preset, preset) << name;
+  }
+}
+
+TEST(HubNames, NothingIsGuessed) {
+  for (const char* name :
+       {"someone/Llama-3.1-9B", "meta-llama/Llama-3.1-8B-pruned", "x/y", "/", "", "instruct", "llama", "org/Qwen2.5-7B-4bit"})
+    EXPECT_FALSE(find_hub_name(name)) << name;
+  try {
+    resolved("meta-llama/Llama-3.1-9B");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_NE(e.hint().find("llama-3.1-8b"), std::string::npos) << e.hint();
+  }
+}
+
+TEST(HubNames, SuffixesOfQuantisation) {
+  const Job job = resolved("unsloth/Meta-Llama-3.1-8B-Instruct-unsloth-bnb-4bit");
+  ASSERT_TRUE(job.tuning.quantization);
+  EXPECT_EQ(job.tuning.quantization->type, "nf4");
+  EXPECT_TRUE(job.tuning.quantization->double_quant);
+  EXPECT_FALSE(resolved("unsloth/llama-3-8b-bnb-4bit", {{"quantization", "none"}}).tuning.quantization);
+  EXPECT_THROW(resolved("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4"), Error);
+  EXPECT_NO_THROW(resolved("Qwen/Qwen2.5-7B-Instruct-AWQ", {{"quantization", "none"}}));
+  EXPECT_EQ(resolved("Qwen/Qwen2.5-7B-Instruct-GGUF").family, "qwen2");
+}
+
+TEST(Resolve, AConfigurationByItsClassItsTypeOrTheTextModelInside) {
+  const TemporaryFolder folder("resolve");
+  const auto family = [&](const std::string& config) { return resolved(folder.write("config.json", config)).family; };
+  EXPECT_EQ(family(R"({"architectures":["BertForSequenceClassification"],"model_type":"bert"})"), "bert-classifier");
+  EXPECT_EQ(family(R"({"architectures":["LlamaModel"],"model_type":"llama"})"), "llama");
+  const Job job = resolved(folder.write("config.json", R"({"model_type":"llava","text_config":{"model_type":"llama","hidden_size":64}})"));
+  EXPECT_EQ(job.family, "llama");
+  EXPECT_EQ(job.config.size({"hidden_size"}, 0), 64);
+  EXPECT_FALSE(job.findings.empty());
+  EXPECT_EQ(resolved(folder.write("small.gguf", small_gguf())).family, "llama");
+  EXPECT_THROW(family(R"({"model_type":"never_heard_of"})"), Error);
+}
+
+std::vector<NamedShape> shapes_of(const std::string& family, const Json& config) {
+  Tape tape(Dialect{});
+  Build build(tape);
+  const std::unique_ptr<Model> model = find_model(family)->make(build, Config(family, config));
+  std::vector<NamedShape> shapes;
+  for (const Parameter& p : build.parameters) {
+    const std::string module = tape.trace.scope_path(tape.trace.storages[p.value.storage().id].scope);
+    shapes.push_back({module + "." + p.name, {p.value.sizes().begin(), p.value.sizes().end()}});
+  }
+  return shapes;
+}
+
+int64_t category(const Estimate& e, const std::string& name) {
+  for (const TreeNode& node : e.by_category.children)
+    if (node.name == name) return node.bytes.count;
+  return 0;
+}
+
+struct Known {
+  const char* family;
+  Json config;
+};
+
+std::vector<Known> known_models() {
+  const Json usual{{"hidden_size", 512}, {"intermediate_size", 1408}, {"num_hidden_layers", 6},         {"num_attention_heads", 8},
+                   {"vocab_size", 8000}, {"num_key_value_heads", 4},  {"max_position_embeddings", 512}, {"pad_token_id", 0}};
+  const Json gpt{{"n_embd", 512}, {"n_layer", 6}, {"n_head", 8}, {"vocab_size", 8000}};
+  std::vector<Known> all;
+  for (const char* family : {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "phi", "olmo2", "granite", "cohere",
+                             "stablelm", "gpt_neox", "bert", "roberta", "electra"})
+    all.push_back({family, usual});
+  for (const char* family : {"gpt2", "gptj", "bloom"}) all.push_back({family, gpt});
+  all.push_back({"opt",
+                 {{"hidden_size", 512},
+                  {"num_hidden_layers", 6},
+                  {"num_attention_heads", 8},
+                  {"ffn_dim", 2048},
+                  {"vocab_size", 8000},
+                  {"word_embed_proj_dim", 512}}});
+  return all;
+}
+
+// The range that is stated for activations is what known architectures need of it, with every weight and without, checkpointed or not.
+TEST(WeightsOnly, TheIntervalHoldsWhatKnownArchitecturesNeed) {
+  const TemporaryFolder folder("known");
+  for (const Known& k : known_models()) {
+    const std::string path = folder.write(std::string(k.family) + ".safetensors", safetensors_bytes(shapes_of(k.family, k.config)));
+    for (const char* precision : {"amp", "bf16"})
+      for (const bool checkpointing : {false, true}) {
+        const Json settings{{"batch", 4}, {"seq", 512}, {"precision", precision}, {"checkpointing", checkpointing}};
+        Json with_config = settings;
+        with_config["config"] = k.config;
+        const Estimate exact = estimate(resolved(k.family, with_config)), by_shape = estimate(resolved(path, settings));
+        ASSERT_TRUE(by_shape.memory);
+        const std::string what = fmt::format("{} {} {}", k.family, precision, checkpointing ? "checkpointed" : "");
+        EXPECT_EQ(exact.parameters, by_shape.parameters) << what;
+        EXPECT_EQ(category(exact, "optimizer_state"), category(by_shape, "optimizer_state")) << what;
+        const double soft = static_cast<double>(by_shape.peak.count - by_shape.steps[0].by_phase[0]);
+        const double factor = static_cast<double>(exact.peak.count - exact.steps[0].by_phase[0]) / soft;
+        RecordProperty(what, std::to_string(factor));
+        if (std::getenv("PLIMSOLL_SHOW"))
+          fmt::print("{}: {} in [{}, {}]\n", what, exact.peak.count, by_shape.memory->allocated.low.count,
+                     by_shape.memory->allocated.high.count);
+        EXPECT_GE(exact.peak, by_shape.memory->allocated.low) << what;
+        EXPECT_LE(exact.peak, by_shape.memory->allocated.high) << what;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
