@@ -350,6 +350,31 @@ TEST_F(Cli, UnifiedMemoryIsWorkedOutStepByStep) {
   EXPECT_EQ(run("estimate gpt2 --seq 256 --unified 4GiB").code, 3);
 }
 
+TEST_F(Cli, PlanPutsTheRulesOfOthersBesideTheirDocument) {
+  const Result text = run("plan --rules ai-toolkit --arch qwen_image --resolution 2048 --unified 120 --workers 2 --ema");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("109.00 GB"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("Where code and document part"), std::string::npos);
+  const Result json = run("plan --rules ai-toolkit --arch qwen_image --resolution 2048 --unified 120 --workers 2 --ema --json");
+  const auto j = nlohmann::json::parse(json.out);
+  EXPECT_EQ(j["code"]["batch"]["batch_size"], 2);
+  EXPECT_EQ(j["document"]["batch_size"], 1);
+  EXPECT_EQ(j["document"]["budget"]["reserved_gb"], 109.0);
+  EXPECT_FALSE(j["differences"].empty());
+  EXPECT_TRUE(j["executed"].contains("available"));
+  EXPECT_EQ(nlohmann::json::parse(
+                run("plan --rules ai-toolkit --vram 16 --resolution 1536 --rules-version v1 --json").out)["code"]["batch"]["batch_size"],
+            2);
+}
+
+TEST_F(Cli, PlanWithoutRulesSaysWhatToUse) {
+  expect_error("plan", 2, {"estimate", "--what-if"});
+  expect_error("plan --rules kohya", 2, {"kohya", "ai-toolkit"});
+  expect_error("plan --rules ai-toolkit --resolution 0", 5, {"--resolution 0"});
+  expect_error("plan --rules ai-toolkit --priority fast", 5, {"fast", "quality"});
+  expect_error("plan --rules ai-toolkit --rules-version v9", 5, {"v9"});
+}
+
 TEST_F(Cli, HostSettingsAreCheckedLikeAllOthers) {
   expect_error("estimate gpt2 --prefetch-factor 4", 5, {"prefetch_factor 4", "workers"});
   expect_error("estimate gpt2 --workers -2", 5, {"workers -2"});

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -86,6 +87,10 @@ Document configuration_of(const Question& q) {
   return document;
 }
 
+bool is_preset(const std::string& name) {
+  return std::any_of(presets().begin(), presets().end(), [&](const Preset& p) { return name == p.name; });
+}
+
 ExecutedRun execute(const Question& q) {
   ExecutedRun run;
   run.model = "ai-toolkit-" + q.arch;
@@ -95,6 +100,7 @@ ExecutedRun execute(const Question& q) {
     Reader reader(job, document);
     format_named("ai_toolkit")->read(reader);
     run.model = job.model;
+    if (!is_preset(job.model)) throw Error("no preset has that name: the architecture is not simulated");
     resolve_model(job);
     run.estimate = estimate(job, 0);
   } catch (const Error& e) {

@@ -114,7 +114,8 @@ DocumentAnswer document_answer(const Question& q) {
   a.budget = b;
   a.batch_size = static_cast<int64_t>(std::min(static_cast<double>(cap), std::max(1.0, b.divided)));
   a.max_batch_size = b.divided >= 1 ? std::min(largest, 2 * a.batch_size) : 1;
-  a.total = b.reserved + q.batch_size.value_or(static_cast<double>(a.batch_size)) * b.per_sample;
+  a.total_for = q.batch_size.value_or(static_cast<double>(a.batch_size));
+  a.total = b.reserved + a.total_for * b.per_sample;
   return a;
 }
 

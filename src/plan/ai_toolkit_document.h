@@ -53,7 +53,8 @@ struct DocumentAnswer {
   std::optional<Budget> budget;  // optimizer: 2 x weights, as in its worked examples
   int64_t batch_size = 1;        // with its caps, which its second example forgets
   int64_t max_batch_size = 1;
-  std::optional<double> total;  // "Total Memory" for the batch asked about
+  std::optional<double> total;  // "Total Memory" for a batch of total_for
+  double total_for = 1;         // as asked, or batch_size
   double checkpointing_saves = 0;
   int64_t num_workers = 0;  // its table, for unified memory; else those of the question
 };

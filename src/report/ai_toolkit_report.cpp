@@ -51,7 +51,10 @@ std::string answers_text(const Question& q, const CodeAnswer& code, const Docume
   out += row("batch size", fmt::format("{}", code.batch.batch_size), fmt::format("{}", document.batch_size), "initial");
   out += row("largest batch", fmt::format("{}", code.batch.max_batch_size), fmt::format("{}", document.max_batch_size));
   out += row("workers", fmt::format("{}", code.num_workers), fmt::format("{}", document.num_workers));
-  out += row("memory it estimates", gb(code.estimate), gb(document.total), fmt::format("for a batch of {}", code.batch_size));
+  out += row("memory it estimates", gb(code.estimate), gb(document.total),
+             document.total && document.total_for != code.batch_size
+                 ? fmt::format("for batches of {} and {}", code.batch_size, document.total_for)
+                 : fmt::format("for a batch of {}", code.batch_size));
   out += row("memory its page shows", gb(code.shown), "-", "five of its nine arguments");
   if (code.gradient_checkpointing)
     out += row("checkpointing saves", gb(-code.regularization.gradient_checkpointing_savings), gb(document.checkpointing_saves));
@@ -197,6 +200,7 @@ Json document_json(const DocumentAnswer& a) {
   return {{"budget", budget_json(a.budget)},
           {"batch_size", a.batch_size},
           {"max_batch_size", a.max_batch_size},
+          {"total_for_batch", a.total_for},
           {"total_gb", a.total ? Json(*a.total) : Json(nullptr)},
           {"checkpointing_saves_gb", a.checkpointing_saves},
           {"num_workers", a.num_workers}};

@@ -150,7 +150,7 @@ void read_datasets(Reader& r) {
     r.set_default("seq", 512, kTrainer);
   }
   if (frames > 1) r.config("frames", frames, r.origin("num_frames"));
-  r.set("workers", workers, workers_at);
+  set_or_default(r, "workers", workers, workers_at, kTrainer);
   r.config("cache_latents", latents, r.origin(datasets[0] + "cache_latents"));
   if (texts) r.config("cache_text_embeddings", true, r.origin(datasets[0] + "cache_text_embeddings"));
 }
@@ -177,7 +177,7 @@ void read_accumulation(Reader& r) {
   if (legacy == -1)
     r.finding(Effect::note, "train.gradient_accumulation_steps", "over a whole epoch; the memory is that of two micro-steps");
   const int64_t steps = legacy == -1 ? 2 : std::max(legacy, proper);
-  r.set("accumulation", steps, proper > 1 ? "train.gradient_accumulation" : "train.gradient_accumulation_steps");
+  set_or_default(r, "accumulation", steps, proper > 1 ? "train.gradient_accumulation" : "train.gradient_accumulation_steps", kTrainer);
 }
 
 void read_train(Reader& r) {
@@ -185,14 +185,14 @@ void read_train(Reader& r) {
   r.set("batch", "train.batch_size");
   read_accumulation(r);
   const std::string dtype = r.text("train.dtype", "fp32");
-  r.set("precision",
-        dtype == "bf16" || dtype == "bfloat16"  ? "bf16"
-        : dtype == "fp16" || dtype == "float16" ? "fp16"
-                                                : "fp32",
-        "train.dtype");
-  r.set("optimizer", optimizer_of(r), "train.optimizer");
-  if (r.flag("train.gradient_checkpointing", true)) r.set("checkpointing", true, "train.gradient_checkpointing");
-  if (r.number("train.max_grad_norm", 1.0) > 0) r.set("clip", r.number("train.max_grad_norm", 1.0), "train.max_grad_norm");
+  set_or_default(r, "precision",
+                 dtype == "bf16" || dtype == "bfloat16"  ? "bf16"
+                 : dtype == "fp16" || dtype == "float16" ? "fp16"
+                                                         : "fp32",
+                 "train.dtype", kTrainer);
+  set_or_default(r, "optimizer", optimizer_of(r), "train.optimizer", kTrainer);
+  if (r.flag("train.gradient_checkpointing", true)) set_or_default(r, "checkpointing", true, "train.gradient_checkpointing", kTrainer);
+  if (const double norm = r.number("train.max_grad_norm", 1.0); norm > 0) set_or_default(r, "clip", norm, "train.max_grad_norm", kTrainer);
   if (r.flag("train.ema_config.use_ema", false)) {
     r.set("ema_update", "ai-toolkit", "train.ema_config.use_ema");
     r.finding(Effect::note, "train.ema_config.use_ema",

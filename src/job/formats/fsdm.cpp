@@ -150,7 +150,7 @@ void read_fsdm(Reader& r) {
   read_batch(r);
   r.set("precision", "fp32", "program");
   r.set("optimizer", "AdamW", "program");
-  r.set("ema", true, "/flags/ema_rate");
+  set_or_default(r, "ema", true, "/flags/ema_rate", kTrainer);
   r.set("donate", false, "program");
   r.set("device_kind", "tpu", "program");
   if (r.flag("/flags/learn_sigma", false) || r.flag("/flags/class_cond", false))

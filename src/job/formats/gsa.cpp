@@ -102,7 +102,7 @@ void read_training(Reader& r) {
   r.set("accumulation", "training.gradient_accumulation_steps");
   r.set("seq", "training.max_seq_len");
   const std::string precision = r.text("training.precision", "bf16");
-  r.set("precision", precision == "bf16" ? "amp" : precision == "fp16" ? "amp-fp16" : "fp32", "training.precision");
+  set_or_default(r, "precision", precision == "bf16" ? "amp" : precision == "fp16" ? "amp-fp16" : "fp32", "training.precision", kTrainer);
   if (precision == "fp16")
     r.finding(Effect::note, "training.precision",
               "as many bytes as bf16, and a GradScaler besides; weights, gradients and Adam stay in fp32",
@@ -110,7 +110,7 @@ void read_training(Reader& r) {
   else if (precision != "bf16")
     r.finding(Effect::other, "training.precision", "autocast is off: all is fp32", "training/trainer.py: bf16 and fp16 alone turn it on");
   if (r.flag("training.gradient_checkpointing", false)) r.set("checkpointing", true, "training.gradient_checkpointing");
-  if (r.number("training.grad_clip", 1.0) > 0) r.set("clip", r.number("training.grad_clip", 1.0), "training.grad_clip");
+  if (const double norm = r.number("training.grad_clip", 1.0); norm > 0) set_or_default(r, "clip", norm, "training.grad_clip", kTrainer);
   if (const std::string optimizer = r.text("training.optimizer", "adamw"); optimizer != "adamw")
     r.finding(Effect::other, "training.optimizer", "AdamW is used", "training/optimizer.py: create_optimizer knows one");
   r.set_default("optimizer", "AdamW", kTrainer);

@@ -44,6 +44,13 @@ void read_surroundings(Reader& r) {
   r.ignore({"environment", "launcher", "launcher_flags", "processes", "nodes", "program", "arguments"});
 }
 
+void set_or_default(Reader& r, const char* setting, const Json& value, std::string_view path, const std::string& trainer) {
+  if (r.has(path))
+    r.set(setting, value, path);
+  else
+    r.set_default(setting, value, trainer);
+}
+
 std::string listed(const std::vector<std::string>& names) {
   if (names.size() < 2) return join(names, "");
   return join({names.begin(), names.end() - 1}, ", ") + " and " + names.back();

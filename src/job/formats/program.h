@@ -20,6 +20,9 @@ int64_t world_of(const Document& document);  // processes on all nodes
 // PYTORCH_ALLOC_CONF, or by its old name PYTORCH_CUDA_ALLOC_CONF; and marks what is the launcher's own as read.
 void read_surroundings(Reader& reader);
 
+// The value when something is said at `path`, else as the trainer's default.
+void set_or_default(Reader& reader, const char* setting, const nlohmann::json& value, std::string_view path, const std::string& trainer);
+
 // "a, b and c"
 std::string listed(const std::vector<std::string>& names);
 

@@ -64,7 +64,11 @@ void read_training(Reader& r) {
   const std::string precision = r.text("Training.mixed_precision", "no");
   if (precision != "no" && precision != "fp16" && precision != "bf16")
     r.finding(Effect::refused, "Training.mixed_precision", "accelerate knows no, fp16 and bf16");
-  r.set("precision", precision == "bf16" ? "amp" : precision == "fp16" ? "amp-fp16" : "fp32", "Training.mixed_precision");
+  set_or_default(r, "precision",
+                 precision == "bf16"   ? "amp"
+                 : precision == "fp16" ? "amp-fp16"
+                                       : "fp32",
+                 "Training.mixed_precision", kTrainer);
   if (precision == "fp16" || precision == "bf16")
     r.finding(Effect::partial, "Training.mixed_precision",
               "autocast: weights, gradients, AdamW's states and EMA stay in fp32, and so do the inputs of every GroupNorm",
@@ -81,7 +85,7 @@ void read_training(Reader& r) {
     r.finding(Effect::note, "Training.use_xformers",
               "if xformers cannot be loaded there is only a warning, and attention keeps scores of tokens x tokens",
               "train_stdiff.py: the exception is caught");
-  r.set("clip", r.number("Training.max_grad_norm", 1.0), "Training.max_grad_norm");
+  set_or_default(r, "clip", r.number("Training.max_grad_norm", 1.0), "Training.max_grad_norm", kTrainer);
   r.set_default("optimizer", "AdamW", kTrainer);
   r.ignore({"Training", "Env", "Dataset"});
 }
