@@ -28,29 +28,6 @@ Tensor GroupNorm::operator()(const Tensor& x) const {
   return group_norm(x, groups, weight, bias);
 }
 
-Tensor get_timestep_embedding(const Tensor& timesteps, int64_t width, bool flip_sin_to_cos) {
-  const int64_t half = width / 2;
-  Tensor exponent = mul_scalar(arange(timesteps.tape(), half, DType::float32));  // (half)
-  exponent = div_scalar(exponent);
-  Tensor emb = exp(exponent);
-  emb = mul(to(unsqueeze(timesteps, 1), DType::float32), unsqueeze(emb, 0));  // (N, half)
-  emb = mul_scalar(emb);
-  emb = cat({sin(emb), cos(emb)}, -1);  // (N, width)
-  if (flip_sin_to_cos) emb = cat({slice(emb, 1, half, emb.size(1)), slice(emb, 1, 0, half)}, -1);
-  if (width % 2 == 1) emb = constant_pad_nd(emb, {0, 1});
-  return emb;
-}
-
-TimestepEmbedding::TimestepEmbedding(Module& parent, std::string_view name, int64_t in, int64_t width, std::string act_fn)
-    : Module(parent, name), linear_1(*this, "linear_1", in, width), linear_2(*this, "linear_2", width, width), act(std::move(act_fn)) {}
-
-Tensor TimestepEmbedding::operator()(const Tensor& sample) const {
-  Forward here(*this);
-  Tensor out = linear_1(sample);  // (N, width)
-  out = activation(act, out);
-  return linear_2(out);
-}
-
 // ---- convolutions ---------------------------------------------------------------------------------------------------
 
 ResnetBlock2D::ResnetBlock2D(Module& parent, std::string_view name, const ResnetSettings& s)

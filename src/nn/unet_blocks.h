@@ -4,6 +4,7 @@
 
 #include "job/config.h"
 #include "nn/layers.h"
+#include "nn/timestep_embedding.h"
 #include "nn/vision.h"
 
 namespace plimsoll {
@@ -13,16 +14,6 @@ struct GroupNorm : Module {
   Tensor operator()(const Tensor& x) const;
   int64_t groups;
   Tensor weight, bias;
-};
-
-// diffusers.models.embeddings.get_timestep_embedding: sines and cosines in fp32. timesteps: (N); returns (N, width).
-Tensor get_timestep_embedding(const Tensor& timesteps, int64_t width, bool flip_sin_to_cos);
-
-struct TimestepEmbedding : Module {
-  TimestepEmbedding(Module& parent, std::string_view name, int64_t in, int64_t width, std::string act = "silu");
-  Tensor operator()(const Tensor& sample) const;
-  Linear linear_1, linear_2;
-  std::string act;
 };
 
 struct ResnetSettings {
