@@ -135,6 +135,7 @@ struct Detect : Module {
 
   Tensors operator()(Tensors x) {
     Forward here(*this);
+    BlockDepth inside(build());  // a block of the network, though never checkpointed: it writes into its list of inputs
     for (size_t i = 0; i < x.size(); ++i) {
       const Tensor boxes = cv2[i](x[i]), classes = cv3[i](x[i]);
       x[i] = cat({boxes, classes}, 1);

@@ -90,7 +90,7 @@ class YOLOv8(nn.Module):
         self.nc = nc
         self.inputs = {11: (-1, 6), 14: (-1, 4), 17: (-1, 12), 20: (-1, 9), 22: (15, 18, 21)}
         up = lambda: nn.Upsample(scale_factor=2, mode='nearest')
-        self.model = nn.ModuleList([
+        self.model = nn.Sequential(*[
             Conv(3, c(64), 3, 2), Conv(c(64), c(128), 3, 2), C2f(c(128), c(128), n(3), True),
             Conv(c(128), c(256), 3, 2), C2f(c(256), c(256), n(6), True),
             Conv(c(256), c(512), 3, 2), C2f(c(512), c(512), n(6), True),
