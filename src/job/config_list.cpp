@@ -11,8 +11,8 @@ using Json = nlohmann::json;
 // One element as a configuration of its own, so that messages name the list.
 Config element(const Config& c, const char* key, const Json& value) { return {c.source() + ": " + key, {{"each", value}}}; }
 
-const Json& list(const Config& c, const char* key, const Json& value, const char* example) {
-  if (!value.is_array() || value.empty())
+const Json& list(const Config& c, const char* key, const Json& value, const char* example, size_t least = 1) {
+  if (!value.is_array() || value.size() < least)
     throw Error("[" + c.source() + "] " + key + " is " + dump(value).substr(0, 80) + ", expected a list", std::string("e.g. ") + example);
   return value;
 }
@@ -25,11 +25,11 @@ void require_count(const Config& c, const char* key, size_t found, size_t count)
 
 }  // namespace
 
-std::vector<int64_t> size_list(const Config& c, const char* key, const std::vector<int64_t>& fallback) {
+std::vector<int64_t> size_list(const Config& c, const char* key, const std::vector<int64_t>& fallback, size_t least) {
   const Json* values = c.find({key});
   if (!values) return fallback;
   std::vector<int64_t> out;
-  for (const Json& value : list(c, key, *values, "[320, 640]")) out.push_back(element(c, key, value).size({"each"}, 1));
+  for (const Json& value : list(c, key, *values, "[320, 640]", least)) out.push_back(element(c, key, value).size({"each"}, 1));
   return out;
 }
 

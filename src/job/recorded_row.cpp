@@ -146,6 +146,10 @@ Job job_of(const std::string& id, const Json& spec) {
                                       : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
+  if (own) {  // the model's own switch
+    job.checkpointing.on = args.value("ckpt", own->checkpoints);
+    args.erase("ckpt");
+  }
   job.config = Config(id + ": args", args);
   const Config c(id, spec);
   job.batch = c.size({"batch"}, 1);
@@ -156,7 +160,6 @@ Job job_of(const std::string& id, const Json& spec) {
   job.autocast = c.flag({"autocast"}, false);
   job.tuning = tuning_of(c);
   job.attention = parse_attention(c.text({"attn"}, "auto"));
-  if (own) job.checkpointing.on = args.value("ckpt", own->checkpoints);
   if (spec.contains("checkpoint")) job.checkpointing = parse_checkpointing(spec["checkpoint"]);
   if (spec.contains("offload_activations")) job.offload_activations = parse_offload(spec["offload_activations"], id);
   if (spec.contains("optimizer")) {
@@ -185,9 +188,7 @@ RecordedRow row_of(const Json& j) {
   RecordedRow row;
   row.id = j.at("id").get<std::string>();
   const Json& spec = j.at("spec");
-  row.unsupported = j.contains("error")      ? "recording failed: " + j["error"].get<std::string>()
-                    : j.value("exact", true) ? unsupported_field(spec)
-                                             : "exact: false, the peak depends on Python's garbage collector";
+  row.unsupported = j.contains("error") ? "recording failed: " + j["error"].get<std::string>() : unsupported_field(spec);
   if (!j.contains("error")) row.peak = j.at("peak").get<int64_t>();
   row.rounded_peak = j.value("peak512", int64_t{0});
   row.parameters = j.value("params_rank", j.value("params", int64_t{0}));  // `params` was counted before adapters came

@@ -66,7 +66,7 @@ struct PlainNetwork : Model {
     const bool bias = c.flag({"bias"}, true), batch_norm = c.flag({"batch_norm"}, false);
     const double dropout = probability(c, "dropout", 0.0);
     int64_t width = input_size;
-    for (const int64_t size : size_list(c, "linear_sizes", {512, 256})) {
+    for (const int64_t size : size_list(c, "linear_sizes", {512, 256}, 0)) {
       layers.add<Linear>(width, size, bias);
       if (batch_norm) layers.add<BatchNorm1d>(size);
       layers.add<Pointwise>(act);
