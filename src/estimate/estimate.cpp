@@ -201,6 +201,8 @@ Estimate estimate_xla(const Job& job, size_t top_tensors, const std::optional<De
   for (const Overhead& o : memory.overheads) memory.device += o.range;
   e.parameters = e.xla->program.parameters;
   e.trainable = e.xla->program.trainable;
+  e.sample = e.xla->program.sample;
+  e.parameter_list = e.xla->program.parameter_list;
   const Timeline timeline = ideal_timeline(e.xla->program.trace);
   const StepPeak& peak = timeline.peak();
   e.steps.push_back({"every step", {peak.bytes}, peak.phase, peak.by_phase});

@@ -111,7 +111,8 @@ class Writer {
     const nlohmann::ordered_json values = job_json(e_.job);
     for (const auto& [key, value] : values.items()) {
       const auto origin = e_.job.origin.find(key);
-      if (key == "origin" || key == "config" || (origin == e_.job.origin.end() && key != "batch" && key != "seq" && key != "precision"))
+      if (key == "origin" || key == "config" || (key == "seq" && e_.job.inputs == InputKind::own && !e_.sample.empty()) ||
+          (origin == e_.job.origin.end() && key != "batch" && key != "seq" && key != "precision"))
         continue;
       row({code(key), printable(value.is_string() ? value.get<std::string>() : dump(value), 80),
            origin == e_.job.origin.end() ? say_("default") : origin->second});
@@ -155,7 +156,8 @@ class Writer {
         line("");
         columns({"tensor", "shape", "size", "count", "total", "source"});
       }
-      const SourceLocation* at = source_of(e_.job.family, t.module, t.op);
+      const bool outside = t.module.starts_with('[');  // inputs, the loss: no module's
+      const SourceLocation* at = category == Category::workspace ? nullptr : source_of(e_.job.family, outside ? "" : t.module, t.op);
       row({code(t.module) + " " + t.op, t.shape.empty() ? "" : code(t.shape), to_string(t.bytes), std::to_string(t.count),
            to_string(Bytes{t.bytes.count * t.count}), at ? fmt::format("`{}` {}", at->where, at->what) : ""});
       if (++shown == kTensorsOfSection) break;

@@ -114,6 +114,10 @@ Batch make_batch(Tape& tape, const Job& job, Model& model, int64_t samples, int6
   return batch;
 }
 
+ParameterRecord record_of(const Parameter& p, const Tape& tape) {
+  return {tape.trace.scope_path(tape.scope_of(p.value)) + "." + p.name, p.elements ? p.elements : p.value.numel(), p.value.requires_grad()};
+}
+
 // model.eval() under torch.no_grad().
 class Inference {
  public:
@@ -175,9 +179,7 @@ class Trainer {
     for (const Parameter* p : trained_) result.trainable += p->value.numel();
     result.sample = model_->sample(job_.seq);
     if (details_)
-      for (const Parameter* p : parameters_)
-        result.parameter_list.push_back({tape_.trace.scope_path(tape_.scope_of(p->value)) + "." + p->name,
-                                         p->elements ? p->elements : p->value.numel(), p->value.requires_grad()});
+      for (const Parameter* p : parameters_) result.parameter_list.push_back(record_of(*p, tape_));
     result.host = host_side();
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
     return result;
@@ -399,12 +401,14 @@ RecordedForward record_forward(const Job& asked) {
     dataflow.set_role(p->value, trained ? DataflowValue::Role::parameter : DataflowValue::Role::frozen_parameter);
     out.parameters += p->value.numel();
     if (trained) out.trainable += p->value.numel();
+    out.parameter_list.push_back(record_of(*p, tape));
   }
   const Batch batch = make_batch(tape, job, *model, job.batch, job.seq);
   for (const Tensor& t : {batch.input_ids, batch.pixel_values, batch.labels})
     if (t) dataflow.set_role(t, DataflowValue::Role::input);
   for (const Tensor& t : batch.own) dataflow.set_role(t, DataflowValue::Role::input);
   tape.begin_phase(Phase::forward);
+  out.sample = model->sample(job.seq);
   const Output result = model->forward(batch);
   out.loss = (job.loss == Loss::logits_sum ? sum(result.kept.front()) : result.loss).body().value;
   out.values = std::move(dataflow.values);

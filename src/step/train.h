@@ -46,6 +46,8 @@ struct RecordedForward {
   Trace trace;             // scopes and names
   int64_t parameters = 0;  // elements
   int64_t trainable = 0;
+  std::string sample;
+  std::vector<ParameterRecord> parameter_list;
 };
 RecordedForward record_forward(const Job& job);
 

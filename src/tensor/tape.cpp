@@ -73,9 +73,7 @@ void Tape::describe(const Storage& s, const Dims& sizes, DType dtype) {
   trace.shapes.resize(trace.storages.size());
   NameId& shape = trace.shapes[s.id];
   if (shape) return;
-  std::string text = "(";
-  for (size_t i = 0; i < sizes.size(); ++i) text += (i ? ", " : "") + std::to_string(sizes[i]);
-  shape = trace.intern(text + ") " + std::string(dtype_name(dtype)));
+  shape = trace.intern(to_string(sizes) + " " + std::string(dtype_name(dtype)));
 }
 
 void Tape::relabel(const Tensor& t, Category c) {

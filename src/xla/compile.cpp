@@ -78,6 +78,7 @@ class TraceWriter {
     const XlaOp& op = program_.ops[b.op];
     const auto id = static_cast<StorageId>(trace_.storages.size());
     trace_.storages.push_back({b.bytes, trace_.intern(op.name), op.scope, op.category, phase_});
+    trace_.shapes.push_back(trace_.intern(to_string(op.sizes) + " " + std::string(dtype_name(op.dtype))));
     trace_.events.push_back({Event::Kind::alloc, 0, id});
     return id;
   }
@@ -118,6 +119,8 @@ XlaMemory compile(const Job& job, DeviceKind device) {
   m.device = device;
   m.parameters = forward.parameters;
   m.trainable = forward.trainable;
+  m.sample = forward.sample;
+  m.parameter_list = forward.parameter_list;
   std::optional<Packed> best;
   XlaProgram best_program;
   int64_t least = INT64_MAX, low = INT64_MAX, high = 0;

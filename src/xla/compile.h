@@ -3,6 +3,7 @@
 #pragma once
 
 #include "job/job.h"
+#include "step/train.h"
 #include "xla/program.h"
 
 namespace plimsoll {
@@ -14,6 +15,8 @@ struct Modelled {
 struct XlaMemory {
   DeviceKind device = DeviceKind::gpu;
   int64_t parameters = 0, trainable = 0;  // elements
+  std::string sample;                     // as in Simulation
+  std::vector<ParameterRecord> parameter_list;
 
   int64_t arguments = 0, outputs = 0, aliased = 0;                // bytes
   int64_t parameter_bytes = 0, state_bytes = 0, batch_bytes = 0;  // of the arguments; state: of the optimizer, EMA, accumulators
