@@ -119,11 +119,12 @@ TEST(MambaTrainer, EveryTokenKeepsFourteenBytesOfEachState) {
   EXPECT_EQ(kept(56) - kept(40), 16 * 2 * 14 * kStates);  // tokens, layers
 }
 
+// Of two blocks, one's states are there when it is computed again.
 TEST(MambaTrainer, CheckpointedBlocksKeepNoStates) {
   Job job = job_of("mamba-trainer", kTinyTrainer, 2, 128);
   const int64_t plain = peak_of(job);
   job.checkpointing.on = true;
-  EXPECT_LT(peak_of(job), plain * 2 / 3);
+  EXPECT_GT(plain - peak_of(job), int64_t{128} * 14 * 2 * 128 * 16);
 }
 
 const Json kTinyMamba{{"num_hidden_layers", 2}, {"hidden_size", 64}, {"vocab_size", 100}};
@@ -131,7 +132,7 @@ const Json kTinyMamba{{"num_hidden_layers", 2}, {"hidden_size", 64}, {"vocab_siz
 TEST(Mamba, TheKernelsKeepNoStatesOfEveryToken) {
   Json slow = kTinyMamba;
   slow["use_mamba_kernels"] = false;
-  EXPECT_LT(peak_of(job_of("mamba", kTinyMamba, 2, 128)) * 5, peak_of(job_of("mamba", slow, 2, 128)));
+  EXPECT_LT(2 * peak_of(job_of("mamba", kTinyMamba, 2, 128)), peak_of(job_of("mamba", slow, 2, 128)));
 }
 
 TEST(Mamba, TheKernelsKeepAStateForEvery2048Tokens) {
