@@ -73,17 +73,25 @@ Tensor binary_cross_entropy_with_logits(const Tensor& raw, const Tensor& raw_tar
   });
 }
 
+namespace {
+
 // saves input and target; backward allocates a gradient like the input. On autocast's fp32 list.
-Tensor mse_loss(const Tensor& raw, const Tensor& raw_target) {
+Tensor squared_error(const Tensor& raw, const Tensor& raw_target, bool by_element) {
   const Tensor target = autocast_fp32(raw_target), input = autocast_fp32(raw);
   broadcast(input.sizes(), target.sizes());
   Op op(input.tape(), "mse_loss", {&input});
   Saved self = op.save(input), labels = op.save(target);
-  return op.finish(empty(input.tape(), {}, input.dtype()), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
+  Tensor out = by_element ? empty_like(input) : empty(input.tape(), {}, input.dtype());
+  return op.finish(std::move(out), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
     const Tensor x = self.unpack(), target = labels.unpack();
     Op op(x.tape(), "mse_loss_backward", {});
     return Tensors{empty_like(x)};
   });
 }
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& input, const Tensor& target) { return squared_error(input, target, false); }
+Tensor mse_loss_by_element(const Tensor& input, const Tensor& target) { return squared_error(input, target, true); }
 
 }  // namespace plimsoll

@@ -11,5 +11,6 @@ Tensor nll_loss(const Tensor& log_probs, const Tensor& target);                 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target);                     // mean
 Tensor binary_cross_entropy_with_logits(const Tensor& logits, const Tensor& target);  // mean
 Tensor mse_loss(const Tensor& input, const Tensor& target);                           // mean
+Tensor mse_loss_by_element(const Tensor& input, const Tensor& target);                // reduction="none"
 
 }  // namespace plimsoll

@@ -56,14 +56,16 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
   });
 }
 
-// saves input, weight, and the statistics of every group. On autocast's fp32 list.
+// saves input, weight, and the statistics of every group, which are in the input's type unless its weight is in another
+// (native/group_norm.cpp). On autocast's fp32 list.
 Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, const Tensor& bias_in) {
   const Tensor bias = autocast_fp32(bias_in), weight = autocast_fp32(weight_in), x = autocast_fp32(input);
   Tape& tape = x.tape();
   Op op(tape, "native_group_norm", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   Tensor y = empty_like(x);
-  const Tensor m = empty(tape, {x.size(0), groups}, stat_type(x)), r = empty(tape, {x.size(0), groups}, stat_type(x));
+  const DType statistics = weight && weight.dtype() != x.dtype() ? DType::float32 : x.dtype();
+  const Tensor m = empty(tape, {x.size(0), groups}, statistics), r = empty(tape, {x.size(0), groups}, statistics);
   Saved mean = op.save(m), rstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean), rstd = std::move(rstd),
                        channels = x.size(1)](Tensors& g, Needs needs) {
@@ -73,8 +75,9 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     Op op(x.tape(), "native_group_norm_backward", {});
     Tensors out(3);
     if (needs[0]) out[0] = empty_like(x);
-    if (needs[1]) out[1] = empty(x.tape(), {channels}, x.dtype());
-    if (needs[2]) out[2] = empty(x.tape(), {channels}, x.dtype());
+    const DType dtype = w ? w.dtype() : x.dtype();
+    if (needs[1]) out[1] = empty(x.tape(), {channels}, dtype);
+    if (needs[2]) out[2] = empty(x.tape(), {channels}, dtype);
     return out;
   });
 }

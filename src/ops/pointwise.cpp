@@ -315,24 +315,25 @@ Tensor hardswish(const Tensor& x) { return keep_input("hardswish", "hardswish_ba
 Tensor hardswish_(const Tensor& x) { return keep_input_("hardswish_", "hardswish_backward", x); }
 Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigmoid_backward", x); }
 Tensor hardsigmoid_(const Tensor& x) { return keep_input_("hardsigmoid_", "hardsigmoid_backward", x); }
-Tensor clamp(const Tensor& x) { return keep_input("clamp", "mul", x); }
 
 namespace {
-// saves self; backward: where(self within the bound, grad, 0)
-Tensor bounded(const char* name, const char* compare_name, const Tensor& x) {
+// saves self; clamp_backward (FunctionsManual.cpp): where(self within the bounds, grad, 0), one comparison for each bound
+Tensor bounded(const char* name, std::initializer_list<const char*> comparisons, const Tensor& x) {
   Op op(x.tape(), name, {&x});
   Saved self = op.save(x);
-  return op.finish(empty_like(x), [self = std::move(self), compare_name](Tensors& g, Needs) {
+  return op.finish(empty_like(x), [self = std::move(self), comparisons = std::vector<const char*>(comparisons)](Tensors& g, Needs) {
     const Tensor x = self.unpack();
     const Tensor zero = filled(x.tape(), "scalar_tensor", {}, g[0].dtype());
-    const Tensor inside = compare_scalar(compare_name, x);
-    return Tensors{where(inside, g[0], zero)};
+    Tensors inside;
+    for (const char* comparison : comparisons) inside.push_back(compare_scalar(comparison, x));
+    return Tensors{where(inside[0], g[0], zero)};
   });
 }
 }  // namespace
 
-Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", "gt", x); }
-Tensor clamp_max(const Tensor& x) { return bounded("clamp", "lt", x); }
+Tensor clamp(const Tensor& x) { return bounded("clamp", {"gt", "lt"}, x); }
+Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", {"gt"}, x); }
+Tensor clamp_max(const Tensor& x) { return bounded("clamp", {"lt"}, x); }
 
 // native_dropout: saves its mask, one byte an element; the gradient is contiguous, or channels-last if it came so.
 // p == 1 is a product with a zero.

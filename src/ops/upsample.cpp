@@ -1,11 +1,14 @@
 #include "ops/upsample.h"
 
+#include "ops/autocast.h"
+
 namespace plimsoll {
 
 namespace {
 
-// saves nothing but sizes; the result has the memory format of the input, the gradient is contiguous
-Tensor upsample(const char* name, const char* backward_name, const Tensor& x, int64_t height, int64_t width) {
+// saves nothing but sizes; the result has the memory format of the input, the gradient is contiguous. On autocast's fp32 list.
+Tensor upsample(const char* name, const char* backward_name, const Tensor& input, int64_t height, int64_t width) {
+  const Tensor x = autocast_fp32(input);
   Op op(x.tape(), name, {&x});
   const Dims sizes{x.size(0), x.size(1), height, width};
   const bool channels_last = !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
