@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::array<const char*, 2> kPlaces{"device", "host"};
 constexpr std::array<const char*, 4> kTypes{"weights", "fp32", "bf16", "fp16"};
-constexpr std::array<const char*, 5> kUpdates{"loop", "diffusers", "diffusers-foreach", "lerp", "averaged-model"};
+constexpr std::array<const char*, 6> kUpdates{"loop", "diffusers", "diffusers-foreach", "lerp", "averaged-model", "ai-toolkit"};
 
 template <class E, size_t N>
 E one_of(const std::array<const char*, N>& names, const std::string& text, const char* key) {
@@ -43,6 +43,8 @@ void check(const EmaSettings& e) {
     throw Error(std::string("[job] ema_dtype ") + to_string(e.dtype) +
                     ": AveragedModel copies the model as it is, and its foreach lerp does not mix types",
                 "leave ema_dtype out, or take ema_update diffusers or lerp");
+  if (e.update == EmaUpdate::ai_toolkit && (e.dtype != EmaType::weights || e.place == EmaPlace::host))
+    throw Error("[job] ema_update ai-toolkit keeps the average beside the weights, in their type", "leave ema_dtype and ema_place out");
 }
 
 std::vector<Setting> ema_setting_entries() {
@@ -57,8 +59,8 @@ std::vector<Setting> ema_setting_entries() {
          j.averaging.dtype = parse_ema_type(c.text({"ema_dtype"}, "weights"));
          j.ema = true;
        }},
-      {"ema_update", "loop|diffusers|diffusers-foreach|lerp|averaged-model",
-       "how it is updated: a loop of differences, diffusers' EMAModel, a loop of lerp_, or torch's AveragedModel",
+      {"ema_update", "loop|diffusers|diffusers-foreach|lerp|averaged-model|ai-toolkit",
+       "how it is updated: a loop of differences, diffusers' EMAModel, a loop of lerp_, torch's AveragedModel, or the AI Toolkit's",
        [](Job& j, const Config& c) {
          j.averaging.update = parse_ema_update(c.text({"ema_update"}, "loop"));
          j.ema = true;

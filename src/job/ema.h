@@ -17,6 +17,7 @@ enum class EmaUpdate : uint8_t {
   diffusers_foreach,  // EMAModel(foreach=True): all parameters at once
   lerp,               // shadow.lerp_(parameter, one_minus_decay), the hand-written loop
   averaged_model,     // torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn
+  ai_toolkit,         // the AI Toolkit's: of what is trained alone, each difference in fp32
 };
 
 struct EmaSettings {

@@ -23,7 +23,8 @@ std::vector<std::string> known_keys(AdapterKind kind) {
   std::vector<std::string> keys{"target_modules", "exclude_modules", "modules_to_save", "dtype", "autocast_adapter_dtype", "task_type"};
   auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
   if (kind == AdapterKind::lora)
-    add({"lora_alpha", "dropout", "lora_dropout", "use_dora", "use_rslora", "bias", "init_lora_weights", "fan_in_fan_out"});
+    add({"lora_alpha", "dropout", "lora_dropout", "use_dora", "use_rslora", "bias", "init_lora_weights", "fan_in_fan_out",
+         "implementation"});
   if (kind == AdapterKind::lokr) add({"decompose_both", "decompose_factor", "rank_dropout", "init_weights"});
   if (kind == AdapterKind::lora || kind == AdapterKind::lokr)
     add({"r", "alpha", "rank_pattern", "alpha_pattern", "layers_to_transform", "layers_pattern"});
@@ -83,6 +84,8 @@ void read_ranks(const Config& c, AdapterSettings& a) {
 void read_lora(const Config& c, AdapterSettings& a) {
   a.dropout = probability(c, {"dropout", "lora_dropout"});
   a.use_dora = c.flag({"use_dora"}, false);
+  a.ai_toolkit = choice(c, "implementation", "peft", {"peft", "ai-toolkit"}) == "ai-toolkit";
+  if (a.ai_toolkit && a.use_dora) throw Error("[lora] implementation ai-toolkit: DoRA is not simulated", "leave use_dora out");
   const std::string bias = choice(c, "bias", "none", {"none", "all", "lora_only"});
   a.bias = bias == "all" ? BiasTraining::all : bias == "none" ? BiasTraining::none : BiasTraining::adapted;
 }
@@ -140,7 +143,7 @@ QuantizationSettings parse_quantization(const Json& value) {
       fields_of(given, "quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
                 "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
-  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8"});
+  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8", "qfloat8"});
   q.double_quant = c.flag({"double_quant"}, false);
   q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
   q.threshold = c.number({"threshold"}, 6.0);
@@ -148,7 +151,9 @@ QuantizationSettings parse_quantization(const Json& value) {
   q.outliers = c.integer({"outliers"}, 0);
   if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
   if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
-  q.prepare = c.flag({"prepare"}, true);
+  q.prepare = c.flag({"prepare"}, q.type != "qfloat8");
+  if (q.prepare && q.type == "qfloat8")
+    throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not qfloat8", "leave prepare out");
   return q;
 }
 
@@ -183,6 +188,7 @@ nlohmann::ordered_json to_json(const AdapterSettings& a) {
   if (a.kind == AdapterKind::lora) {
     j["dropout"] = a.dropout;
     j["use_dora"] = a.use_dora;
+    if (a.ai_toolkit) j["implementation"] = "ai-toolkit";
     j["bias"] = kBias[static_cast<size_t>(a.bias)];
   }
   if (a.kind == AdapterKind::lokr) {
@@ -196,7 +202,7 @@ nlohmann::ordered_json to_json(const AdapterSettings& a) {
 nlohmann::ordered_json to_json(const QuantizationSettings& q) {
   nlohmann::ordered_json j{{"type", q.type}};
   if (q.bits() == 4) j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
-  if (q.bits() == 8) j["threshold"] = q.threshold, j["outliers"] = q.outliers;
+  if (q.type == "int8") j["threshold"] = q.threshold, j["outliers"] = q.outliers;
   j["skip_modules"] = q.skip_modules;
   j["prepare"] = q.prepare;
   return j;

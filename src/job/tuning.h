@@ -28,15 +28,16 @@ struct AdapterSettings {
   double alpha = 8;                             // scales the result; for display
   double dropout = 0;
   bool use_dora = false;                           // lora
+  bool ai_toolkit = false;                         // lora: computed as the AI Toolkit's modules do, not as PEFT's
   BiasTraining bias = BiasTraining::none;          // lora
   bool decompose_both = false;                     // lokr
   int64_t decompose_factor = -1;                   // lokr
   std::optional<ModuleNames> feedforward_modules;  // ia3: scaled before the layer; the others after. None: PEFT's choice
 };
 
-// transformers' BitsAndBytesConfig and peft's prepare_model_for_kbit_training.
+// transformers' BitsAndBytesConfig and peft's prepare_model_for_kbit_training, or optimum-quanto's qfloat8.
 struct QuantizationSettings {
-  std::string type = "nf4";               // nf4, fp4, int8
+  std::string type = "nf4";               // nf4, fp4, int8, qfloat8
   bool double_quant = false;              // 4 bit: the scales are quantised too
   std::string compute_dtype = "bf16";     // 4 bit: bf16, fp16, fp32
   double threshold = 6.0;                 // int8: columns with larger activations are outliers; 0: none are looked for
@@ -44,7 +45,7 @@ struct QuantizationSettings {
   std::vector<std::string> skip_modules;  // beside the output head
   bool prepare = true;                    // prepare_model_for_kbit_training: what is not quantised goes to fp32
 
-  int bits() const { return type == "int8" ? 8 : 4; }
+  int bits() const { return type == "int8" || type == "qfloat8" ? 8 : 4; }
 };
 
 struct TuningSettings {
@@ -59,7 +60,7 @@ AdapterKind parse_adapter_kind(const std::string& text);
 
 // `value` is a mapping with PEFT's keys, text like "r=16,target_modules=q_proj+v_proj", or true for the defaults.
 AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);
-// A mapping, or one of nf4, fp4, int8 for short.
+// A mapping, or one of nf4, fp4, int8, qfloat8 for short.
 QuantizationSettings parse_quantization(const nlohmann::json& value);
 std::vector<std::string> parse_name_list(const nlohmann::json& value, const std::string& source);
 

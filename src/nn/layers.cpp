@@ -53,7 +53,7 @@ Tensor DenseLayer::base(const Tensor& x) const {
 
 Tensor DenseLayer::operator()(const Tensor& x) const {
   Forward here(*this);
-  return adapter_ ? (*adapter_)(*this, x) : base(x);
+  return adapter_ && build().adapters_active ? (*adapter_)(*this, x) : base(x);
 }
 
 Tensor DenseLayer::unpacked_weight() const { return quantized ? quantized->unpacked() : weight; }

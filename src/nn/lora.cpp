@@ -60,7 +60,7 @@ Tensor Lora::add_converted(const DenseLayer&, const Tensor& x, const Tensor& res
 }
 
 Tensor Lora::operator()(const DenseLayer& layer, const Tensor& x) const {
-  return layer.quantized ? on_quantized(layer, x) : on_plain(layer, x);
+  return layer.quantized && layer.quantized->is_bitsandbytes() ? on_quantized(layer, x) : on_plain(layer, x);
 }
 
 Dora::Dora(DenseLayer& layer, const AdapterSettings& s)

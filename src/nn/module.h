@@ -27,6 +27,8 @@ struct Build {
   Tensors* cache = nullptr;
   Version transformers = Platform{}.transformers;
   Tuning tuning;                      // what is trained, and how
+  bool adapters_active = true;        // false: forwards go past them
+  Tensor adapter_multiplier;          // of the AI Toolkit's network: a number for each sample
   DType load_dtype = DType::float32;  // of weights before they are quantised
   Tensor shared_code;                 // bitsandbytes' table of 8-bit values, one for all layers
   bool input_require_grads = false;   // enable_input_require_grads: the embeddings' result collects a gradient

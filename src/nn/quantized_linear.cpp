@@ -219,6 +219,57 @@ class Int8 final : public QuantizedWeight {
   int64_t outliers_;
 };
 
+// ---- optimum-quanto ---------------------------------------------------------------------------------------------------
+
+// optimum-quanto 0.2, tensor/weights/qbytes.py, WeightQBytesLinearFunction over library/qbytes_mm.py: the weight is widened and scaled
+// for the product, and again for the gradient; the input is kept though nothing needs it. The Marlin kernel, which widens in
+// registers, is taken only where quanto's CUDA extension was compiled.
+class QFloat8 final : public QuantizedWeight {
+ public:
+  QFloat8(Build& build, const PackedWeight& w) : weight_(w), scale_(allocation(build.tape, "scale", {w.out, 1}, w.dtype)) {}
+
+  int bits() const override { return 8; }
+  bool is_bitsandbytes() const override { return false; }
+
+  Tensor multiply(const Tensor& x, const Tensor& bias) const override {
+    Op op(x.tape(), "WeightQBytesLinearFunction", {&x, &bias});
+    Saved input = op.save(x);
+    Tensor y;  // (..., out)
+    {
+      GradGuard no_grad(x.tape(), false);
+      Dims shape = x.sizes();
+      shape[-1] = weight_.out;
+      y = product(reshape(x, {-1, x.size(-1)}));
+      y = reshape(y, shape);
+      if (bias) y = add(y, bias);
+    }
+    return op.finish(y, [this, input = std::move(input), dtype = bias ? bias.dtype() : x.dtype()](Tensors& g, Needs needs) {
+      const Tensor x = input.unpack();
+      Tensors out(2);
+      if (needs[0]) {
+        const Tensor weight = unpacked();
+        out[0] = matmul(g[0], weight);
+      }
+      if (needs[1]) out[1] = allocation(g[0].tape(), "sum", {weight_.out}, dtype);
+      return out;
+    });
+  }
+
+  Tensor unpacked() const override {
+    const Tensor wide = allocation(weight_.packed.tape(), "_to_copy", {weight_.out, weight_.in}, weight_.dtype);
+    return allocation(weight_.packed.tape(), "mul", {weight_.out, weight_.in}, weight_.dtype);
+  }
+
+ private:
+  Tensor product(const Tensor& rows) const {
+    const Tensor activations = to(rows, weight_.dtype), weight = unpacked();
+    return matmul(activations, t(weight));
+  }
+
+  PackedWeight weight_;
+  Tensor scale_;
+};
+
 }  // namespace
 
 Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
@@ -228,6 +279,7 @@ Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
 DType packed_dtype(const QuantizationSettings& s) { return s.bits() == 8 ? DType::int8 : DType::uint8; }
 
 std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& s, const PackedWeight& w) {
+  if (s.type == "qfloat8") return std::make_unique<QFloat8>(build, w);
   if (s.bits() == 8) return std::make_unique<Int8>(build, s, w);
   return std::make_unique<FourBit>(build, s, w);
 }

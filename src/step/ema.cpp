@@ -75,6 +75,7 @@ void MovingAverage::update() {
     case EmaUpdate::diffusers_foreach: subtract_foreach(); break;
     case EmaUpdate::lerp: lerp(); break;
     case EmaUpdate::averaged_model: average(); break;
+    case EmaUpdate::ai_toolkit: subtract_in_fp32(); break;
   }
   if (visits) shadow_.clear();
 }
@@ -108,6 +109,19 @@ void MovingAverage::average() {
 void MovingAverage::lerp() {
   for (const Parameter* p : parameters_)
     if (type_of(p->value) != p->value.dtype()) copy("_to_copy", p->value);
+}
+
+// The AI Toolkit's toolkit/ema.py: the difference in fp32, scaled and subtracted in place; what is in another type is rounded back with
+// random bits (copy_stochastic).
+void MovingAverage::subtract_in_fp32() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& value = parameters_[i]->value;
+    const bool converts = value.dtype() != DType::float32;
+    const Tensor average = converts ? temporary("_to_copy", value.sizes(), DType::float32, tape_) : shadow_[i];
+    const Tensor parameter = converts ? temporary("_to_copy", value.sizes(), DType::float32, tape_) : value;
+    const Tensor difference = temporary("sub", average, parameter);
+    if (converts) temporary("randint_like", value.sizes(), DType::int32, tape_);
+  }
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@ namespace plimsoll {
 
 class MovingAverage {
  public:
-  // Copies `parameters` (all of the model, trained or not), and with AveragedModel its buffers.
+  // Copies `parameters` (of the AI Toolkit's those that are trained, else all), and with AveragedModel its buffers.
   MovingAverage(const EmaSettings& settings, Tape& tape, const std::vector<Parameter*>& parameters, const Tensors& buffers);
   void update();
 
@@ -23,6 +23,7 @@ class MovingAverage {
   void subtract_foreach();
   void lerp();
   void average();
+  void subtract_in_fp32();
 
   EmaSettings settings_;
   Tape& tape_;

@@ -153,7 +153,8 @@ class Trainer {
     if (job_.master_weights) updated_ = master_.emplace(job_.gradient_dtype == GradientType::fp32, tape_, trained_).parameters();
     attach_optimizer();
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
-    if (job_.ema) ema_.emplace(job_.averaging, tape_, parameters_, build_.buffers);
+    if (job_.ema)
+      ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);
     if (job_.warm_optimizer) warm_optimizer();
     for (int64_t i = 0; i < job_.steps; ++i) step();
