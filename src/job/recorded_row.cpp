@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Files beside the recorder that make a model: the family has the file's name.
-constexpr std::array kOwnModels{"mlp"};
+constexpr std::array kOwnModels{"diffusion_trainer", "mlp"};
 // Files that build the class named in their arguments.
 constexpr std::array kOwnBuilders{"diffusers_models"};
 
@@ -63,11 +63,18 @@ AdapterSettings peft_of(const Json& peft) {
   return parse_adapter(parse_adapter_kind(lower(peft.value("peft_type", "LORA"))), config);
 }
 
+AdapterSettings ai_toolkit_lora_of(Json lora) {
+  lora["implementation"] = "ai-toolkit";
+  return parse_adapter(AdapterKind::lora, lora);
+}
+
 TuningSettings tuning_of(const Config& c) {
   TuningSettings t;
   if (const Json* lora = c.find({"lora"})) t.adapter = lora_of(*lora);
   if (const Json* peft = c.find({"peft"})) t.adapter = peft_of(*peft);
+  if (const Json* lora = c.find({"ai_toolkit_lora"})) t.adapter = ai_toolkit_lora_of(*lora);
   if (const Json* quantization = c.find({"quantization"})) t.quantization = parse_quantization(*quantization);
+  if (const Json* quantization = c.find({"toolkit_quantization"})) t.quantization = parse_quantization(*quantization);
   if (const Json* names = c.find({"frozen"})) t.frozen = parse_name_list(*names, "frozen");
   if (const Json* names = c.find({"trainable"})) t.trainable = parse_name_list(*names, "trainable");
   return t;

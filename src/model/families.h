@@ -64,7 +64,12 @@ std::unique_ptr<Model> make_stablelm_classifier(Build& build, const Config& conf
 std::unique_ptr<Model> make_t5(Build& build, const Config& config);
 std::unique_ptr<Model> make_vit(Build& build, const Config& config);
 
-// diffusers
+// diffusers, and the text encoders its pipelines have
+std::unique_ptr<Model> make_autoencoder_kl(Build& build, const Config& config);
+std::unique_ptr<Model> make_clip_text(Build& build, const Config& config);
+std::unique_ptr<Model> make_clip_text_projection(Build& build, const Config& config);
+std::unique_ptr<Model> make_diffusion_trainer(Build& build, const Config& config);
+std::unique_ptr<Model> make_t5_encoder(Build& build, const Config& config);
 std::unique_ptr<Model> make_unet2d_condition(Build& build, const Config& config);
 
 // torchvision: one builder per family, which holds a table of its variants by name.

@@ -76,7 +76,12 @@ const std::vector<ModelEntry>& model_registry() {
       {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier},
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
-      // diffusers
+      // diffusers, and the text encoders its pipelines have
+      {"autoencoder-kl", {"AutoencoderKL"}, InputKind::own, 256, make_autoencoder_kl, "diffusers"},
+      {"clip-text", {"CLIPTextModel"}, InputKind::own, 77, make_clip_text},
+      {"clip-text-projection", {"CLIPTextModelWithProjection"}, InputKind::own, 77, make_clip_text_projection},
+      {"diffusion-trainer", {"diffusion_trainer"}, InputKind::own, 1024, make_diffusion_trainer, "the AI Toolkit"},
+      {"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder},
       {"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition, "diffusers"},
       // people's own
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},

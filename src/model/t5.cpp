@@ -1,8 +1,10 @@
-// transformers.models.t5: T5ForConditionalGeneration. Attention is always eager, with a bias by relative position that the
-// first layer of each stack makes and the others share.
+// transformers.models.t5: T5ForConditionalGeneration, and T5EncoderModel as a text encoder. Attention is always eager, with a bias by
+// relative position that the first layer of each stack makes and the others share.
 #include "model/families.h"
+#include "model/text_encoders.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
+#include "nn/text_encoder.h"
 #include "nn/transformer.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -348,7 +350,35 @@ struct T5ForConditionalGeneration : Model {
   Linear lm_head;
 };
 
+struct T5EncoderModel : TextEncoder {
+  T5EncoderModel(Module& parent, std::string_view name, const Config& c)
+      : TextEncoder(parent, name),
+        config(c),
+        shared(*this, "shared", config.vocab_size, config.d_model),
+        encoder(*this, "encoder", config, shared.weight, false) {}
+
+  TextStates encode(const Tensor& input_ids, bool) override {
+    Forward here(*this);
+    return {encoder(input_ids, {}), {}, {}};  // (B, T, C)
+  }
+
+  Dims result_sizes(int64_t samples, int64_t tokens) const override { return {samples, tokens, config.d_model}; }
+  int64_t usual_tokens() const override { return 512; }
+
+  T5Config config;
+  Embedding shared;
+  T5Stack encoder;
+};
+
 }  // namespace
+
+std::unique_ptr<TextEncoder> make_t5_encoder_model(Module& parent, std::string_view name, const Config& config) {
+  return std::make_unique<T5EncoderModel>(parent, name, config);
+}
+
+std::unique_ptr<Model> make_t5_encoder(Build& build, const Config& config) {
+  return make_text_encoder_training(build, config, make_t5_encoder_model);
+}
 
 std::unique_ptr<Model> make_t5(Build& build, const Config& config) { return std::make_unique<T5ForConditionalGeneration>(build, config); }
 

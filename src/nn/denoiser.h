@@ -24,9 +24,37 @@ class Denoiser : public Module {
   virtual Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& conditions) = 0;
 };
 
+using MakeDenoiser = std::unique_ptr<Denoiser> (*)(Module& parent, std::string_view name, const Config& config);
+
+// One step of training: its inputs, and its loss.
+class DenoiserStep {
+ public:
+  virtual ~DenoiserStep() = default;
+  virtual Tensors make_inputs(int64_t samples, const Canvas& canvas, DType dtype) = 0;
+  virtual Output forward(const Tensors& inputs) = 0;
+};
+
+// A denoiser and the step that trains it, at first that of diffusers' scripts.
+class DenoiserModel : public Model {
+ public:
+  DenoiserModel(Build& build, const Config& config, MakeDenoiser make);
+  Denoiser& net() { return *net_; }
+  void train_by(std::unique_ptr<DenoiserStep> step) { step_ = std::move(step); }
+
+  Tensors make_inputs(int64_t samples, int64_t length, DType dtype) override;
+  Output forward(const Batch& batch) override { return step_->forward(batch.own); }
+  std::string sample(int64_t length) const override;
+
+ private:
+  Canvas canvas(int64_t side) const;
+
+  Config config_;
+  std::unique_ptr<Denoiser> net_;
+  std::unique_ptr<DenoiserStep> step_;
+};
+
 // A model that trains the one denoiser which `make` builds under it. Config keys height, width, frames and text_tokens stand for a
 // square of the job's seq.
-using MakeDenoiser = std::unique_ptr<Denoiser> (*)(Module& parent, std::string_view name, const Config& config);
 std::unique_ptr<Model> make_denoiser_training(Build& build, const Config& config, MakeDenoiser make);
 
 }  // namespace plimsoll

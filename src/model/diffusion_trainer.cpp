@@ -1,0 +1,385 @@
+// The step of the AI Toolkit (extensions_built_in/sd_trainer/SDTrainer.py, train_single_accumulation): a denoiser that is trained, in
+// full or through an adapter, and a frozen autoencoder and frozen text encoders beside it. What is cached is not called and not on the
+// device: the toolkit moves the autoencoder to the host once latents are cached, and drops text encoders once texts are.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "model/families.h"
+#include "model/registry.h"
+#include "model/resolve.h"
+#include "model/text_encoders.h"
+#include "nn/autoencoder_kl.h"
+#include "nn/denoiser.h"
+#include "ops/loss.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// A part by the name of a preset or family, alone or as "model" beside what differs from it.
+struct Part {
+  const ModelEntry* entry = nullptr;
+  Config config;
+};
+
+Part part_of(const Json& value, const std::string& key) {
+  const bool plain = value.is_string();
+  if (!plain && !(value.is_object() && value.contains("model") && value["model"].is_string()))
+    throw Error(
+        fmt::format("[diffusion-trainer] {} is {}, expected a model's name or a mapping with model", key, dump(value).substr(0, 80)),
+        R"(e.g. sdxl-vae, or {"model": "sdxl-vae", "layers_per_block": 1})");
+  const std::string name = plain ? value.get<std::string>() : value["model"].get<std::string>();
+  Part part;
+  Json config = Json::object();
+  part.entry = find_model(name);
+  std::vector<std::string> names;
+  for (const Preset& p : presets()) {
+    names.emplace_back(p.name);
+    if (lower(name) != p.name) continue;
+    part.entry = find_model(p.family);
+    config = Json::parse(p.config);
+  }
+  if (!part.entry) throw Error(fmt::format("[diffusion-trainer] {} '{}' is not known", key, name), did_you_mean(name, names));
+  if (!plain)
+    for (const auto& item : value.items())
+      if (item.key() != "model") config[item.key()] = item.value();
+  part.config = Config(key + " " + name, config);
+  return part;
+}
+
+struct TextEncoderFamily {
+  const char* name;
+  MakeTextEncoder make;
+};
+constexpr TextEncoderFamily kTextEncoders[]{{"clip-text", make_clip_text_model},
+                                            {"clip-text-projection", make_clip_text_model_with_projection},
+                                            {"t5-encoder", make_t5_encoder_model}};
+
+MakeTextEncoder text_encoder_of(const Part& part) {
+  std::vector<std::string> names;
+  for (const TextEncoderFamily& f : kTextEncoders) {
+    if (part.entry->name == f.name) return f.make;
+    names.emplace_back(f.name);
+  }
+  throw Error("[diffusion-trainer] text_encoders: " + part.entry->name + " is not a text encoder", "families: " + join(names, ", "));
+}
+
+struct TrainerConfig {
+  explicit TrainerConfig(const Config& c)
+      : cache_latents(c.flag({"cache_latents"}, false)),
+        cache_text_embeddings(c.flag({"cache_text_embeddings"}, false)),
+        unload_text_encoder(c.flag({"unload_text_encoder"}, false)),
+        dop(c.flag({"dop", "diff_output_preservation"}, false)),
+        flow_matching(c.flag({"flow_matching"}, false)),
+        vae_dtype(dtype_of(c, "vae_dtype")),
+        te_dtype(dtype_of(c, "te_dtype")) {
+    const std::vector<std::string> known{"denoiser",
+                                         "vae",
+                                         "text_encoders",
+                                         "cache_latents",
+                                         "cache_text_embeddings",
+                                         "unload_text_encoder",
+                                         "dop",
+                                         "diff_output_preservation",
+                                         "flow_matching",
+                                         "vae_dtype",
+                                         "te_dtype",
+                                         "height",
+                                         "width",
+                                         "frames",
+                                         "text_tokens"};
+    for (const auto& item : c.values().items())
+      if (std::find(known.begin(), known.end(), item.key()) == known.end())
+        throw Error("[diffusion-trainer] " + item.key() + " is not known", did_you_mean(item.key(), known));
+    const Json* net = c.find({"denoiser"});
+    if (!net) throw Error("[diffusion-trainer] no denoiser was named", "e.g. denoiser: sdxl-unet");
+    denoiser = part_of(*net, "denoiser");
+    // A picture's size is the step's.
+    Json with_canvas = denoiser.config.values();
+    for (const char* key : {"height", "width", "frames", "text_tokens"})
+      if (const Json* value = c.find({key})) with_canvas[key] = *value;
+    denoiser.config = Config(denoiser.config.source(), with_canvas);
+    if (const Json* value = c.find({"vae"})) vae = part_of(*value, "vae");
+    if (vae && vae->entry->name != "autoencoder-kl")
+      throw Error("[diffusion-trainer] vae: " + vae->entry->name + " is not an autoencoder", "e.g. vae: sdxl-vae");
+    if (!vae && !cache_latents) throw Error("[diffusion-trainer] cache_latents: false needs a vae", "e.g. vae: sdxl-vae");
+    read_text_encoders(c);
+  }
+
+  void read_text_encoders(const Config& c) {
+    const Json* list = c.find({"text_encoders"});
+    if (list && !list->is_array())
+      throw Error("[diffusion-trainer] text_encoders is " + dump(*list).substr(0, 80) + ", expected a list",
+                  "e.g. [clip-vit-l-14-text, openclip-bigg-14-text]");
+    if (list)
+      for (const Json& value : *list) text_encoders.push_back(part_of(value, "text_encoders"));
+    for (const Part& part : text_encoders) text_encoder_of(part);
+    if (text_encoders.empty() && !encodes_nothing())
+      throw Error("[diffusion-trainer] no text_encoders are named", "name them, or set cache_text_embeddings");
+  }
+
+  bool encodes_nothing() const { return cache_text_embeddings || unload_text_encoder; }
+
+  static std::optional<DType> dtype_of(const Config& c, const char* key) {
+    const std::string text = c.text({key}, "");
+    if (text.empty()) return std::nullopt;
+    if (text == "bf16") return DType::bfloat16;
+    if (text == "fp16") return DType::float16;
+    if (text == "fp32") return DType::float32;
+    throw Error(std::string("[diffusion-trainer] ") + key + " '" + text + "' is not known", did_you_mean(text, {"bf16", "fp16", "fp32"}));
+  }
+
+  bool cache_latents, cache_text_embeddings, unload_text_encoder, dop, flow_matching;
+  std::optional<DType> vae_dtype, te_dtype;
+  Part denoiser;
+  std::optional<Part> vae;
+  std::vector<Part> text_encoders;
+};
+
+// While it lives, modules are built frozen, in another type and without what the job's tuning does to the denoiser.
+class FrozenBuild {
+ public:
+  FrozenBuild(Build& build, const std::string& part, std::optional<DType> dtype)
+      : build_(build), dtype_(build.dtype), tuning_(std::move(build.tuning)) {
+    TuningSettings frozen;
+    frozen.frozen = {part};
+    build.tuning = Tuning(frozen, part);
+    build.dtype = dtype.value_or(build.load_dtype);
+  }
+  ~FrozenBuild() {
+    build_.tuning = std::move(tuning_);
+    build_.dtype = dtype_;
+  }
+
+ private:
+  Build& build_;
+  DType dtype_;
+  Tuning tuning_;
+};
+
+// eval() under torch.no_grad()
+class Inference {
+ public:
+  explicit Inference(Tape& tape) : tape_(tape), no_grad_(tape, false) { tape.training = false; }
+  ~Inference() { tape_.training = true; }
+
+ private:
+  Tape& tape_;
+  GradGuard no_grad_;
+};
+
+class ToolkitStep : public DenoiserStep {
+ public:
+  ToolkitStep(DenoiserModel& model, const TrainerConfig& c) : config_(c), model_(model), net_(model.net()) {
+    Build& build = model.build();
+    build.input_require_grads = false;
+    if (c.vae && !c.cache_latents) {
+      const FrozenBuild frozen(build, "vae", c.vae_dtype);
+      vae_ = std::make_unique<AutoencoderKL>(model, "vae", c.vae->config);
+    }
+    if (c.encodes_nothing()) return;
+    for (const Part& part : c.text_encoders) {
+      const std::string name = text_encoders_.empty() ? "text_encoder" : fmt::format("text_encoder_{}", text_encoders_.size() + 1);
+      const FrozenBuild frozen(build, name, c.te_dtype);
+      text_encoders_.push_back(text_encoder_of(part)(model, name, part.config));
+    }
+  }
+
+  // Pictures or latents, timesteps, and tokens or what was made of them (with DOP a second time, for the class alone).
+  Tensors make_inputs(int64_t samples, const Canvas& canvas, DType dtype) override {
+    Tape& tape = model_.tape();
+    canvas_ = canvas;
+    dtype_ = dtype;
+    samples_ = samples;
+    const Dims latents = net_.latent_sizes(samples, canvas);
+    Tensors inputs{
+        vae_ ? empty(tape, {samples, vae_->config.in_channels, canvas.height, canvas.width}, dtype) : empty(tape, latents, dtype),
+        empty(tape, {samples}, DType::int64)};
+    if (vae_) check_latents(latents);
+    for (int pass = 0; pass < (config_.dop ? 2 : 1); ++pass) {
+      for (const auto& encoder : text_encoders_) inputs.push_back(empty(tape, {samples, encoder->usual_tokens()}, DType::int64));
+      if (!text_encoders_.empty()) continue;
+      for (Tensor& t : net_.make_conditions(samples, canvas, dtype)) inputs.push_back(std::move(t));
+    }
+    model_.build().adapter_multiplier = empty(tape, {samples}, DType::float32);
+    return inputs;
+  }
+
+  Output forward(const Tensors& inputs) override {
+    Tape& tape = model_.tape();
+    const Tensor& timesteps = inputs[1];
+    Tensor latents, noise, noisy_latents;  // (N, C, h, w)
+    {
+      GradGuard no_grad(tape, false);
+      latents = vae_ ? encode_images(inputs[0]) : inputs[0];
+      noise = filled(tape, "randn", latents.sizes(), dtype_);
+      noise = mul_scalar(noise);
+      latents = mul_scalar(latents);
+      noisy_latents = add_noise(latents, noise);
+    }
+    const Tensor ones = filled(tape, "ones", {samples_, 1, 1, 1}, dtype_), mask = filled(tape, "ones", {samples_, 1, 1, 1}, dtype_);
+    const Tensors conditions = conditions_of(inputs, 0), class_conditions = config_.dop ? conditions_of(inputs, 1) : Tensors{};
+    Tensor prior;
+    if (config_.dop) prior = prior_prediction(noisy_latents, timesteps, class_conditions);
+    const Tensor prediction = predict(noisy_latents, timesteps, conditions);
+    Tensor loss = prediction_loss(prediction, noise, latents, mask), preserved;
+    if (config_.dop) {
+      preserved = predict(noisy_latents, timesteps, class_conditions);
+      Tensor preservation = mse_loss(preserved, prior);
+      preservation = mul_scalar(preservation);
+      loss = add(loss, preservation);
+    }
+    loss = mul(loss, mean_of(ones));
+    Tensors kept{latents, noise, noisy_latents, prediction, prior, preserved, ones, mask};
+    kept.insert(kept.end(), conditions.begin(), conditions.end());
+    kept.insert(kept.end(), class_conditions.begin(), class_conditions.end());
+    kept.erase(std::remove_if(kept.begin(), kept.end(), [](const Tensor& t) { return !t; }), kept.end());
+    return {loss, kept};
+  }
+
+ private:
+  void check_latents(const Dims& wanted) const {
+    const int64_t scale = vae_->config.scale();
+    const Dims given{samples_, vae_->config.latent_channels, canvas_.height / scale, canvas_.width / scale};
+    if (canvas_.frames == 1 && numel(given) == numel(wanted)) return;
+    throw Error(fmt::format("[diffusion-trainer] the vae's latents {} are not the denoiser's {}", to_string(given), to_string(wanted)),
+                "name the autoencoder that belongs to the denoiser, or cache_latents");
+  }
+
+  static Tensor mean_of(const Tensor& x) {
+    Dims all;
+    for (int i = 0; i < x.dim(); ++i) all.push_back(i);
+    return mean(x, all, false);
+  }
+
+  // toolkit/stable_diffusion_model.py, encode_images
+  Tensor encode_images(const Tensor& imgs) {
+    const Inference mode(model_.tape());
+    const DType dtype = vae_->encoder.conv_in.weight.dtype();
+    Tensors image_list = unbind(imgs, 0);
+    for (Tensor& image : image_list) image = to(image, dtype);
+    const Tensor images = stack(image_list, 0);  // (N, 3, H, W)
+    Tensor latents;                              // (N, C, h, w)
+    {
+      const LatentDistribution posterior = vae_->encode(images);
+      latents = posterior.sample();
+    }
+    latents = sub_scalar(latents);
+    return mul_scalar(latents);
+  }
+
+  // add_noise: sample by sample
+  static Tensor add_noise(const Tensor& latents, const Tensor& noise) {
+    Tensors noisy;
+    const Tensors samples = split(latents, 1, 0), noises = split(noise, 1, 0);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const Tensor kept = mul_scalar(samples[i]), added = mul_scalar(noises[i]);
+      noisy.push_back(add(kept, added));
+    }
+    return cat(noisy, 0);
+  }
+
+  // What the encoders say of the texts, or what was cached of it. toolkit/train_tools.py, encode_prompts and encode_prompts_xl.
+  Tensors conditions_of(const Tensors& inputs, size_t pass) {
+    const size_t each = (inputs.size() - 2) / (config_.dop ? 2 : 1);
+    const auto first = inputs.begin() + 2 + static_cast<std::ptrdiff_t>(pass * each);
+    const Tensors own(first, first + static_cast<std::ptrdiff_t>(each));
+    GradGuard no_grad(model_.tape(), false);
+    if (text_encoders_.empty()) {  // clone().detach() of what the loader gave
+      Tensors copies;
+      for (const Tensor& t : own) copies.push_back(clone(t));
+      return copies;
+    }
+    const Inference mode(model_.tape());
+    const bool several = text_encoders_.size() > 1;
+    Tensors states;
+    Tensor pooled;
+    for (size_t i = 0; i < text_encoders_.size(); ++i) {
+      TextEncoder& encoder = *text_encoders_[i];
+      const bool penultimate = several && encoder.gives_hidden_states();
+      TextStates out = encoder.encode(own[i], penultimate);
+      pooled = penultimate ? encoder.result(out) : out.pooled;
+      if (penultimate) {
+        const Tensor before_last = out.hidden_states[out.hidden_states.size() - 2];
+        out = {};
+        states.push_back(clone(before_last));  // repeat(1, num_images_per_prompt, 1)
+      } else {
+        states.push_back(out.last_hidden_state);
+      }
+    }
+    return net_.make_conditions(samples_, canvas_, dtype_);  // joined, in the type of the training
+  }
+
+  // rearrange, where the denoiser takes latents by patches
+  static Tensor arranged(const Tensor& x, const Dims& sizes) {
+    return x.sizes() == sizes ? x : filled(x.tape(), "rearrange", sizes, x.dtype());
+  }
+
+  Tensor predict(const Tensor& noisy, const Tensor& timesteps, const Tensors& conditions) {
+    const Tensor latents = arranged(to(noisy, dtype_), net_.latent_sizes(samples_, canvas_));
+    return net_.predict(latents, timesteps, conditions);
+  }
+
+  // SDTrainer.get_prior_prediction: the denoiser without its adapter
+  Tensor prior_prediction(const Tensor& noisy, const Tensor& timesteps, const Tensors& conditions) {
+    const Inference mode(model_.tape());
+    Tensors embeds;
+    for (const Tensor& t : conditions) embeds.push_back(clone(t));
+    model_.build().adapters_active = false;
+    Tensor out = predict(noisy, timesteps, embeds);
+    model_.build().adapters_active = true;
+    return out;
+  }
+
+  // SDTrainer.calculate_loss: by element, times a mask of ones and one number a sample
+  Tensor prediction_loss(const Tensor& prediction, const Tensor& noise, const Tensor& latents, const Tensor& mask) {
+    const Tensor by_sample = filled(model_.tape(), "_to_copy", {samples_}, DType::float32);
+    const Tensor unpacked = config_.flow_matching ? sub(noise, latents) : noise;
+    const Tensor target = arranged(unpacked, prediction.sizes());
+    Tensor loss = mse_loss_by_element(to(prediction, DType::float32), to(target, DType::float32));  // like the prediction
+    loss = mul_scalar(loss);
+    loss = mul(loss, view(mask, mask_sizes(loss)));
+    Dims but_first;
+    for (int i = 1; i < loss.dim(); ++i) but_first.push_back(i);
+    loss = mean(loss, but_first, false);  // (N)
+    loss = mul(loss, by_sample);
+    loss = mean_of(loss);
+    return add_scalar(loss);
+  }
+
+  static Dims mask_sizes(const Tensor& loss) {
+    Dims sizes = Dims::filled(loss.dim(), 1);
+    sizes[0] = loss.size(0);
+    return sizes;
+  }
+
+  TrainerConfig config_;
+  DenoiserModel& model_;
+  Denoiser& net_;
+  std::unique_ptr<AutoencoderKL> vae_;
+  std::vector<std::unique_ptr<TextEncoder>> text_encoders_;
+  Canvas canvas_;
+  DType dtype_ = DType::float32;
+  int64_t samples_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> make_diffusion_trainer(Build& build, const Config& config) {
+  const TrainerConfig c(config);
+  std::unique_ptr<Model> model = c.denoiser.entry->make(build, c.denoiser.config);
+  auto* denoiser = dynamic_cast<DenoiserModel*>(model.get());
+  if (!denoiser) throw Error("[diffusion-trainer] denoiser: " + c.denoiser.entry->name + " is not a denoiser", "e.g. denoiser: sdxl-unet");
+  denoiser->train_by(std::make_unique<ToolkitStep>(*denoiser, c));
+  return model;
+}
+
+}  // namespace plimsoll
