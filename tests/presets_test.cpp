@@ -1,4 +1,4 @@
-// Every preset has the parameters of the model that transformers 5.12 makes of the same configuration.
+// Every preset has the parameters of the model that transformers 5.12 or diffusers 0.40 makes of the same configuration.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -155,6 +155,20 @@ const std::map<std::string, int64_t> kParameters{
     {"dinov2-base", 86583554},
     {"dinov2-large", 304372738},
     {"dinov2-giant", 1136486914},
+    {"sd-1.5-unet", 859520964},
+    {"sd-2.1-unet", 865910724},
+    {"sdxl-unet", 2567463684},
+    {"sd-vae", 83653863},
+    {"sdxl-vae", 83653863},
+    {"flux-vae", 83819683},
+    {"clip-vit-l-14-text", 123060480},
+    {"openclip-vit-h-14-text", 340387840},
+    {"openclip-bigg-14-text", 694659840},
+    {"t5-v1.1-xxl-encoder", 4762310656},
+    // the sums of their parts
+    {"ai-toolkit-sd1", 1066235307},
+    {"ai-toolkit-sd2", 1289952427},
+    {"ai-toolkit-sdxl", 3468837867},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -147,6 +147,27 @@ class LerpEma:
         for s, p in zip(self.shadow, net.parameters()): s.lerp_(p.to(s.dtype), 0.1)
 
 
+class AiToolkitEma:
+    """The AI Toolkit's: of what is trained alone, each difference in fp32; half types are rounded back with random bits."""
+    def __init__(self, net):
+        self.params = [p for p in net.parameters() if p.requires_grad]
+        self.shadow = [p.clone().detach() for p in self.params]
+
+    @torch.no_grad()
+    def step(self, net):
+        for s, p in zip(self.shadow, self.params):
+            average, value = s.float(), p.float()
+            difference = average - value
+            difference.mul_(0.1)
+            average.sub_(difference)
+            if s.dtype != torch.float32:
+                bits = torch.randint_like(average, dtype=torch.int32, low=0, high=1 << 16)
+                bits.add_(average.view(dtype=torch.int32))
+                s.copy_(bits.view(dtype=torch.float32))
+                del bits
+            del average, value, difference
+
+
 class TorchEma:
     def __init__(self, net):
         import adapters
@@ -162,4 +183,5 @@ def make_ema(settings, net, dtypes):
     settings = {} if settings is True else settings
     update, dtype = settings.get('update', 'loop'), dtypes[settings.get('dtype')]
     if update == 'averaged-model': return TorchEma(net)
+    if update == 'ai-toolkit': return AiToolkitEma(net)
     return LerpEma(net, dtype) if update == 'lerp' else DiffusersEma(net, dtype, update)
