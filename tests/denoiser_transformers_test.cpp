@@ -78,7 +78,7 @@ TEST(DenoiserTransformers, UnknownKeysAreIgnoredAsByDiffusers) {
 }
 
 TEST(DenoiserTransformers, SizesThatCutATokenAreAnError) {
-  EXPECT_TRUE(has(error_of(job_of("flux", kFlux, 72)), "height 72 is not a multiple of 16"));
+  EXPECT_TRUE(has(error_of(job_of("flux", kFlux, 72)), "72 is not a multiple of 16"));
   EXPECT_TRUE(has(error_of(job_of("flux", with(kFlux, {{"width", 40}}))), "take 32"));
   EXPECT_TRUE(has(error_of(job_of("wan", with(kWan, {{"frames", 8}}))), "use 5"));
   EXPECT_TRUE(has(error_of(job_of("wan", with(kWan, {{"patch_size", {2, 2, 2}}, {"frames", 9}}))), "3 latent frames"));

@@ -280,9 +280,10 @@ class QwenImageTransformer2DModel : public Denoiser {
       active = filled(tape(), "where", mask.sizes(), DType::int64);
     }
     const Tensor any = filled(tape(), "any", {mask.size(0)}, DType::bool_);
-    const Tensor values = filled(tape(), "max", {mask.size(0)}, DType::int64),
-                 indices = filled(tape(), "max", {mask.size(0)}, DType::int64);
-    const Tensor length = nondiff("add", values, DType::int64);
+    Tensor length = filled(tape(), "max", {mask.size(0)}, DType::int64);
+    { const Tensor indices = filled(tape(), "max", {mask.size(0)}, DType::int64); }
+    length = nondiff("add", length, DType::int64);
+    const Tensor whole = filled(tape(), "scalar_tensor", {}, DType::int64);
     return {mask, nondiff("where", length, DType::int64)};
   }
 

@@ -10,7 +10,10 @@ namespace plimsoll {
 namespace {
 
 // Each frequency twice in a row, in fp32. (S, dim / 2) -> (S, dim)
-Tensor twice(const Tensor& x) { return to(repeat_interleave(x, 2, 1), DType::float32); }
+Tensor twice(Tensor x) {
+  x = repeat_interleave(x, 2, 1);
+  return to(x, DType::float32);
+}
 
 // 1 / theta ** (arange(0, dim, 2) / dim) / linear_factor
 Tensor frequencies(Tape& tape, int64_t dim, DType dtype) {
