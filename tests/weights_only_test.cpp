@@ -128,7 +128,7 @@ struct Known {
 std::vector<Known> known_models() {
   const Json usual{{"hidden_size", 512}, {"intermediate_size", 1408}, {"num_hidden_layers", 4},          {"num_attention_heads", 8},
                    {"vocab_size", 8000}, {"num_key_value_heads", 4},  {"max_position_embeddings", 1024}, {"pad_token_id", 0}};
-  const Json gpt{{"n_embd", 512}, {"n_layer", 4}, {"n_head", 8}, {"vocab_size", 8000}};
+  const Json gpt{{"hidden_size", 512}, {"n_embd", 512}, {"n_layer", 4}, {"n_head", 8}, {"vocab_size", 8000}};
   std::vector<Known> all;
   for (const char* family : {"llama", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "phi", "olmo2", "cohere", "stablelm", "gpt_neox", "bert",
                              "roberta", "electra"})
