@@ -30,12 +30,30 @@ struct Flags {
   bool what_if = false;
 };
 
+// Where the figures are not those of what was asked.
+std::string warnings_text(const Job& job) {
+  std::string text;
+  for (const Finding& f : job.findings)
+    if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused)
+      text += fmt::format("  {}: {}{}{}\n", f.source, f.setting.empty() ? "" : f.setting + ": ", f.what,
+                          f.why.empty() ? "" : " (" + f.why + ")");
+  return text.empty() ? text : "\nMind\n" + text;
+}
+
+nlohmann::ordered_json findings_json(const Job& job) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const Finding& f : job.findings)
+    out.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
+  return out;
+}
+
 // Returns the verdict on the machine that was named; unknown when none was.
 Verdict print(const Estimate& e, const std::vector<Fit>& fits, const std::optional<WhatIf>& changes, const Flags& flags) {
   const Style style = Style::detect(flags.output.colour, flags.output.ascii);
   nlohmann::ordered_json json = estimate_json(e);
   json["fits"] = fits_json(fits);
-  std::string text = estimate_text(e, style, flags.text);
+  json["findings"] = findings_json(e.job);
+  std::string text = estimate_text(e, style, flags.text) + warnings_text(e.job);
   if (!fits.empty()) text += "\n" + fits_text(fits, style);
   if (changes) {
     json["what_if"] = what_if_json(*changes);

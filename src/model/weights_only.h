@@ -15,7 +15,7 @@ inline constexpr const char* kWeightsOnly = "weights-only";
 struct StandInRange {
   double low, high;
 };
-inline constexpr StandInRange kStandInActivations{0.4, 2.5};
+inline constexpr StandInRange kStandInActivations{0.5, 2.5};
 // Without headers the parameters are those of a plain decoder of the same sizes, and a real one may have so many times as many.
 inline constexpr StandInRange kStandInParameters{0.7, 1.4};
 
