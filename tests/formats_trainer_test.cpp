@@ -165,6 +165,13 @@ TEST_F(Trainers, EveryOptimizerOfTransformers) {
   EXPECT_THROW(read("a.yaml", "num_train_epochs: 1\noptim: adamw_tourch\n"), Error);
 }
 
+TEST_F(Trainers, AnotherOptimizerDoesNotInheritArguments) {
+  Job job = read("a.yaml", "num_train_epochs: 1\n");
+  EXPECT_EQ(job.optimizer.args.values(), (Json{{"fused", true}}));
+  apply_setting(job, "optimizer", "AdamW8bit", "--optimizer");
+  EXPECT_EQ(job.optimizer.args.values(), Json::object());
+}
+
 TEST_F(Trainers, DeclaredButNotEffectiveInTransformers) {
   const Job job =
       read("args.yaml",
@@ -288,8 +295,8 @@ TEST_F(Trainers, AllocatorUnderTwoNames) {
   const Job job =
       run("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128 PYTORCH_ALLOC_CONF=expandable_segments:True "
           "python train.py --per_device_train_batch_size 1");
-  EXPECT_EQ(job.alloc_conf, "expandable_segments:True");
-  EXPECT_TRUE(finding(job, Effect::conflict, "environment.PYTORCH_CUDA_ALLOC_CONF")) << all_findings(job);
+  EXPECT_EQ(job.alloc_conf, "max_split_size_mb:128");
+  EXPECT_TRUE(finding(job, Effect::conflict, "environment.PYTORCH_ALLOC_CONF")) << all_findings(job);
 }
 
 TEST_F(Trainers, ShellScripts) {

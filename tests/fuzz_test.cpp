@@ -226,16 +226,18 @@ TEST(Fuzz, TrainersConfigurations) {
 }
 
 TEST(Fuzz, Commands) {
-  fuzz({"A=1 CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py --per_device_train_batch_size 4 --bf16 --x '{\"a\": 1}' \"b c\"",
-        "accelerate launch --multi_gpu --num_processes 4 --use_deepspeed --zero_stage 2 sdxl_train_network.py --network_dim 8 "
-        "--network_args a=b c=d",
-        "tune run --nproc_per_node 2 x --config none.yaml a.b=3 c=4",
-        "FORCE_TORCHRUN=1 llamafactory-cli train a=1 --stage sft --finetuning_type full",
-        "srun -N 2 python -m torchtitan.train --training.seq_len 16 --job.config_file x.toml"},
-       [](const std::string& text) {
-         Job job;
-         read_input(job, {text + " --output_dir o"});
-       });
+  fuzz(
+      {"A=1 CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py --per_device_train_batch_size 4 --bf16 --x '{\"a\": 1}' \"b c\"",
+       "accelerate launch --multi_gpu --num_processes 4 --use_deepspeed --zero_stage 2 sdxl_train_network.py --network_dim 8 "
+       "--network_args a=b c=d",
+       "tune run --nproc_per_node 2 x --config none.yaml a.b=3 c=4",
+       "FORCE_TORCHRUN=1 llamafactory-cli train a=1 --stage sft --finetuning_type full",
+       "srun -N 2 python -m torchtitan.train --training.seq_len 16 --job.config_file x.toml"},
+      [](const std::string& text) {
+        Job job;
+        read_input(job, {text + " --output_dir o"});
+      },
+      kRounds / 4);
   fuzz({"#!/bin/bash\n#SBATCH --nodes=2\nexport A=${B:-3}; C=\"$A x\"\nsrun torchrun --nproc_per_node $A t.py \\\n --bf16 | tee log && "
         "echo '#'\n"},
        [](const std::string& text) { script_documents(text, "fuzz"); });

@@ -9,6 +9,7 @@
 #include "cli/host_flags.h"
 #include "cli/job_flags.h"
 #include "estimate/estimate.h"
+#include "job/lint.h"
 #include "report/estimate_report.h"
 #include "report/fit_report.h"
 #include "report/levers_report.h"
@@ -117,8 +118,9 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   flags->output.add_to(app);
   return [flags] {
     flags->host.check();
-    const Job job = flags->job.job();
+    Job job = flags->job.job();
     const std::vector<TargetDevice> devices = flags->devices.devices();
+    lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
     check_host_flags(flags->host, job);
     if (flags->what_if && job.framework == Framework::jax)
       throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true",

@@ -16,6 +16,7 @@ void apply_optimizer(Job& job, const Config& c) {
   const nlohmann::json* v = c.find({"optimizer"});
   if (!v) return;
   if (v->is_string()) {
+    if (job.optimizer.name != v->get<std::string>()) job.optimizer.args = Config();  // those were another's
     job.optimizer.name = v->get<std::string>();
     return;
   }

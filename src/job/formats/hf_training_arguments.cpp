@@ -227,7 +227,7 @@ void read_arguments(Reader& r) {
   read_other_objectives(r);
   read_ddp(r, /*find_unused=*/!r.job.checkpointing.on);
   read_deepspeed_setting(r, "deepspeed");
-  r.ignore({"model_init_kwargs", "loss_type", "learning_rate_end"});
+  r.ignore({"model_init_kwargs", "loss_type"});
   r.finish();
 }
 

@@ -18,16 +18,20 @@ using Json = nlohmann::json;
 
 constexpr int64_t kMostProcesses = 1 << 17;
 
-// c10/core/AllocatorConfig: PYTORCH_ALLOC_CONF is the name for all devices; where it is set, PyTorch 2.10 and later do not look at the
-// other.
+// PyTorch 2.9 and later parse the first of these that is set, and only that: the new name comes last.
 void read_allocator(Reader& r) {
-  const char *kNew = "/environment/PYTORCH_ALLOC_CONF", *kOld = "/environment/PYTORCH_CUDA_ALLOC_CONF";
-  const std::string all = r.text(kNew), cuda = r.text(kOld);
-  if (!all.empty() && !cuda.empty() && all != cuda)
-    r.finding(Effect::conflict, kOld, fmt::format("PYTORCH_ALLOC_CONF is '{}': that one is used", printable(all, 80)),
-              "two names of one setting with different values; the newer name wins");
-  for (const char* path : {kOld, kNew})
-    if (r.has(path)) r.set("alloc_conf", r.text(path), path);
+  std::string used;
+  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+    const std::string path = std::string("/environment/") + name;
+    if (!r.has(path)) continue;
+    if (used.empty()) {
+      used = name;
+      r.set("alloc_conf", r.text(path), path);
+    } else if (r.text(path) != r.job.alloc_conf) {
+      r.finding(Effect::conflict, path, fmt::format("{} is '{}': that one is used", used, printable(r.job.alloc_conf, 80)),
+                "two names of one setting with different values");
+    }
+  }
 }
 
 bool is_settings_file(const std::string& name) {

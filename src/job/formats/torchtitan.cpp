@@ -60,8 +60,7 @@ void read_optimizer(Reader& r) {
     r.set_default("optimizer", name, kTrainer);
     r.set_default("optimizer_args", args, kTrainer);
   }
-  for (const char* path : {"optimizer.early_step_in_backward", "optimizer.fused"})
-    if (std::string(path).ends_with("backward") && r.flag(path, false)) r.set("optimizer_in_backward", true, path);
+  if (r.flag("optimizer.early_step_in_backward", false)) r.set("optimizer_in_backward", true, "optimizer.early_step_in_backward");
   r.ignore({"optimizer"});
 }
 

@@ -35,8 +35,8 @@ void not_simulated(Reader& r, std::string_view path, const std::string& what);
 
 // Keys of TrainingArguments that say nothing about memory.
 void ignore_training_arguments(Reader& r);
-// The part of TrainingArguments that transformers, TRL, axolotl and LLaMA-Factory share: clipping, evaluation is theirs, compilation,
-// accumulation, the optimizer, checks of deprecated keys.
+// The part of TrainingArguments that transformers, TRL, axolotl and LLaMA-Factory share: accumulation, clipping, compilation, FSDP, keys
+// that are deprecated or have no effect.
 void read_shared_arguments(Reader& r, const std::string& trainer);
 
 // A JSON list of names from a list, or from text with commas.
