@@ -222,6 +222,7 @@ TEST(Gsa, NamesWhatHasNoEffect) {
   EXPECT_FALSE(finds(read_text(replaced(kGsa, "use_adaptive_k: true", "use_adaptive_k: false"), "x.yaml"), Effect::none, "k_base"));
   EXPECT_TRUE(
       finds(read_text(replaced(kGsa, "global_batch_size: 256", "global_batch_size: 250"), "x.yaml"), Effect::conflict, "no number"));
+  EXPECT_THROW(read_text("model: {gsa: {k_max: 8}}\ntraining: 3", "x.yaml"), Error);
   EXPECT_TRUE(finds(read_text(replaced(kGsa, "optimizer: adamw", "optimizer: lion"), "x.yaml"), Effect::other, "AdamW is used"));
   EXPECT_TRUE(finds(read_text(replaced(kGsa, "    k_max: 1024\n", ""), "x.yaml"), Effect::refused, "model.gsa.k_max is not there"));
   const Job half = read_text(replaced(kGsa, "precision: bf16", "precision: fp16"), "x.yaml");
@@ -486,6 +487,7 @@ TEST(AiToolkitFormat, DefaultsAndOddities) {
   EXPECT_TRUE(finds(job, Effect::unknown, "train.optimizer = automagic"));
   EXPECT_TRUE(finds(job, Effect::partial, "model.low_vram"));
   EXPECT_FALSE(job.tuning.adapter.has_value());
+  EXPECT_THROW(read_text("config: {process: [{train: 3}]}", "x.yaml"), Error);
   EXPECT_THROW(read_text("config: {process: [{train: {}, datasets: [{resolution: large}]}]}", "x.yaml"), Error);
 }
 

@@ -228,6 +228,7 @@ void read_model(Reader& r) {
 
 void read_yaml(Reader& outer) {
   const Document document = process_document(outer.document);
+  require_mappings(document, {"network", "train", "model"});
   Reader r(outer.job, document);
   r.job.trainer = kTrainer;
   if (!process_of(outer.document)) r.note(Effect::note, "a part of a configuration of the AI Toolkit: the rest is not said");

@@ -124,6 +124,7 @@ void read_training(Reader& r) {
 
 void read_file(Reader& outer) {
   const Document document = whole(outer.document);
+  require_mappings(document, {"model", "training", "data"});
   Reader r(outer.job, document);
   r.job.trainer = kTrainer;
   const bool complete = has_keys(document, {"model", "training"});

@@ -161,6 +161,7 @@ MambaShape shape_of(const Job& job) {
 }
 
 void read_document(Reader& r) {
+  require_mappings(r.document, {"model", "vram", "training"});
   if (r.document.comments)
     r.note(Effect::refused, "JSON has no comments: json.load stops with a JSONDecodeError", "configs/model_configs.py, load_config");
   missing_keys(r);

@@ -44,6 +44,13 @@ void read_surroundings(Reader& r) {
   r.ignore({"environment", "launcher", "launcher_flags", "processes", "nodes", "program", "arguments"});
 }
 
+void require_mappings(const Document& d, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (d.value.contains(key) && !d.value[key].is_object())
+      throw Error("[" + d.name + "] " + key + " is " + dump(d.value[key]).substr(0, 80) + ", expected a mapping",
+                  "indent its keys below it");
+}
+
 void set_or_default(Reader& r, const char* setting, const Json& value, std::string_view path, const std::string& trainer) {
   if (r.has(path))
     r.set(setting, value, path);

@@ -20,6 +20,9 @@ int64_t world_of(const Document& document);  // processes on all nodes
 // PYTORCH_ALLOC_CONF, or by its old name PYTORCH_CUDA_ALLOC_CONF; and marks what is the launcher's own as read.
 void read_surroundings(Reader& reader);
 
+// Throws when one of these keys is there and is no mapping.
+void require_mappings(const Document& document, std::initializer_list<const char*> keys);
+
 // The value when something is said at `path`, else as the trainer's default.
 void set_or_default(Reader& reader, const char* setting, const nlohmann::json& value, std::string_view path, const std::string& trainer);
 

@@ -91,6 +91,7 @@ void read_training(Reader& r) {
 }
 
 void read_file(Reader& r) {
+  require_mappings(r.document, {"Dataset", "STDiff", "Training"});
   r.job.trainer = kTrainer;
   read_model(r);
   read_training(r);
