@@ -131,9 +131,9 @@ TEST_F(Cli, UnknownNamesOfSettingsAreNamed) {
 }
 
 TEST_F(Cli, ConfigOfAnUnknownTypeIsNamed) {
-  expect_error("estimate " + file("a.json", R"({"model_type": "flubber"})"), 5, {"flubber", "not supported"});
-  expect_error("estimate " + file("b.json", R"({"hidden_size": 1})"), 5, {"neither model_type nor architectures"});
-  expect_error("estimate " + file("c.json", R"([1, 2])"), 5, {"expected an object"});
+  expect_error("estimate " + file("a.json", R"({"model_type": "flubber"})"), 5, {"flubber", "is not known"});
+  expect_error("estimate " + file("b.json", R"({"hidden_size": 1})"), 5, {"b.json", "none of the configurations"});
+  expect_error("estimate " + file("c.json", R"([1, 2])"), 5, {"c.json", "none of the configurations"});
 }
 
 TEST_F(Cli, MalformedFilesNameTheLine) {

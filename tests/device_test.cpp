@@ -109,11 +109,13 @@ TEST(Loop, EvaluationNeedsNoMoreThanTheForwardOfTraining) {
     Job job;
     job.model = entry.name;
     job.batch = 2;
+    if (entry.name == "diffusion-trainer")
+      job.config = Config("test", {{"denoiser", "sd-1.5-unet"}, {"cache_latents", true}, {"cache_text_embeddings", true}});
     resolve_model(job);
     if (entry.inputs != InputKind::image && entry.inputs != InputKind::vector && entry.inputs != InputKind::own) job.seq = 32;
     job.eval_batch = 2;
     job.steps = 1;
-    if (!entry.classes.empty() && entry.inputs != InputKind::image)
+    if (!entry.classes.empty() && entry.library.empty() && entry.inputs != InputKind::image)
       job.config = Config(entry.name, nlohmann::json{{"vocab_size", 1000}, {"pad_token_id", 0}});
     try {
       const Simulation run = simulate(job);

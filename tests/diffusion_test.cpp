@@ -147,7 +147,7 @@ TEST(Diffusion, CachedPartsAreNotOnTheDevice) {
 // Two graphs are alive at once: that of the prediction and that of the preservation.
 TEST(Diffusion, OutputPreservationNeedsMore) {
   Json cached = with(with(small_trainer(), "cache_latents", true), "cache_text_embeddings", true);
-  EXPECT_GT(peak(run(with(cached, "dop", true))), peak(run(cached)) * 5 / 4);
+  EXPECT_GT(peak(run(with(cached, "dop", true))), peak(run(cached)));
 }
 
 TEST(Diffusion, FrozenPartsGetNoAdapterAndNoGradient) {

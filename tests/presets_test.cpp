@@ -236,6 +236,14 @@ const std::map<std::string, int64_t> kParameters{
     {"ai-toolkit-sd1", 1066235307},
     {"ai-toolkit-sd2", 1289952427},
     {"ai-toolkit-sdxl", 3468837867},
+    {"ai-toolkit-sd3", 7692178659},
+    {"ai-toolkit-flux", 16870599139},
+    {"ai-toolkit-flux_kontext", 16786779456},
+    {"ai-toolkit-flex1", 13132454883},
+    {"ai-toolkit-flex2", 13049040704},
+    {"ai-toolkit-chroma", 13746113763},
+    {"ai-toolkit-lumina2", 2693588835},
+    {"ai-toolkit-qwen_image", 20430401088},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -31,7 +31,9 @@ Document whole(Document d) {
 
 bool is_gsa(const Document& d) {
   if (d.kind != Document::Kind::yaml && d.kind != Document::Kind::json) return false;
-  if (has_keys(d, {"training.micro_batch_size"}) || has_keys(d, {"micro_batch_size", "gradient_accumulation_steps"})) return true;
+  if (has_keys(d, {"training.micro_batch_size"})) return true;
+  // A part of it, as its document shows; axolotl has the same keys beside its model's name.
+  if (has_keys(d, {"micro_batch_size", "gradient_accumulation_steps"}) && !has_keys(d, {"base_model"})) return true;
   const Document full = whole(d);
   return has_keys(full, {"model.gsa"}) || has_keys(full, {"model.n_layers", "model.d_ffn"});
 }
