@@ -106,6 +106,12 @@ TEST(HfConfig, BitsandbytesHasItsClassDefaults) {
   EXPECT_EQ(int8.tuning.quantization->type, "int8");
   EXPECT_EQ(int8.tuning.quantization->threshold, 0.0);
 
+  Job inside;
+  describe(inside, R"({"model_type":"llava","text_config":{"model_type":"llama"},
+      "quantization_config":{"load_in_4bit":true,"llm_int8_skip_modules":["vision_tower"]}})");
+  EXPECT_TRUE(inside.tuning.quantization->skip_modules.empty());
+  EXPECT_TRUE(has_finding(inside, "vision_tower"));
+
   Job neither;
   describe(neither, R"({"model_type":"llama","quantization_config":{"load_in_8bit":false,"load_in_4bit":false}})");
   EXPECT_FALSE(neither.tuning.quantization);

@@ -4,8 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <cmath>
-#include <cstring>
 #include <set>
 
 #include "util/checked.h"

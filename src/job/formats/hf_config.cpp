@@ -2,8 +2,6 @@
 // within the model, how the weights are stored, code that comes with it.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "job/formats/readers.h"
 #include "job/settings.h"
 #include "util/text.h"
@@ -80,13 +78,22 @@ std::string short_type(const std::string& torch_type, const std::string& origin)
   throw Error(fmt::format("[{}] '{}' is not known", origin, printable(torch_type, 80)), "known: float32, float16, bfloat16");
 }
 
+// Modules that stay as they are, but for the head, which is never quantised. Names of a model around the language model are not in it.
+Json skipped_modules(Reader& r, const std::string& key) {
+  Json skipped = Json::array();
+  const Json* names = r.find(key);
+  if (!names) return skipped;
+  for (const Json& name : names->is_array() ? *names : Json::array({*names}))
+    if (name.is_string() && !name.get<std::string>().ends_with("lm_head")) skipped.push_back(name);
+  if (!r.document.value.contains("text_config") || skipped.empty()) return skipped;
+  r.finding(Effect::partial, key, "not followed inside the language model: all of its linear layers are taken to be quantised");
+  return Json::array();
+}
+
 // transformers' BitsAndBytesConfig with its class's defaults.
 Json bitsandbytes(Reader& r) {
   const std::string at = "quantization_config.";
-  Json skipped = Json::array();
-  if (const Json* names = r.find(at + "llm_int8_skip_modules"))
-    for (const Json& name : names->is_array() ? *names : Json::array({*names}))
-      if (name.is_string() && !name.get<std::string>().ends_with("lm_head")) skipped.push_back(name);  // the head is never quantised
+  const Json skipped = skipped_modules(r, at + "llm_int8_skip_modules");
   Json q;
   if (r.flag(at + "load_in_4bit", false) || r.flag(at + "_load_in_4bit", false)) {
     q = {{"type", r.text(at + "bnb_4bit_quant_type", "fp4")},

@@ -2,7 +2,6 @@
 // trained; the others are named with their sizes.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "job/formats/readers.h"
