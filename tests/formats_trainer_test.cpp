@@ -285,6 +285,13 @@ TEST_F(Trainers, FilesNamedByACommand) {
   EXPECT_TRUE(finding(job, Effect::unknown, "deepspeed"));
 }
 
+TEST_F(Trainers, FilesThatNameEachOther) {
+  EXPECT_THROW(read("self.yaml", "num_train_epochs: 1\ndeepspeed: self.yaml\n"), Error);
+  write("a.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: b.yaml}\n");
+  EXPECT_THROW(read("b.yaml", "num_train_epochs: 1\ndeepspeed: a.yaml\n"), Error);
+  EXPECT_THROW(run("accelerate launch --config_file @a.yaml train.py --per_device_train_batch_size 1"), Error);
+}
+
 TEST_F(Trainers, ProgramsThatAreNotKnown) {
   EXPECT_THROW(run("python my_loop.py --epochs 3"), Error);
   EXPECT_THROW(run("make train"), Error);
@@ -457,6 +464,15 @@ TEST_F(Trainers, Axolotl) {
   EXPECT_EQ(job.clip, 1.0);
   EXPECT_TRUE(finding(job, Effect::none, "group_by_length"));
   EXPECT_FALSE(finding(job, Effect::unknown, "")) << all_findings(job);
+}
+
+TEST_F(Trainers, AxolotlBatchesThatDoNotFit) {
+  const Job job = read("a.yml", "base_model: gpt2\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nbatch_size: 10\n");
+  EXPECT_TRUE(finding(job, Effect::refused, "batch_size"));
+  EXPECT_TRUE(finding(job, Effect::conflict, "batch_size"));
+  EXPECT_THROW(
+      read("a.yml", "base_model: gpt2\nmicro_batch_size: 2000000000\ngradient_accumulation_steps: 9000000000000000\nbatch_size: 10\n"),
+      Error);
 }
 
 TEST_F(Trainers, AxolotlDeclaredAndNotEffective) {

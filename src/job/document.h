@@ -24,6 +24,8 @@ struct Document {
 
   std::map<std::string, std::string> places;  // "/optimizer/lr" -> where that value came from, if not from this document
 
+  int depth = 0;  // files that named it, one the other
+
   std::string folder() const;  // of path
 };
 

@@ -48,13 +48,14 @@ bool is_script(const Document& document) { return document.kind == Document::Kin
 
 }  // namespace
 
-void read_input_file(Job& job, const std::string& path) {
-  const Document document = read_document(path);
+void read_input_document(Job& job, const Document& document) {
   if (is_script(document)) return read_script(job, document);
   const Format* format = format_of(document);
-  if (!format) throw Error("[input] " + path + " is none of the configurations that can be read", known_formats());
+  if (!format) throw Error("[input] " + document.path + " is none of the configurations that can be read", known_formats());
   read(job, document, *format);
 }
+
+void read_input_file(Job& job, const std::string& path) { read_input_document(job, read_document(path)); }
 
 void read_input_directory(Job& job, const std::string& path) {
   struct Found {

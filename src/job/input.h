@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "job/document.h"
 #include "job/job.h"
 
 namespace plimsoll {
 
 void read_input(Job& job, const std::vector<std::string>& words);
+void read_input_document(Job& job, const Document& document);
 void read_input_file(Job& job, const std::string& path);       // the format by its content; throws when there is none
 void read_input_directory(Job& job, const std::string& path);  // all files whose format is known, by rank
 

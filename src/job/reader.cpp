@@ -154,7 +154,11 @@ bool Reader::include(std::string_view path) {
   std::error_code error;
   for (const fs::path& candidate : {fs::path(document.folder()) / named, fs::path(named)}) {
     if (!fs::is_regular_file(candidate, error)) continue;
-    read_input_file(job, candidate.string());
+    Document named_document = read_document(candidate.string());
+    named_document.depth = document.depth + 1;
+    if (named_document.depth > 4)
+      throw Error(fmt::format("[{}] files name each other without end", origin(path)), "a file cannot name itself");
+    read_input_document(job, named_document);
     return true;
   }
   finding(Effect::unknown, path, "the file is not here: what it says is not part of this answer");

@@ -89,8 +89,11 @@ void read_accelerate(Reader& r) {
   if (type == "fsdp") not_simulated(r, "distributed_type", "FSDP");
   if (type == "megatron_lm" || type == "tp" || type == "xla" || type == "tpu" || type == "multi_cpu")
     not_simulated(r, "distributed_type", "this kind of parallelism");
-  if (type != "deepspeed") r.finding(Effect::none, "deepspeed_config", "DeepSpeed is not used", "distributed_type is not DEEPSPEED");
-  if (type != "fsdp") r.finding(Effect::none, "fsdp_config", "FSDP is not used", "distributed_type is not FSDP");
+  // `accelerate config` writes empty sections
+  if (const Json* section = r.find("deepspeed_config"); section && !section->empty() && type != "deepspeed")
+    r.finding(Effect::none, "deepspeed_config", "DeepSpeed is not used", "distributed_type is not DEEPSPEED");
+  if (const Json* section = r.find("fsdp_config"); section && !section->empty() && type != "fsdp")
+    r.finding(Effect::none, "fsdp_config", "FSDP is not used", "distributed_type is not FSDP");
   r.ignore({"megatron_lm_config", "deepspeed_config", "fsdp_config"});
   if (r.has("parallelism_config")) not_simulated(r, "parallelism_config", "this kind of parallelism");
   for (const char* path : {"dynamo_backend", "dynamo_config.dynamo_backend"})

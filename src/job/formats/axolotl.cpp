@@ -26,8 +26,9 @@ void read_batch(Reader& r) {
   if (r.has("gradient_accumulation_steps") && r.has("micro_batch_size")) {
     r.finding(Effect::refused, "batch_size", "micro_batch_size and gradient_accumulation_steps say it already",
               "axolotl: set only one of gradient_accumulation_steps or batch_size");
-    if (all != r.job.batch * r.integer("gradient_accumulation_steps", 1))
-      r.finding(Effect::conflict, "batch_size", fmt::format("it is not {} x {}", r.job.batch, r.integer("gradient_accumulation_steps", 1)));
+    const double product = static_cast<double>(r.job.batch) * r.number("gradient_accumulation_steps", 1);
+    if (static_cast<double>(all) != product)
+      r.finding(Effect::conflict, "batch_size", fmt::format("it is not their product, {:.0f}", product));
   } else if (all >= r.job.batch) {
     r.set("accumulation", all / r.job.batch, "batch_size");
     if (all % r.job.batch != 0)

@@ -77,6 +77,7 @@ void read_accelerate_launch(Reader& r) {
   const std::string file = r.text("/launcher_flags/config_file");
   const std::optional<std::string> path = file.empty() ? std::nullopt : existing(r, file);
   if (path) settings = read_document(*path);
+  settings.depth = r.document.depth + 1;
   if (!file.empty() && !path)
     r.finding(Effect::unknown, "/launcher_flags/config_file", "the file is not here: what it says is not part of this answer");
   overlay(settings, keys, r.document.name + ": --");
@@ -159,6 +160,7 @@ Document settings_of(Reader& r, std::initializer_list<const char*> flags) {
       r.note(Effect::unknown, fmt::format("{} is not here: what it says is not part of this answer", printable(name, 120)));
     if (path) break;
   }
+  settings.depth = r.document.depth + 1;
   for (const char* flag : flags) given.erase(flag);
   overlay(settings, assignments_in(arguments), r.document.name + ": ");
   overlay(settings, given, r.document.name + ": --");
