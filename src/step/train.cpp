@@ -384,7 +384,8 @@ RecordedForward record_forward(const Job& asked) {
   Job job = asked;
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
-  if (const ModelEntry& entry = entry_of(job); entry.classes.empty() && entry.inputs != InputKind::own)
+  const ModelEntry& entry = entry_of(job);
+  if (entry.library.empty() ? entry.classes.empty() : entry.name != "fsdm")
     throw Error("[job] framework jax: " + entry.name + " is neither of transformers nor written for JAX",
                 "families of transformers can be asked about, vit among them, and fsdm");
   Dialect dialect;
