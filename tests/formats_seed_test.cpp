@@ -199,7 +199,7 @@ TEST(Gsa, ReadsItsYaml) {
   EXPECT_EQ(job.trainer, "gsa");
   EXPECT_EQ(job.model, "gsa");
   EXPECT_EQ(config_of(job, "d_ffn"), 1536);
-  EXPECT_EQ(job.config.values().at("gsa").at("k_max"), 1024);
+  EXPECT_EQ(job.config.values().at("k_max"), 1024);
   EXPECT_EQ(job.batch, 2);
   EXPECT_EQ(job.accumulation, 32);
   EXPECT_EQ(job.seq, 1024);

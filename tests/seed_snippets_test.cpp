@@ -169,7 +169,7 @@ std::map<std::string, std::vector<std::string>> expectations() {
       {"004/7", {"transformers checkpointing=on"}},  // a key that transformers has too
       {"004/8", {gsa + " model=gsa d_ffn:1024 n_layers:6 refused"}},
       {"004/9", {"error [test] snippet.yaml is none*"}},  // precision: fp16, which means another thing elsewhere
-      {"004/10", {gsa + " model=gsa gsa:{\"k_base\":256,\"k_max\":512} refused"}},
+      {"004/10", {gsa + " model=gsa k_base:256 k_max:512 refused"}},
       {"004/11", {no_trainer + "'watch' is not a trainer*", no_trainer + "'nvidia-smi' is not a trainer*"}},
   };
   // source code, sums and messages are no configurations

@@ -83,7 +83,7 @@ void read_model(Reader& r) {
     r.config(key, path);
   }
   for (const char* key : kGsaKeys) require(std::string("model.gsa.") + key);
-  r.config("gsa", "model.gsa");
+  for (const char* key : kGsaKeys) r.config(key, std::string("model.gsa.") + key);  // one level, so that each can be overridden
   if (!missing.empty())
     r.note(Effect::refused,
            fmt::format("as the file of --config it stops: {} not there; here the published run's values fill in",
