@@ -79,6 +79,7 @@ struct TrainerConfig {
         unload_text_encoder(c.flag({"unload_text_encoder"}, false)),
         dop(c.flag({"dop", "diff_output_preservation"}, false)),
         flow_matching(c.flag({"flow_matching"}, false)),
+        quantize_te(c.flag({"quantize_te"}, false)),
         vae_dtype(dtype_of(c, "vae_dtype")),
         te_dtype(dtype_of(c, "te_dtype")) {
     const std::vector<std::string> known{"denoiser",
@@ -90,6 +91,7 @@ struct TrainerConfig {
                                          "dop",
                                          "diff_output_preservation",
                                          "flow_matching",
+                                         "quantize_te",
                                          "vae_dtype",
                                          "te_dtype",
                                          "height",
@@ -137,7 +139,7 @@ struct TrainerConfig {
     throw Error(std::string("[diffusion-trainer] ") + key + " '" + text + "' is not known", did_you_mean(text, {"bf16", "fp16", "fp32"}));
   }
 
-  bool cache_latents, cache_text_embeddings, unload_text_encoder, dop, flow_matching;
+  bool cache_latents, cache_text_embeddings, unload_text_encoder, dop, flow_matching, quantize_te;
   std::optional<DType> vae_dtype, te_dtype;
   Part denoiser;
   std::optional<Part> vae;
@@ -147,10 +149,11 @@ struct TrainerConfig {
 // While it lives, modules are built frozen, in another type and without what the job's tuning does to the denoiser.
 class FrozenBuild {
  public:
-  FrozenBuild(Build& build, const std::string& part, std::optional<DType> dtype)
+  FrozenBuild(Build& build, const std::string& part, std::optional<DType> dtype, bool quantize = false)
       : build_(build), dtype_(build.dtype), tuning_(std::move(build.tuning)) {
     TuningSettings frozen;
     frozen.frozen = {part};
+    if (quantize) frozen.quantization = parse_quantization("qfloat8");
     build.tuning = Tuning(frozen, part);
     build.dtype = dtype.value_or(build.load_dtype);
   }
@@ -188,7 +191,7 @@ class ToolkitStep : public DenoiserStep {
     if (c.encodes_nothing()) return;
     for (const Part& part : c.text_encoders) {
       const std::string name = text_encoders_.empty() ? "text_encoder" : fmt::format("text_encoder_{}", text_encoders_.size() + 1);
-      const FrozenBuild frozen(build, name, c.te_dtype);
+      const FrozenBuild frozen(build, name, c.te_dtype, c.quantize_te && part.entry->name == "t5-encoder");  // CLIP's never is
       text_encoders_.push_back(text_encoder_of(part)(model, name, part.config));
     }
   }

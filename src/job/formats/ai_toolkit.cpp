@@ -218,6 +218,8 @@ void read_model(Reader& r) {
   if (r.flag("model.quantize", false)) {
     const std::string qtype = r.text("model.qtype", "qfloat8");
     r.set("quantization", "qfloat8", "model.quantize");
+    if (r.flag("model.quantize_te", true))
+      r.config("quantize_te", true, r.origin(r.has("model.quantize_te") ? "model.quantize_te" : "model.quantize"));
     if (!qtype.starts_with("qfloat8")) r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place");
   }
   if (r.flag("model.low_vram", false))
