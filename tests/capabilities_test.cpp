@@ -78,8 +78,9 @@ TEST(Capabilities, CommandsShowThem) {
     if (row.command.empty()) continue;
     if (!results.contains(row.command)) results[row.command] = run(row.command);
     const Result& r = results[row.command];
-    EXPECT_TRUE(r.code == 0 || r.code == 3 || r.code == 4 || r.code == 6) << row.number << ": " << row.command << " ended with " << r.code << "\n"
-                                                           << r.output;
+    EXPECT_TRUE(r.code == 0 || r.code == 3 || r.code == 4 || r.code == 6)
+        << row.number << ": " << row.command << " ended with " << r.code << "\n"
+        << r.output;
     EXPECT_NE(r.output.find(row.expected), std::string::npos)
         << row.number << ": '" << row.expected << "' is not in what `" << row.command << "` prints:\n"
         << r.output;

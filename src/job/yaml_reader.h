@@ -1,6 +1,6 @@
 // YAML text to JSON values, with the line in every error. Anchors, aliases and merge keys (`<<`) work; repeated keys, a
-// second document and self-holding aliases are errors, and what aliases add up to is bounded. Written on the parser's events: yaml-cpp's own tree keeps the first of
-// repeated keys, and its LoadAll never ends on a stray comma.
+// second document and self-holding aliases are errors, and what aliases add up to is bounded. Written on the parser's events: yaml-cpp's
+// own tree keeps the first of repeated keys, and its LoadAll never ends on a stray comma.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
