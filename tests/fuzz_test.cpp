@@ -27,7 +27,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kRounds = 4000;
+constexpr int kRounds = PLIMSOLL_FUZZ_ROUNDS;
 
 std::string mutate(std::string text, std::mt19937& random) {
   static const std::string kTokens[] = {

@@ -11,7 +11,13 @@ Tensor autocast_low(const Tensor& t) {
   Parameter* p = t.parameter();
   const bool cacheable = p && t.dtype() == DType::float32 && t.requires_grad();  // only leaves have one
   if (!cacheable) return to(t, low);
-  if (!p->low_precision) t.tape().remember_cast(*p, to(t, low));
+  if (!p->low_precision) {
+    t.tape().remember_cast(*p, to(t, low));
+    // A leaf that is no parameter lives in its node, which may go before autocast's context ends: the cast stays, the leaf's memory does
+    // not.
+    p->accumulate = t.body().grad_fn ? t.body().grad_fn : p->accumulate;
+    if (t.body().grad_fn && !t.tape().grad_enabled) p->value.reset();
+  }
   return p->low_precision;
 }
 

@@ -94,7 +94,10 @@ void Tape::remember_cast(Parameter& p, Tensor cast) {
 }
 
 void Tape::clear_casts() {
-  for (Parameter* p : cast_parameters_) p->low_precision.reset();
+  for (Parameter* p : cast_parameters_) {
+    const Ref<Node> owner = p->name.empty() ? std::exchange(p->accumulate, Ref<Node>()) : Ref<Node>();  // of a leaf that is no parameter
+    p->low_precision.reset();
+  }
   cast_parameters_.clear();
 }
 
