@@ -82,6 +82,8 @@ bool checkpoints(const Module& module, bool is_block) {
   return (is_block || plan.names_modules()) && plan.picks(module, is_block);
 }
 
+WorkBlock note_block(const Module& block) { return WorkBlock(block.tape(), block.scope()); }
+
 Tensor passed_on(const Module& module) { return module.build().position_ids; }
 
 const CheckpointStyle& checkpoint_style(const Module& module) { return module.build().checkpointing.style; }
