@@ -73,7 +73,7 @@ const Fitting::Run& Fitting::run_on(const std::string& target) {
   const KernelMemory kernels = kernel_memory(job.platform);
   const auto [it, added] = runs_.try_emplace({kernels.blas, kernels.blas_lt});
   if (added) {
-    it->second.simulation = simulate(job);
+    it->second.simulation = simulate(job, false, work_);
     it->second.boundless = cuda_timeline(it->second.simulation.trace, parse_alloc_conf(job.alloc_conf));
   }
   return it->second;

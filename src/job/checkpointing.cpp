@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "job/fields.h"
 #include "job/tuning.h"
@@ -23,6 +24,25 @@ std::string ordinal(int64_t n) {
 std::vector<std::string> saved_ops(const nlohmann::json& value) {
   if (value.is_string() && value.get<std::string>() == "matmuls") return matmul_ops();
   return parse_name_list(value, "checkpointing: save");
+}
+
+// Names of modules; "layers.0-11" stands for layers.0 to layers.11.
+std::vector<std::string> module_list(const nlohmann::json& value) {
+  static const std::regex kRange(R"((.+\.)(\d{1,6})-(\d{1,6}))");
+  const nlohmann::json list = value.is_string() ? parse_flag_value(value.get<std::string>()) : value;
+  nlohmann::json firsts = list.is_array() ? list : nlohmann::json::array({list});
+  std::vector<std::string> names;
+  for (nlohmann::json& name : firsts) {
+    std::smatch parts;
+    const std::string text = name.is_string() ? name.get<std::string>() : "";
+    names.push_back(text);
+    if (text.size() > 256 || !std::regex_match(text, parts, kRange)) continue;
+    if (std::stoll(parts[2]) > std::stoll(parts[3]))
+      throw Error(fmt::format("[{}] modules: the range '{}' ends before it begins", kSource, text), "e.g. layers.0-11");
+    name = parts[1].str() + parts[2].str();
+  }
+  parse_name_list(firsts, "checkpointing: modules");
+  return names;
 }
 
 }  // namespace
@@ -51,7 +71,7 @@ Checkpointing parse_checkpointing(const nlohmann::json& value) {
   const Config fields = fields_of(value, kSource, {"every", "modules", "reentrant", "save"}, kExample);
   c.every = fields.size({"every"}, 1);
   c.reentrant = fields.flag({"reentrant"}, false);
-  if (fields.find({"modules"})) c.modules = parse_name_list(fields.values().at("modules"), "checkpointing: modules");
+  if (fields.find({"modules"})) c.modules = module_list(fields.values().at("modules"));
   if (fields.find({"save"})) c.save = saved_ops(fields.values().at("save"));
   if (c.every > 1 && !c.modules.empty())
     throw Error(fmt::format("[{}] every {} counts blocks, and modules are named", kSource, c.every), "leave one of the two out");

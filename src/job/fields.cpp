@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 Json parse_flag_value(const std::string& text) {
   const Json scalar = parse_scalar(text);
   const bool joined = text.find('+') != std::string::npos && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-                        return std::isalnum(c) || c == '_' || c == '.' || c == '+';
+                        return std::isalnum(c) || c == '_' || c == '.' || c == '+' || c == '-';
                       });
   if (!scalar.is_string() || !joined) return scalar;
   Json list = Json::array();

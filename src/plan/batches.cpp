@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kLargestFreeBatch = 1 << 16;
 // Beyond so many samples a device every micro-batch is not worth a look of its own.
 constexpr int64_t kMostListed = 4096;
+constexpr size_t kMostSplits = 12;
 
 std::vector<Split> exact(int64_t samples) {
   std::vector<Split> out;
@@ -24,12 +25,22 @@ std::vector<Split> exact(int64_t samples) {
   return out;
 }
 
+// Of many micro-batches those that differ by a fifth or more, with the smallest and the largest.
+std::vector<Split> thinned(const std::vector<Split>& all) {
+  if (all.size() <= kMostSplits) return all;
+  std::vector<Split> out;
+  for (const Split& s : all)
+    if (out.empty() || s.batch * 5 >= out.back().batch * 6) out.push_back(s);
+  if (out.back() != all.back()) out.back() = all.back();
+  return out;
+}
+
 }  // namespace
 
 int64_t global_batch(const Split& s, int64_t world) { return checked_mul(checked_mul(s.batch, s.accumulation), world); }
 
 std::vector<Split> splits_of(int64_t global, int64_t world) {
-  if (global % world == 0) return exact(global / world);
+  if (global % world == 0) return thinned(exact(global / world));
   std::vector<Split> all;
   int64_t least = global;
   const auto miss = [&](const Split& s) { return std::abs(global_batch(s, world) - global); };
@@ -41,7 +52,7 @@ std::vector<Split> splits_of(int64_t global, int64_t world) {
   }
   const int64_t allowed = std::max(least, global / 50);
   std::erase_if(all, [&](const Split& s) { return miss(s) > allowed; });
-  return all;
+  return thinned(all);
 }
 
 std::vector<Split> free_splits(int64_t accumulation) {

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-Changes merged(Changes a, const Changes& b) {
+Recipe merged(Recipe a, const Recipe& b) {
   for (const auto& [key, value] : b.items()) {
     if (key == "config" && a.contains(key)) {
       a[key].update(value);
@@ -19,24 +19,27 @@ Changes merged(Changes a, const Changes& b) {
   return a;
 }
 
-Job with(const Job& job, const Changes& changes) {
+Job with(const Job& job, const Recipe& changes) {
   Job changed = job;
   for (const auto& [key, value] : changes.items()) apply_setting(changed, key, value, "plan");
   return changed;
 }
 
-int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), job.parallel.world()); }
+int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? job.jax.replicas : job.parallel.world(); }
+
+int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
 
 Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Bytes reserve, Calibration calibration)
     : job_(std::move(job)), devices_(std::move(devices)), calibration_(std::move(calibration)) {
   for (TargetDevice& d : devices_) d.others += reserve;
 }
 
-Candidate Evaluator::execute(const Changes& changes) const {
+Candidate Evaluator::execute(const Recipe& changes) const {
   Candidate c;
   c.changes = changes;
   try {
     c.job = with(job_, changes);
+    check_framework(c.job);
     // An evaluation in the batch of training is part of the question, as in estimate().
     Job executed = c.job;
     if (executed.eval_batch == 0 || executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;
@@ -56,10 +59,10 @@ Candidate Evaluator::execute(const Changes& changes) const {
   return c;
 }
 
-void Evaluator::prepare(const std::vector<Changes>& all) {
+void Evaluator::prepare(const std::vector<Recipe>& all) {
   std::set<std::string> names;
-  std::vector<std::pair<std::string, const Changes*>> missing;
-  for (const Changes& c : all) {
+  std::vector<std::pair<std::string, const Recipe*>> missing;
+  for (const Recipe& c : all) {
     std::string name = c.dump();
     if (!candidates_.contains(name) && names.insert(name).second) missing.emplace_back(std::move(name), &c);
   }
@@ -78,7 +81,7 @@ void Evaluator::prepare(const std::vector<Changes>& all) {
   if (progress && !missing.empty()) progress(candidates_.size());
 }
 
-const Candidate& Evaluator::of(const Changes& changes) {
+const Candidate& Evaluator::of(const Recipe& changes) {
   const std::string name = changes.dump();
   const auto it = candidates_.find(name);
   if (it != candidates_.end()) return it->second;

@@ -16,11 +16,14 @@
 namespace plimsoll {
 
 // Settings on top of the user's job, as an object in the language of job settings; empty: the job as it is.
-using Changes = nlohmann::json;
-inline Changes no_changes() { return Changes::object(); }
+using Recipe = nlohmann::json;
+inline Recipe no_changes() { return Recipe::object(); }
 // The second wins; changes of the model's configuration add up.
-Changes merged(Changes a, const Changes& b);
-Job with(const Job& job, const Changes& changes);
+Recipe merged(Recipe a, const Recipe& b);
+Job with(const Job& job, const Recipe& changes);
+
+// That run the job together: processes, or replicas of JAX.
+int64_t devices_of(const Job& job);
 
 struct Need {
   ByteRange device;
@@ -30,7 +33,7 @@ struct Need {
 };
 
 struct Candidate {
-  Changes changes;
+  Recipe changes;
   Job job;
   std::string impossible;   // why it cannot be run at all; then `needs` is empty
   std::vector<Need> needs;  // by device
@@ -45,8 +48,8 @@ class Evaluator {
   // `job` is resolved. Memory of `reserve` bytes is left free on every device.
   Evaluator(Job job, std::vector<TargetDevice> devices, Bytes reserve = {}, Calibration calibration = {});
 
-  const Candidate& of(const Changes& changes);
-  void prepare(const std::vector<Changes>& all);  // executes those that are new, in parallel
+  const Candidate& of(const Recipe& changes);
+  void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel
 
   const Job& job() const { return job_; }
   const std::vector<TargetDevice>& devices() const { return devices_; }
@@ -55,7 +58,7 @@ class Evaluator {
   std::function<void(size_t executed)> progress;  // may be empty
 
  private:
-  Candidate execute(const Changes& changes) const;
+  Candidate execute(const Recipe& changes) const;
 
   Job job_;
   std::vector<TargetDevice> devices_;

@@ -1,5 +1,7 @@
 #include "plan/ladder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -11,9 +13,9 @@ constexpr std::pair<const char*, double> kRungs[]{{"safe", 0.65}, {"medium", 0.7
 constexpr size_t kMostRungs = 10;
 
 // As in the job, where a change only says that again.
-Space only(const Space& space, const Changes& recipe) {
+Space only(const Space& space, const Recipe& recipe) {
   Space s = space;
-  Changes fixed = recipe;
+  Recipe fixed = recipe;
   for (const char* key : {"batch", "accumulation", "checkpointing"}) fixed.erase(key);
   s.free = no_changes();
   s.groups = {Choice{fixed}};
@@ -27,6 +29,20 @@ int order_of(const Lever& l) {
                                         "update",    "ema",    "precision", "offload",   "swap", "adapter", "seq",  "model"};
   const auto* it = std::find(std::begin(kOrder), std::end(kOrder), l.knob);
   return static_cast<int>(l.kind) * 100 + static_cast<int>(it - std::begin(kOrder));
+}
+
+// The next smaller micro-batch that makes the same global one; where that is free, half of it.
+std::optional<Lever> smaller_batch(const Space& space, const Job& job) {
+  if (!space.batch || job.batch == 1) return std::nullopt;
+  Split next{(job.batch + 1) / 2, job.framework == Framework::jax ? 1 : checked_mul(job.accumulation, 2)};
+  if (space.global && job.framework == Framework::pytorch)
+    for (const Split& s : splits_of(space, job))
+      if (s.batch <= (job.batch + 1) / 2) next = s;
+  return Lever{"batch",
+               fmt::format("micro-batch {}", next.batch),
+               {{"batch", next.batch}, {"accumulation", next.accumulation}},
+               LeverKind::same_result,
+               "little while it still fills the device"};
 }
 
 }  // namespace
@@ -57,21 +73,21 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
   return out;
 }
 
-std::vector<Rung> ladder_down(Evaluator& evaluator, const Plan& plan, const Changes& start, size_t device) {
+std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& start, size_t device) {
   std::vector<Rung> out;
   const Candidate* now = &evaluator.of(start);
   std::set<std::string> tried;
   while (out.size() < kMostRungs && !now->needs.empty()) {
     std::vector<Lever> levers = levers_for(now->job);
+    std::erase_if(levers, [](const Lever& l) { return l.knob == "batch" || l.knob == "compile" || l.name == "SGD without momentum"; });
+    if (std::optional<Lever> smaller = smaller_batch(space, now->job)) levers.push_back(*smaller);
     std::stable_sort(levers.begin(), levers.end(), [](const Lever& a, const Lever& b) { return order_of(a) < order_of(b); });
     const Candidate* next = nullptr;
     std::string name;
     for (const Lever& l : levers) {
-      // A half batch may be taken again and again.
-      if (l.knob == "compile" || (l.knob != "batch" && l.knob != "seq" && tried.contains(l.name))) continue;
-      if (l.name == "SGD without momentum" || l.name == "batch 1, the rest by accumulation") continue;
+      if (tried.contains(l.name) && l.knob != "batch" && l.knob != "seq") continue;  // those may be taken again and again
       tried.insert(l.name);
-      Changes changes = now->changes;
+      Recipe changes = now->changes;
       for (const auto& [key, value] : l.settings) changes = merged(changes, {{key, value}});
       const Candidate& c = evaluator.of(changes);
       if (c.needs.empty() ||

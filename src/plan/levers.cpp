@@ -30,6 +30,11 @@ class Catalogue {
   explicit Catalogue(const Job& job) : job_(job) {}
 
   std::vector<Lever> all() {
+    if (job_.framework == Framework::jax) {
+      jax();
+      for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
+      return std::move(out_);
+    }
     activations();
     precision();
     batch();
@@ -50,6 +55,18 @@ class Catalogue {
   void add_free(std::string knob, std::string name, Settings settings, std::string cost) {
     add(std::move(knob), std::move(name), std::move(settings), LeverKind::same_result, std::move(cost));
     out_.back().free = true;
+  }
+
+  void jax() {
+    if (!job_.jax.donate) add_free("donate", "the train state donated", {{"donate", true}}, "none: donate_argnums of jit or pmap");
+    if (!job_.checkpointing.on)
+      add("checkpointing", "jax.checkpoint around every block", {{"checkpointing", true}}, LeverKind::same_result,
+          "about 33 % more time: one more forward of three");
+    if (job_.precision == Precision::fp32)
+      add("precision", "everything in bf16", {{"precision", "bf16"}}, LeverKind::other_numbers,
+          "none; small updates are rounded away without fp32 weights");
+    if (job_.batch > 1)
+      add("batch", "half the batch", {{"batch", (job_.batch + 1) / 2}}, LeverKind::other_training, "none a sample; smaller steps");
   }
 
   // A training step is about three forwards: one forward, and a backward of two.
@@ -78,7 +95,7 @@ class Catalogue {
           "little: logits chunk by chunk, as in torchtune");
     }
     if (!job_.drop_output && job_.inputs == InputKind::lm)
-      add_free("output", "drop the logits before backward", {{"drop_output", true}}, "none: `loss = out.loss; del out`");
+      add("output", "drop the logits before backward", {{"drop_output", true}}, LeverKind::same_result, "none: `loss = out.loss; del out`");
   }
 
   void precision() {

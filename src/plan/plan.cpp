@@ -43,9 +43,9 @@ class Planner {
     if (!plan_.best) shortage();
     if (!request_.brief) {
       fixes();
-      const Changes from = plan_.best ? plan_.best->run.changes : no_changes();
+      const Recipe from = plan_.best ? plan_.best->run.changes : no_changes();
       plan_.up = ladder_up(evaluator_, space_, placement_, plan_, device_);
-      plan_.down = ladder_down(evaluator_, plan_, from, device_);
+      plan_.down = ladder_down(evaluator_, space_, plan_, from, device_);
       sensitivity(from);
       batches(from);
       front();
@@ -54,13 +54,23 @@ class Planner {
   }
 
  private:
-  // The least disturbance that fits is the plan; more of it is an alternative when it is faster.
+  // The least disturbance that fits is the plan. More of it is an alternative when it is faster; nothing that goes to the host is.
   void search() {
     Search search(evaluator_, space_, placement_, device_, plan_.limit, request_.objective);
+    Space narrow = space_;
+    narrow.offloads = {Choice{}};
+    std::erase_if(narrow.groups,
+                  [](const Choice& g) { return g.changes.contains("offload_optimizer") || g.changes.contains("optimizer_in_backward"); });
     const Candidate* best = nullptr;
     for (const LeverKind kind : kKinds) {
       if (best && request_.brief) break;
-      const Candidate* c = search.best(kind, best);
+      const Candidate* c = nullptr;
+      if (best) {
+        Search more(evaluator_, narrow, placement_, device_, plan_.limit, request_.objective);
+        c = more.best(kind, best);
+      } else {
+        c = search.best(kind);
+      }
       if (c == nullptr) continue;
       (best ? plan_.alternatives.emplace_back() : plan_.best.emplace()) = {kind, planned(*c, device_)};
       best = c;
@@ -74,7 +84,7 @@ class Planner {
       const Candidate* best = nullptr;
       const auto fitting = [&](int64_t seq) {
         Space s = space_;
-        s.lengths = {Choice{Changes{{"seq", seq}}}};
+        s.lengths = {Choice{Recipe{{"seq", seq}}}};
         Search search(evaluator_, s, placement_, device_, plan_.limit, Objective::memory);
         const Candidate* c = search.best(kind);
         if (search.smallest() && (!smallest_ || search.smallest()->needs[device_].device.high < smallest_->needs[device_].device.high))
@@ -97,7 +107,7 @@ class Planner {
     }
   }
 
-  const Candidate* run(const Changes& changes) {
+  const Candidate* run(const Recipe& changes) {
     const Candidate& c = evaluator_.of(changes);
     return c.needs.empty() ? nullptr : &c;
   }
@@ -106,10 +116,10 @@ class Planner {
 
   void shortage() {
     Shortage s;
-    if (smallest_ == nullptr) return;
+    if (smallest_ == nullptr || !plan_.device.capacity) return;
     s.smallest = planned(*smallest_, device_);
     s.missing = s.smallest.need.device.high - plan_.limit;
-    const Changes base = smallest_->changes;
+    const Recipe base = smallest_->changes;
     const auto add = [&](std::string what, std::string flags, const Candidate& c) {
       s.changes.push_back({std::move(what), std::move(flags), planned(c, device_)});
     };
@@ -166,9 +176,9 @@ class Planner {
     if (now.needs.empty()) return;
     plan_.peak_phase = estimate_peak_phase(now.job);
     const std::vector<Lever> levers = levers_for(request_.job);
-    std::vector<Changes> all;
+    std::vector<Recipe> all;
     for (const Lever& l : levers) {
-      Changes c = no_changes();
+      Recipe c = no_changes();
       for (const auto& [key, value] : l.settings) c[key] = value;
       all.push_back(c);
     }
@@ -200,28 +210,63 @@ class Planner {
     return job.framework == Framework::pytorch ? estimate(job, 0).peak_phase : Phase::backward;
   }
 
-  void sensitivity(const Changes& from) {
+  void sensitivity(const Recipe& from) {
     const Candidate* now = run(from);
     if (now == nullptr) return;
-    const auto add = [&](const char* unit, const Changes& change, int64_t units) {
-      const Candidate* more = run(merged(from, change));
-      if (more == nullptr) return;
-      plan_.sensitivity.push_back({unit, Bytes{(more->needs[device_].allocated - now->needs[device_].allocated).count / units}});
+    // With one more, or where the model takes no more, with one less.
+    const auto add = [&](const char* unit, const std::function<Recipe(int64_t)>& with_more, int64_t units) {
+      for (const int64_t step : {units, -units}) {
+        const Candidate* other = run(merged(from, with_more(step)));
+        if (other == nullptr) continue;
+        plan_.sensitivity.push_back({unit, Bytes{(other->needs[device_].allocated - now->needs[device_].allocated).count / step}});
+        return;
+      }
     };
     const Job& job = now->job;
-    add("sample", {{"batch", job.batch + 1}}, 1);
-    if (job.seq > 0) add(job.inputs == InputKind::image ? "pixel of the side" : "token", {{"seq", job.seq + 32}}, 32);
-    for (const char* key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"})
-      if (const nlohmann::json* layers = job.config.find({key}); layers && layers->is_number_integer()) {
-        add("layer", {{"config", {{key, layers->get<int64_t>() + 1}}}}, 1);
-        break;
-      }
+    add(
+        "sample",
+        [&](int64_t n) {
+          return Recipe{{"batch", job.batch + n}};
+        },
+        1);
+    if (job.seq > 64)
+      add(
+          job.inputs == InputKind::image ? "pixel of the side" : "token",
+          [&](int64_t n) {
+            return Recipe{{"seq", job.seq + n}};
+          },
+          32);
+    layers(from, *now, add);
     if (job.parallel.ddp && job.parallel.zero1)
-      add("rank", {{"ddp", {{"world", job.parallel.world() + 1}}}, {"zero1", {{"world", job.parallel.world() + 1}, {"ddp", true}}}}, 1);
+      add(
+          "rank",
+          [&](int64_t n) {
+            const int64_t world = job.parallel.world() + n;
+            return Recipe{{"ddp", {{"world", world}}}, {"zero1", {{"world", world}, {"ddp", true}}}};
+          },
+          1);
+  }
+
+  // A family has one of these keys; the others change nothing.
+  template <class Add>
+  void layers(const Recipe& from, const Candidate& now, const Add& add) {
+    const int64_t n = static_cast<int64_t>(placement_.blocks());
+    if (n == 0) return;
+    for (const char* key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"}) {
+      const Candidate* more = run(merged(from, {{"config", {{key, n + 1}}}}));
+      if (more == nullptr || more->parameters == now.parameters) continue;
+      add(
+          "layer",
+          [&](int64_t step) {
+            return Recipe{{"config", {{key, n + step}}}};
+          },
+          1);
+      return;
+    }
   }
 
   // Straight lines through two batches lead to the edge, and every answer was executed.
-  int64_t largest_batch(const Changes& from, const std::function<bool(const Candidate&)>& fits) {
+  int64_t largest_batch(const Recipe& from, const std::function<bool(const Candidate&)>& fits) {
     const auto at = [&](int64_t b) { return run(merged(from, {{"batch", b}, {"accumulation", 1}})); };
     const auto good = [&](int64_t b) {
       const Candidate* c = at(b);
@@ -248,7 +293,7 @@ class Planner {
     return low;
   }
 
-  void batches(const Changes& from) {
+  void batches(const Recipe& from) {
     if (!plan_.device.capacity || run(from) == nullptr || !space_.batch) return;
     BatchAnswer a;
     a.maximum = largest_batch(
@@ -271,7 +316,7 @@ class Planner {
   int64_t global_of(const Candidate& c) const {
     const std::vector<Split> splits = splits_of(space_, c.job);
     const auto it = std::find_if(splits.begin(), splits.end(), [&](const Split& s) { return s.batch == c.job.batch; });
-    return it == splits.end() ? -1 : global_batch(*it, c.job.parallel.world());
+    return it == splits.end() ? -1 : global_batch(*it, devices_of(c.job));
   }
 
   const PlanRequest& request_;
@@ -293,12 +338,24 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
   }
 }
 
+// What this model cannot do is no choice: a fused loss without a language model's head.
+void leave_out_impossible(Space& space, Evaluator& evaluator) {
+  const std::vector<std::vector<Choice>*> all{&space.losses, &space.offloads, &space.lengths};
+  std::vector<Recipe> alone{no_changes()};
+  for (const auto* choices : all)
+    for (const Choice& c : *choices) alone.push_back(c.changes);
+  evaluator.prepare(alone);
+  if (!evaluator.of(no_changes()).impossible.empty()) return;
+  for (auto* choices : all) std::erase_if(*choices, [&](const Choice& c) { return !evaluator.of(c.changes).impossible.empty(); });
+}
+
 }  // namespace
 
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
-  const Space space = space_of(request.job, request.wishes);
+  Space space = space_of(request.job, request.wishes);
   Evaluator evaluator(request.job, devices, {}, request.calibration);
   evaluator.progress = request.progress;
+  leave_out_impossible(space, evaluator);
   const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -308,7 +365,7 @@ std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<Targe
   return out;
 }
 
-std::string flags_of(const Changes& changes) {
+std::string flags_of(const Recipe& changes) {
   Lever lever;
   for (const auto& [key, value] : changes.items()) lever.settings.emplace_back(key, value);
   return flags_of(lever);

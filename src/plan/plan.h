@@ -23,7 +23,7 @@ struct PlanRequest {
 
 // A candidate on the one device of its plan.
 struct PlannedRun {
-  Changes changes = no_changes();
+  Recipe changes = no_changes();
   Job job;
   Need need;
   int64_t global_batch = 1;
@@ -97,6 +97,6 @@ struct Plan {
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices);
 
 // The settings that differ from the user's, as flags.
-std::string flags_of(const Changes& changes);
+std::string flags_of(const Recipe& changes);
 
 }  // namespace plimsoll

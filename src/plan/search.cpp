@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "step/optimizer_costs.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -50,9 +51,9 @@ Search::Search(Evaluator& evaluator, const Space& space, const Placement& placem
 }
 
 // Without what the job says already, so that a change is a change.
-Changes Search::at(const Changes& recipe, const Split& split, const nlohmann::json& checkpointing) const {
+Recipe Search::at(const Recipe& recipe, const Split& split, const nlohmann::json& checkpointing) const {
   const Job& job = evaluator_.job();
-  Changes out = recipe;
+  Recipe out = recipe;
   out.erase("checkpointing");
   if (split.batch != job.batch) out["batch"] = split.batch;
   if (split.accumulation != job.accumulation) out["accumulation"] = split.accumulation;
@@ -60,7 +61,7 @@ Changes Search::at(const Changes& recipe, const Split& split, const nlohmann::js
   return out;
 }
 
-const Candidate& Search::run(const Changes& changes) {
+const Candidate& Search::run(const Recipe& changes) {
   const Candidate& c = evaluator_.of(changes);
   if (!c.needs.empty() && (!smallest_ || c.needs[device_].device.high < smallest_->needs[device_].device.high)) smallest_ = &c;
   return c;
@@ -86,21 +87,27 @@ std::tuple<double, size_t, int64_t> Search::cost(const Candidate& c) const {
 
 bool Search::could_win(const Candidate& c) const { return !c.needs.empty() && (!best_ || cost(c) < cost(*best_)); }
 
-// Not even at the device's peak and without recomputing anything.
-bool Search::could_ever_win(const Candidate& c) const {
-  const double seconds = seconds_per_sample(c, device_);
-  if (!best_ || objective_ != Objective::throughput || !std::isfinite(seconds)) return true;
-  return seconds * c.needs[device_].time->utilisation < std::get<0>(cost(*best_));
+// The least time a sample that a recipe can reach with any batch and no recomputation, from the corner that all recipes have in common:
+// its own arithmetic there, less what larger batches took off the arithmetic of the first recipe with that loss, and less a fifth because
+// small kernels do not all gain alike.
+bool Search::could_ever_win(const Candidate& corner, double shrinking) const {
+  const double seconds = seconds_per_sample(corner, device_);
+  if (!best_ || objective_ != Objective::throughput || !std::isfinite(seconds) || shrinking == 0) return true;
+  const StepTime& t = *corner.needs[device_].time;
+  double least = (t.forward + t.backward) * shrinking;
+  if (space_.global) least += t.optimizer + t.communication;  // of a step, whatever its micro-batches
+  if (corner.job.offload_activations == Offload::none && space_.global) least += t.transfers;
+  return 0.8 * least / static_cast<double>(corner.global_batch()) < std::get<0>(cost(*best_));
 }
 
 void Search::offer(const Candidate& c) {
   if (fits(c) && could_win(c)) best_ = &c;
 }
 
-std::vector<Split> Search::splits_for(const Changes& recipe) const { return splits_of(space_, with(evaluator_.job(), recipe)); }
+std::vector<Split> Search::splits_for(const Recipe& recipe) const { return splits_of(space_, with(evaluator_.job(), recipe)); }
 
 // The fewest blocks (in the order of the placement) with which the batch fits.
-void Search::fit_level(const Changes& recipe, const Split& split, bool selective) {
+void Search::fit_level(const Recipe& recipe, const Split& split, bool selective) {
   const auto level = [&](size_t k) -> const Candidate& { return run(at(recipe, split, placement_.level(k, selective))); };
   size_t too_few = 0, enough = placement_.blocks();
   if (!fits(level(enough))) return;
@@ -123,7 +130,7 @@ void Search::fit_level(const Changes& recipe, const Split& split, bool selective
 }
 
 // As many libraries have it: the k-th block, the 2k-th, ... Of those with fewer blocks than the best has, the first that may fit.
-void Search::try_every_kth(const Changes& recipe, const Split& split) {
+void Search::try_every_kth(const Recipe& recipe, const Split& split) {
   for (size_t k = 2; k <= placement_.blocks(); ++k) {
     const Candidate& c = run(at(recipe, split, {{"every", k}}));
     if (!could_win(c)) continue;
@@ -132,20 +139,22 @@ void Search::try_every_kth(const Changes& recipe, const Split& split) {
   }
 }
 
-void Search::explore_batch(const Changes& recipe, const Split& split) {
+void Search::explore_batch(const Recipe& recipe, const Split& split) {
   if (levels_.size() == 1) return;
+  evaluator_.prepare({at(recipe, split, placement_.level(placement_.blocks(), true)), at(recipe, split, {{"every", 2}})});
   fit_level(recipe, split, false);
   if (const Candidate& all = run(at(recipe, split, placement_.level(placement_.blocks(), true))); fits(all)) fit_level(recipe, split, true);
   try_every_kth(recipe, split);
 }
 
-void Search::explore(const Changes& recipe, const std::vector<Split>& splits) {
+void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking) {
   // The largest micro-batch that fits when everything is checkpointed.
   size_t fitting = 0, beyond = splits.size();
   const Candidate& least = run(at(recipe, splits[0], full()));
-  if (!fits(least) || !could_ever_win(least)) return;
+  if (!fits(least) || !could_ever_win(least, shrinking)) return;
   for (size_t step = 1; fitting + 1 < beyond; step *= 2) {  // doubling, then halving
     const size_t next = beyond == splits.size() ? std::min(fitting + step, beyond - 1) : (fitting + beyond) / 2;
+    evaluator_.prepare({at(recipe, splits[next], full()), at(recipe, splits[next], levels_.front())});
     if (fits(run(at(recipe, splits[next], full())))) {
       fitting = next;
     } else {
@@ -160,6 +169,23 @@ void Search::explore(const Changes& recipe, const std::vector<Split>& splits) {
     offer(run(at(recipe, splits[fitting], full())));
     return;
   }
+  // What a checkpoint drops need not travel to the host: there it makes the step faster.
+  if (evaluator_.of(at(recipe, splits[0], full())).job.offload_activations != Offload::none) {
+    std::vector<Recipe> all;
+    for (const nlohmann::json& level : levels_) all.push_back(at(recipe, splits[fitting], level));
+    evaluator_.prepare(all);
+    for (const Recipe& c : all) offer(run(c));
+    return;
+  }
+  if (shrinking == 0) {
+    const Candidate& large = run(at(recipe, splits[std::min(fitting + 2, splits.size() - 1)], levels_.front()));
+    const auto arithmetic = [&](const Candidate& c) {
+      const StepTime& t = *c.needs[device_].time;
+      return (t.forward + t.backward) / static_cast<double>(c.global_batch());
+    };
+    if (std::isfinite(seconds_per_sample(large, device_)) && std::isfinite(seconds_per_sample(least, device_)))
+      shrinking = arithmetic(large) / arithmetic(least);
+  }
   for (size_t i = fitting + 1; i-- > 0;) {
     const Candidate& plain = run(at(recipe, splits[i], levels_.front()));
     if (!could_win(plain)) return;  // nor does anything with fewer samples
@@ -171,71 +197,80 @@ void Search::explore(const Changes& recipe, const std::vector<Split>& splits) {
   }
 }
 
-// Weights lie on the device whatever else is done: a bound that needs no execution.
-Bytes Search::weights_of(const Changes& recipe) const {
+// Weights, gradients and states that lie on the device whatever else is done: a bound that needs no execution.
+Bytes Search::least_of(const Recipe& recipe) const {
   const Job job = with(evaluator_.job(), recipe);
-  if (job.tuning.adapter || job.tuning.quantization || job.framework != Framework::pytorch) return {};
+  if (job.tuning.quantization || job.framework != Framework::pytorch) return {};
   const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
-  return Bytes{checked_mul(evaluator_.of(no_changes()).parameters, half ? 2 : 4)};
+  double each = half ? 2 : 4;  // bytes a parameter
+  const bool all_trained = !job.tuning.adapter && job.tuning.frozen.empty() && job.tuning.trainable.empty();
+  const bool gradients_leave = job.optimizer_in_backward || (job.offload_optimizer && job.offload_optimizer->gradients);
+  if (all_trained && !gradients_leave) each += half ? 2 : 4;
+  if (all_trained && !job.offload_optimizer && !job.parallel.zero1 && job.optimizer.name != "none") {
+    for (const OptimizerEntry& e : optimizer_registry()) {
+      if (job.optimizer.name != e.name) continue;
+      const auto cost = optimizer_cost(e, job.optimizer.args.values(), half ? CostPrecision::bf16 : CostPrecision::fp32);
+      if (cost) each += 0.9 * cost->states;  // factored states are smaller where matrices are larger
+    }
+  }
+  return Bytes{static_cast<int64_t>(each * static_cast<double>(evaluator_.of(no_changes()).parameters))};
+}
+
+// Nothing is worth a search: what comes nearest is executed all the same, to say by how much it misses.
+void Search::run_smallest(LeverKind kind) {
+  const Choice* nearest = nullptr;
+  for (const Choice& g : space_.groups)
+    if (g.kind <= kind && (!nearest || least_of(merged(space_.free, g.changes)) < least_of(merged(space_.free, nearest->changes))))
+      nearest = &g;
+  for (const Choice& offload : space_.offloads) {
+    const Recipe recipe = recipe_of(*nearest, space_.losses.back(), offload, space_.lengths.back());
+    run(at(recipe, splits_for(recipe)[0], full()));
+  }
 }
 
 const Candidate* Search::best(LeverKind kind, const Candidate* than) {
   best_ = than;
-  // The smallest corners of every group: everything checkpointed, the last way to compute the loss. A group whose corners are well above
-  // the limit is left out: no other is a tenth smaller.
-  struct Group {
-    const Choice* choice;
-    std::vector<Changes> corners;
+  struct Ranked {
+    Recipe changes;
+    size_t loss;
+    Recipe corner;  // one sample a micro-step, everything checkpointed
+    double seconds = 0;
   };
-  std::vector<Group> groups;
-  std::vector<Changes> corners;
+  std::vector<Ranked> recipes;
+  std::vector<Recipe> corners;
   for (const Choice& group : space_.groups) {
-    if (group.kind > kind || weights_of(merged(space_.free, group.changes)) > limit_) continue;
-    groups.push_back({&group, {}});
-    for (const Choice& offload : space_.offloads) {
-      const Changes recipe = recipe_of(group, space_.losses.back(), offload, space_.lengths.back());
-      groups.back().corners.push_back(at(recipe, splits_for(recipe)[0], full()));
-      corners.push_back(groups.back().corners.back());
-    }
-  }
-  evaluator_.prepare(corners);
-  const auto is_near = [&](const Changes& corner) {
-    const Candidate& c = run(corner);
-    return !c.needs.empty() && static_cast<double>(c.needs[device_].device.high.count) * 0.9 <= static_cast<double>(limit_.count);
-  };
-  std::erase_if(groups, [&](const Group& g) { return std::none_of(g.corners.begin(), g.corners.end(), is_near); });
-
-  // The fastest first, so that the others need not be looked at closely.
-  struct Recipe {
-    Changes changes;
-    double seconds;
-  };
-  std::vector<Recipe> recipes;
-  for (const Group& g : groups)
-    for (size_t o = 0; o < space_.offloads.size(); ++o)
-      for (const Choice& loss : space_.losses)
+    if (group.kind > kind || least_of(merged(space_.free, group.changes)) > limit_) continue;
+    for (const Choice& offload : space_.offloads)
+      for (size_t l = 0; l < space_.losses.size(); ++l)
         for (const Choice& length : space_.lengths) {
-          const Choice& offload = space_.offloads[o];
-          if (std::max({g.choice->kind, offload.kind, loss.kind, length.kind}) == kind)
-            recipes.push_back({recipe_of(*g.choice, loss, offload, length), seconds_per_sample(run(g.corners[o]), device_)});
+          if (std::max({group.kind, offload.kind, space_.losses[l].kind, length.kind}) != kind) continue;
+          Recipe changes = recipe_of(group, space_.losses[l], offload, length);
+          corners.push_back(at(changes, splits_for(changes)[0], full()));
+          recipes.push_back({std::move(changes), l, corners.back()});
         }
-  std::stable_sort(recipes.begin(), recipes.end(), [](const Recipe& a, const Recipe& b) { return a.seconds < b.seconds; });
-  for (const Recipe& r : recipes) explore(r.changes, splits_for(r.changes));
+  }
+  if (recipes.empty() && smallest_ == nullptr) run_smallest(kind);
+  evaluator_.prepare(corners);
+  // The fastest first, so that the others need not be looked at closely.
+  for (Ranked& r : recipes) r.seconds = seconds_per_sample(run(r.corner), device_);
+  std::stable_sort(recipes.begin(), recipes.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
+  std::vector<double> shrinking(space_.losses.size());  // 0: not known yet
+  for (const Ranked& r : recipes) explore(r.changes, splits_for(r.changes), shrinking[r.loss]);
   if (best_ == than) return nullptr;
   simplify();
   return best_;
 }
 
-Changes Search::recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const {
+Recipe Search::recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const {
   return merged(merged(merged(merged(space_.free, group.changes), loss.changes), offload.changes), length.changes);
 }
 
 // Takes back what is not needed, one change after the other.
 void Search::simplify() {
-  const Changes changes = best_->changes;
+  const Recipe changes = best_->changes;
   for (const auto& [key, value] : changes.items()) {
-    if (key == "batch" || key == "accumulation") continue;
-    Changes fewer = best_->changes;
+    if (key == "batch" || key == "accumulation" || key == "seq" || key == "config") continue;
+    Recipe fewer = best_->changes;
     fewer.erase(key);
     const Candidate& c = run(fewer);
     if (fits(c) && std::get<0>(cost(c)) <= std::get<0>(cost(*best_))) best_ = &c;

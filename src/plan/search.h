@@ -27,20 +27,22 @@ class Search {
   std::tuple<double, size_t, int64_t> cost(const Candidate& c) const;
 
  private:
-  Changes at(const Changes& recipe, const Split& split, const nlohmann::json& checkpointing) const;
+  Recipe at(const Recipe& recipe, const Split& split, const nlohmann::json& checkpointing) const;
   const nlohmann::json& full() const { return levels_.back(); }
-  void explore(const Changes& recipe, const std::vector<Split>& splits);
-  void explore_batch(const Changes& recipe, const Split& split);
-  void fit_level(const Changes& recipe, const Split& split, bool selective);
-  void try_every_kth(const Changes& recipe, const Split& split);
+  // `shrinking`: of the arithmetic a sample, from the smallest batch to large ones; found by the first recipe that is explored.
+  void explore(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking);
+  void explore_batch(const Recipe& recipe, const Split& split);
+  void fit_level(const Recipe& recipe, const Split& split, bool selective);
+  void try_every_kth(const Recipe& recipe, const Split& split);
   void offer(const Candidate& c);
   bool could_win(const Candidate& c) const;
-  bool could_ever_win(const Candidate& c) const;
+  bool could_ever_win(const Candidate& corner, double shrinking) const;
+  void run_smallest(LeverKind kind);
   void simplify();
-  Bytes weights_of(const Changes& recipe) const;
-  Changes recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
-  const Candidate& run(const Changes& changes);
-  std::vector<Split> splits_for(const Changes& recipe) const;
+  Bytes least_of(const Recipe& recipe) const;
+  Recipe recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
+  const Candidate& run(const Recipe& changes);
+  std::vector<Split> splits_for(const Recipe& recipe) const;
 
   Evaluator& evaluator_;
   const Space& space_;

@@ -10,8 +10,8 @@ namespace plimsoll {
 
 namespace {
 
-Changes changes_of(const Lever& lever) {
-  Changes out = no_changes();
+Recipe changes_of(const Lever& lever) {
+  Recipe out = no_changes();
   for (const auto& [key, value] : lever.settings) out[key] = value;
   return out;
 }
@@ -41,8 +41,8 @@ class Levers {
     }
   }
 
-  Changes free() const {
-    Changes out = no_changes();
+  Recipe free() const {
+    Recipe out = no_changes();
     for (const Lever& l : levers_)
       if (l.free) out = merged(out, changes_of(l));
     return out;
@@ -86,6 +86,7 @@ const std::vector<Knob>& knobs() {
       {"swap", "frozen blocks on the host in turns", false},
       {"ema", "the moving average on the host, or none", false},
       {"allocator", "expandable segments", false},
+      {"donate", "jax: new parameters written over the old ones", false},
       {"ddp", "several devices: DDP and ZeRO-1", false},
       {"seq", "shorter sequences or smaller images", true},
       {"model", "fewer layers, frames, or keys of the model itself", true},
@@ -120,23 +121,35 @@ Space space_of(const Job& job, const Wishes& wishes) {
   for (const char* knob : {"ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
   if (wishes.gpus > 1 && !job.parallel.any() && !wishes.keep.contains("ddp"))
     s.groups = product(s.groups, {Choice{}, ddp_on(wishes.gpus, false), ddp_on(wishes.gpus, true)});
-  s.losses = levers.of("loss");
+  // A loss that never makes the logits has none to drop.
+  s.losses = levers.of("output");
+  const std::vector<Choice> losses = levers.of("loss");
+  s.losses.insert(s.losses.end(), losses.begin() + 1, losses.end());
   s.offloads = levers.of("offload");
   s.lengths = product(levers.of("seq"), levers.of("model"));
   s.checkpointing = !wishes.keep.contains("checkpointing");
   s.batch = !wishes.keep.contains("batch");
-  const bool given = job.origin.contains("batch") || job.origin.contains("accumulation");
+  const bool given = job.origin.contains("batch") || job.origin.contains("accumulation") || job.origin.contains("global_batch");
   if (wishes.global_batch) {
     s.global = wishes.global_batch;
   } else if (given) {
-    s.global = checked_mul(checked_mul(job.batch, job.accumulation), job.parallel.world());
+    s.global = checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job));
   }
   return s;
 }
 
 std::vector<Split> splits_of(const Space& space, const Job& job) {
   if (!space.batch) return {{job.batch, job.accumulation}};
-  return space.global ? splits_of(*space.global, job.parallel.world()) : free_splits(job.accumulation);
+  // jit and pmap have no accumulation: the batch itself is smaller.
+  if (job.framework == Framework::jax) {
+    std::vector<Split> out = free_splits(1);
+    if (!space.global) return out;
+    const int64_t most = std::max<int64_t>(1, *space.global / devices_of(job));
+    std::erase_if(out, [&](const Split& s) { return s.batch >= most; });
+    out.push_back({most, 1});
+    return out;
+  }
+  return space.global ? splits_of(*space.global, devices_of(job)) : free_splits(job.accumulation);
 }
 
 }  // namespace plimsoll

@@ -30,12 +30,12 @@ void check(const Wishes& wishes);
 
 // A choice and how much it disturbs.
 struct Choice {
-  Changes changes = no_changes();
+  Recipe changes = no_changes();
   LeverKind kind = LeverKind::same_result;
 };
 
 struct Space {
-  Changes free = no_changes();
+  Recipe free = no_changes();
   std::vector<Choice> groups;     // what decides about weights, gradients and optimizer states; the first changes nothing
   std::vector<Choice> losses;     // the same for the loss,
   std::vector<Choice> offloads;   // for activations on the host,

@@ -58,7 +58,7 @@ std::string share_text(const Need& n, const TargetDevice& d) { return d.capacity
 std::string batch_text(const PlannedRun& r) {
   std::string out = fmt::format("{}", r.job.batch);
   if (r.job.accumulation > 1) out += fmt::format(" x {}", r.job.accumulation);
-  if (r.job.parallel.world() > 1) out += fmt::format(" x {} devices", r.job.parallel.world());
+  if (devices_of(r.job) > 1) out += fmt::format(" x {} devices", devices_of(r.job));
   return out;
 }
 
@@ -187,7 +187,7 @@ Json run_json(const PlannedRun& r) {
            {"flags", flags_of(r.changes)},
            {"batch", r.job.batch},
            {"accumulation", r.job.accumulation},
-           {"world", r.job.parallel.world()},
+           {"devices", devices_of(r.job)},
            {"global_batch", r.global_batch},
            {"seq", r.job.seq},
            {"device_bytes", range_json(r.need.device)},
@@ -290,7 +290,7 @@ std::string plan_text(const Plan& plan, const Style& style) {
     out += "\n" + style.bold("What to change") + "\n" + changes_text(plan, plan.best->run, style);
     if (plan.global && plan.best->run.global_batch != *plan.global)
       out += fmt::format("  The total batch is {} in place of {}: {} is not a multiple of {} devices.\n", plan.best->run.global_batch,
-                         *plan.global, *plan.global, plan.best->run.job.parallel.world());
+                         *plan.global, *plan.global, devices_of(plan.best->run.job));
   } else if (plan.shortage) {
     out += shortage_text(plan, style);
   }

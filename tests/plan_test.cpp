@@ -1,0 +1,258 @@
+// Plans: what is found was executed, is the best there is, and stays below the limit.
+#include "plan/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hardware/lookup.h"
+#include "plan/placement.h"
+#include "report/plan_report.h"
+#include "support.h"
+
+namespace plimsoll {
+namespace {
+
+// A card with the rates of one of the catalogue and memory as the test wants it.
+TargetDevice card(double gib, const char* like = "rtx-4090") {
+  TargetDevice d = target_device(find_device(like));
+  const Bytes size{static_cast<int64_t>(gib * 1024 * 1024 * 1024)};
+  d.capacity = Capacity{size, size, size, "as given"};
+  return d;
+}
+
+PlanRequest request_for(const Job& job) {
+  PlanRequest r;
+  r.job = job;
+  return r;
+}
+
+Plan plan_for(const PlanRequest& r, const TargetDevice& d) { return make_plans(r, {d}).front(); }
+
+const std::set<std::string> kAllButActivations{"precision", "optimizer", "update", "adapter", "swap", "ema", "ddp", "offload", "allocator"};
+
+bool fits_again(const PlannedRun& run, const Plan& plan) {
+  Job job = run.job;
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
+  const Fit f = Fitting(job).on(plan.device);
+  return f.verdict == Verdict::fits && f.memory.device.high <= plan.limit && f.memory.device.bytes == run.need.device.bytes;
+}
+
+TEST(Batches, MakeTheGlobalBatchExactlyWhereTheDevicesDivideIt) {
+  const std::vector<Split> expected{{1, 64}, {2, 32}, {4, 16}, {8, 8}, {16, 4}, {32, 2}, {64, 1}};
+  EXPECT_EQ(splits_of(256, 4), expected);
+  EXPECT_EQ(splits_of(7, 1), (std::vector<Split>{{1, 7}, {7, 1}}));
+  for (const Split& s : splits_of(5040, 6)) EXPECT_EQ(global_batch(s, 6), 5040);
+}
+
+TEST(Batches, NameTheNearestWhereTheyDoNot) {
+  const std::vector<Split> three = splits_of(256, 3);
+  EXPECT_TRUE(std::count(three.begin(), three.end(), (Split{4, 21})));  // 252
+  EXPECT_TRUE(std::count(three.begin(), three.end(), (Split{5, 17})));  // 255
+  for (const Split& s : three) EXPECT_LE(std::abs(global_batch(s, 3) - 256), 5);
+  EXPECT_FALSE(splits_of(2, 3).empty());  // fewer samples than devices
+}
+
+TEST(Placements, AreWrittenAsRanges) {
+  EXPECT_EQ(as_ranges({"h.3", "h.0", "h.1", "h.2", "h.7", "mid", "g.1"}), (std::vector<std::string>{"g.1", "h.0-3", "h.7", "mid"}));
+  EXPECT_EQ(as_ranges({}), std::vector<std::string>{});
+}
+
+TEST(Placements, OfRangesAreThoseOfTheirBlocks) {
+  const auto peak = [](const nlohmann::json& checkpointing) {
+    return Fitting(job_of("gpt2", {{"batch", 4}, {"checkpointing", checkpointing}})).need(card(24)).memory.allocated.bytes.count;
+  };
+  const int64_t none = peak(false), all = peak(true);
+  EXPECT_EQ(peak({{"modules", {"h.0-11"}}}), all);
+  EXPECT_EQ(peak({{"modules", {"h.0-2"}}}), peak({{"modules", {"h.0", "h.1", "h.2"}}}));
+  EXPECT_LT(peak({{"modules", {"h.0-5"}}}), none);
+  EXPECT_GT(peak({{"modules", {"h.0-5"}}}), all);
+  EXPECT_NE(error_of([&] { peak({{"modules", {"h.20-30"}}}); }), "");
+}
+
+// Every batch, every number of checkpointed blocks, every way to compute the loss, with and without what is free.
+TEST(Plans, EqualBruteForceOnASmallSpace) {
+  const Job job = job_of("gpt2", {{"batch", 16}, {"seq", 512}, {"config", {{"n_layer", 4}}}});
+  PlanRequest r = request_for(job);
+  r.brief = true;
+  r.wishes.keep = kAllButActivations;
+  const Space space = space_of(job, r.wishes);
+  const std::vector<BlockCost> blocks = block_costs(job, find_device("rtx-4090"));
+  const Placement placement(blocks);
+  ASSERT_EQ(placement.blocks(), 4u);
+  std::vector<nlohmann::json> levels{false};
+  for (size_t k = 1; k <= 4; ++k) {
+    levels.push_back(placement.level(k, false));
+    levels.push_back(placement.level(k, true));
+    if (k > 1) levels.push_back({{"every", k}});
+  }
+  std::vector<Recipe> all;
+  for (const Split& split : splits_of(space, job))
+    for (const nlohmann::json& level : levels)
+      for (const Choice& loss : space.losses)
+        for (const Recipe& free : {no_changes(), space.free})
+          all.push_back(
+              merged(merged(free, loss.changes), {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}}));
+  std::vector<TargetDevice> devices;
+  for (const double gib : {2.2, 2.6, 3.0, 3.5, 4.0, 5.0, 6.5, 8.0, 16.0}) devices.push_back(card(gib));
+  Evaluator evaluator(job, devices);
+  evaluator.prepare(all);
+  const std::vector<Plan> plans = make_plans(r, devices);
+  int found = 0;
+  for (size_t d = 0; d < devices.size(); ++d) {
+    double best = std::numeric_limits<double>::infinity();
+    std::string where;
+    for (const Recipe& c : all) {
+      const Candidate& candidate = evaluator.of(c);
+      if (candidate.needs.empty() || candidate.needs[d].verdict != Verdict::fits || seconds_per_sample(candidate, d) >= best) continue;
+      best = seconds_per_sample(candidate, d);
+      where = to_string(devices[d].capacity->bytes) + ": " + c.dump();
+    }
+    if (plans[d].best) where += ", found " + plans[d].best->run.changes.dump();
+    ASSERT_EQ(plans[d].best.has_value(), std::isfinite(best)) << where;
+    if (!plans[d].best) continue;
+    ++found;
+    EXPECT_LE(plans[d].best->run.need.time->seconds / static_cast<double>(plans[d].best->run.global_batch), best * (1 + 1e-9)) << where;
+  }
+  EXPECT_GE(found, 6);
+}
+
+TEST(Plans, StayBelowTheLimitWhenExecutedAgain) {
+  const std::pair<const char*, nlohmann::json> jobs[]{{"gpt2", {{"batch", 64}}},
+                                                      {"resnet50", {{"batch", 256}}},
+                                                      {"bert-base-uncased", {{"batch", 48}, {"seq", 512}}},
+                                                      {"t5-small", {{"batch", 32}, {"seq", 512}, {"precision", "fp32"}}},
+                                                      {"sd-1.5-unet", {{"batch", 4}}}};
+  for (const auto& [model, settings] : jobs) {
+    PlanRequest r = request_for(job_of(model, settings));
+    for (const Plan& p : make_plans(r, {card(8), card(12), card(24), card(80)})) {
+      if (p.best) {
+        EXPECT_TRUE(fits_again(p.best->run, p)) << model << " on " << to_string(p.limit);
+        EXPECT_EQ(p.best->run.global_batch, r.job.batch) << model;
+      } else {
+        ASSERT_TRUE(p.shortage) << model;
+        EXPECT_GT(p.shortage->missing.count, 0);
+      }
+      for (const Alternative& a : p.alternatives) EXPECT_TRUE(fits_again(a.run, p)) << model;
+      for (const Rung& g : p.up) EXPECT_TRUE(fits_again(g.run, p)) << model << " " << g.name;
+    }
+  }
+}
+
+TEST(Plans, AreTheSameEveryTime) {
+  const PlanRequest r = request_for(job_of("gpt2-medium", {{"batch", 32}}));
+  const std::string first = plan_json(plan_for(r, card(16))).dump();
+  EXPECT_EQ(plan_json(plan_for(r, card(16))).dump(), first);
+}
+
+TEST(Plans, ChangeNothingThatNeedNotBe) {
+  const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 1}, {"optimizer_args", {{"fused", true}}}})), card(80));
+  ASSERT_TRUE(p.best);
+  EXPECT_EQ(p.best->run.changes, no_changes()) << p.best->run.changes.dump();
+}
+
+TEST(Plans, RecomputeNoMoreThanTheyMust) {
+  Job job = job_of("gpt2-medium", {{"batch", 8}});
+  PlanRequest r = request_for(job);
+  r.brief = true;
+  r.wishes.keep = kAllButActivations;
+  r.wishes.keep.insert({"batch", "loss", "output"});
+  Evaluator evaluator(job, {card(80)});
+  const auto need = [&](const nlohmann::json& level) { return evaluator.of({{"checkpointing", level}}).needs[0]; };
+  const Need none = need(false), full = need(true);
+  // A limit half way between the two: there is slack for full checkpointing.
+  const Bytes between{(none.device.high.count + full.device.high.count) / 2};
+  const Plan p = plan_for(r, card(static_cast<double>(between.count) / (1 << 30)));
+  ASSERT_TRUE(p.best);
+  EXPECT_LT(p.best->run.need.time->seconds, full.time->seconds);
+  EXPECT_GT(p.best->run.need.time->seconds, none.time->seconds);
+  for (int k = 2; k <= 24; ++k) {
+    const Need every = need({{"every", k}});
+    if (every.device.high <= between) EXPECT_LE(p.best->run.need.time->seconds, every.time->seconds) << k;
+  }
+}
+
+TEST(Plans, KeepTheTotalBatchOrNameTheNearest) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"ddp", {{"world", 3}}}}));
+  r.wishes.global_batch = 256;
+  const Plan p = plan_for(r, card(24));
+  ASSERT_TRUE(p.best);
+  EXPECT_EQ(p.best->run.global_batch % 3, 0);
+  EXPECT_NEAR(static_cast<double>(p.best->run.global_batch), 256, 5);
+  EXPECT_NE(plan_text(p, Style{}).find("in place of 256"), std::string::npos);
+}
+
+TEST(Plans, SayWhatIsMissingAndWhatWouldFit) {
+  PlanRequest r = request_for(job_of("gpt2-xl", {{"batch", 1}, {"precision", "fp32"}, {"seq", 1024}}));
+  r.wishes.keep = {"precision", "optimizer", "adapter", "update"};
+  const Plan p = plan_for(r, card(12));
+  EXPECT_FALSE(p.best);
+  ASSERT_TRUE(p.shortage);
+  EXPECT_EQ(p.shortage->missing.count, (p.shortage->smallest.need.device.high - p.limit).count);
+  ASSERT_FALSE(p.shortage->changes.empty());
+  const std::string text = plan_text(p, Style{});
+  EXPECT_NE(text.find("missing at the least"), std::string::npos);
+  EXPECT_NE(text.find("without --keep adapter"), std::string::npos) << text;
+  EXPECT_NE(text.find("a larger device"), std::string::npos) << text;
+}
+
+TEST(Plans, ReachOtherGoals) {
+  const Job job = job_of("qwen2.5-0.5b", {{"batch", 4}, {"seq", 1024}});
+  const auto goal = [&](Objective o) {
+    PlanRequest r = request_for(job);
+    r.objective = o;
+    r.brief = true;
+    if (o == Objective::batch) r.job.origin.erase("batch");
+    return plan_for(r, card(12));
+  };
+  const Plan fastest = goal(Objective::throughput), least = goal(Objective::memory), largest = goal(Objective::batch),
+             longest = goal(Objective::sequence);
+  ASSERT_TRUE(fastest.best && least.best && largest.best && longest.best);
+  EXPECT_LT(least.best->run.need.device.bytes, fastest.best->run.need.device.bytes);
+  EXPECT_LE(fastest.best->run.need.time->samples_per_second, 1e9);
+  EXPECT_GT(fastest.best->run.need.time->samples_per_second, least.best->run.need.time->samples_per_second);
+  EXPECT_GT(largest.best->run.job.batch, 4);
+  EXPECT_GT(longest.best->run.job.seq, 1024);
+  for (const Plan* p : {&fastest, &least, &largest, &longest}) EXPECT_TRUE(fits_again(p->best->run, *p)) << to_string(p->objective);
+}
+
+TEST(Plans, ClimbDownStepByStep) {
+  const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 16}})), card(16));
+  ASSERT_GE(p.down.size(), 3u);
+  int64_t before = p.best->run.need.device.bytes.count;
+  for (const Rung& r : p.down) {
+    EXPECT_LT(r.run.need.device.bytes.count, before * 0.981) << r.name;
+    before = r.run.need.device.bytes.count;
+  }
+}
+
+TEST(Plans, GiveBatchesAndSensitivities) {
+  const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 8}})), card(16));
+  ASSERT_TRUE(p.batch);
+  EXPECT_GT(p.batch->maximum, p.batch->recommended);
+  EXPECT_GE(p.batch->recommended, 1);
+  const auto at = [&](int64_t batch) {
+    Job job = p.best->run.job;
+    job.batch = job.eval_batch = batch;
+    job.accumulation = 1;
+    return Fitting(job).need(p.device);
+  };
+  EXPECT_GE(at(p.batch->maximum).margin.count, 0);
+  EXPECT_LT(at(p.batch->maximum + 1).margin.count, 0);
+  ASSERT_GE(p.sensitivity.size(), 3u);
+  EXPECT_EQ(p.sensitivity[0].unit, "sample");
+  for (const Sensitivity& s : p.sensitivity) EXPECT_GT(s.bytes.count, 0) << s.unit;
+}
+
+TEST(Plans, RefuseWishesThatMakeNoSense) {
+  PlanRequest r = request_for(job_of("gpt2", {}));
+  r.wishes.keep = {"precisoin"};
+  EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("did you mean 'precision'"), std::string::npos);
+  r.wishes.keep = r.wishes.allow = {"seq"};
+  EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("both kept and allowed"), std::string::npos);
+  EXPECT_NE(error_of([&] { parse_objective("speed"); }).find("throughput"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll
