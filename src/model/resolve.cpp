@@ -150,10 +150,25 @@ void share_batch(Job& job) {
   job.batch /= devices;
 }
 
+// With what was refused or not understood of the input, which is mostly why.
+[[noreturn]] void no_model(const Job& job) {
+  std::vector<std::string> causes;
+  for (const Finding& f : job.findings) {
+    if (f.effect != Effect::refused && f.effect != Effect::unknown && f.effect != Effect::conflict) continue;
+    const std::string setting = f.setting.empty() ? "" : f.setting + ": ";
+    causes.push_back(fmt::format("{}, {}{} ({})", f.source, setting, f.what, f.why.empty() ? to_string(f.effect) : f.why));
+  }
+  if (causes.empty()) throw Error("[model] no model was named", "e.g. plimsoll estimate gpt2", ExitCode::usage);
+  const size_t shown = std::min<size_t>(causes.size(), 5);
+  const std::string more = shown < causes.size() ? fmt::format("; and {} more", causes.size() - shown) : "";
+  throw Error("[model] what was read names no model: " + join({causes.begin(), causes.begin() + static_cast<long>(shown)}, "; ") + more,
+              "mend that, or name the model and its settings: plimsoll estimate gpt2 --batch 8");
+}
+
 }  // namespace
 
 void resolve_model(Job& job) {
-  if (job.model.empty()) throw Error("[model] no model was named", "e.g. plimsoll estimate gpt2", ExitCode::usage);
+  if (job.model.empty()) no_model(job);
   Found found = find(job);
   for (const auto& item : job.config.values().items()) found.config[item.key()] = item.value();
   job.family = found.entry->name;

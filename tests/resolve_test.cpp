@@ -1,0 +1,58 @@
+// What a job says beside the name of its model: why there is none, and sizes that the model would not read.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "estimate/estimate.h"
+#include "job/input.h"
+#include "report/estimate_report.h"
+#include "support.h"
+#include "weights_files.h"
+
+namespace plimsoll {
+namespace {
+
+std::string error_of_input(const std::vector<std::string>& words) {
+  return error_of([&] {
+    Job job;
+    read_input(job, words);
+    resolve_model(job);
+  });
+}
+
+bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+TEST(NoModel, SaysWhatWasRefused) {
+  const std::string size = error_of_input({"python train.py --model_size gigantic"});
+  EXPECT_TRUE(says(size, "--model_size = gigantic")) << size;
+  EXPECT_TRUE(says(size, "the choices of --model_size")) << size;
+  const std::string file = error_of_input({"python train.py --config nowhere.json"});
+  EXPECT_TRUE(says(file, "--config = nowhere.json: the file is not here")) << file;
+  const std::string required = error_of_input({"accelerate launch train_stdiff.py --seed 1"});
+  EXPECT_TRUE(says(required, "train_stdiff.py asks for --train_config")) << required;
+  const std::string trainer = error_of_input({"python train.py --per_device_train_batch_size 2 --config nowhere.yaml"});
+  EXPECT_TRUE(says(trainer, "nowhere.yaml is not here")) << trainer;
+}
+
+TEST(NoModel, WithoutAnyInputIsWrongUsage) {
+  Job job;
+  try {
+    resolve_model(job);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    EXPECT_EQ(std::string(e.what()), "[model] no model was named");
+  }
+}
+
+TEST(NoModel, ListsNotMoreThanAFewCauses) {
+  Job job;
+  for (int i = 0; i < 9; ++i) job.findings.push_back({Effect::unknown, "", "x.yaml", "cause " + std::to_string(i), ""});
+  job.findings.push_back({Effect::note, "", "x.yaml", "good to know", ""});
+  const std::string text = error_of([&] { resolve_model(job); });
+  EXPECT_TRUE(says(text, "cause 0") && says(text, "cause 4") && says(text, "and 4 more")) << text;
+  EXPECT_FALSE(says(text, "cause 5") || says(text, "good to know")) << text;
+}
+
+}  // namespace
+}  // namespace plimsoll
