@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "job/command_line.h"
 #include "job/formats/format.h"
 #include "job/formats/readers.h"
 #include "job/settings.h"
@@ -101,11 +102,8 @@ std::string program_of(const Document& d) {
   return it != d.value.end() && it->is_string() ? fs::path(it->get<std::string>()).filename().string() : "";
 }
 
-std::optional<int64_t> visible_devices(Reader& r) {
-  if (!r.has("/environment/CUDA_VISIBLE_DEVICES")) return std::nullopt;
-  const std::string list = r.text("/environment/CUDA_VISIBLE_DEVICES");
-  if (list.empty() || list == "-1") return 0;
-  return static_cast<int64_t>(split_at(list, ',').size());
+std::optional<int64_t> visible_devices(const Reader& r) {
+  return visible_devices(r.document.value.value("environment", Json::object()));
 }
 
 void set_world(Reader& r, int64_t per_node, int64_t nodes, const std::string& origin) {
@@ -127,11 +125,8 @@ void read_launch(Reader& r) {
     const Json flags = r.document.value.value("launcher_flags", Json::object());
     std::string place = r.document.name + ": " + launcher;
     int64_t per_node = processes;
-    for (const char* name : {"nproc_per_node", "num_gpus", "ntasks_per_node", "np"}) {
-      if (!flags.contains(name)) continue;
-      place = r.document.name + ": --" + name;
-      if (flags[name].is_string()) per_node = visible_devices(r).value_or(1);  // torchrun's "gpu" and "auto"
-    }
+    for (const char* name : {"nproc_per_node", "num_gpus", "ntasks_per_node", "np"})
+      if (flags.contains(name)) place = r.document.name + ": --" + name;
     if (launcher == "deepspeed" && !flags.contains("num_gpus")) per_node = visible_devices(r).value_or(1);
     if (launcher == "deepspeed" && !flags.contains("num_gpus") && !visible_devices(r))
       r.note(Effect::unknown, "deepspeed starts a process on every GPU of the machine: taken as one", "--num_gpus is not given");

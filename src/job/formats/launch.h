@@ -16,7 +16,7 @@ void read_launch(Reader& r);
 Document settings_of(Reader& r, std::initializer_list<const char*> flags);
 
 // Devices in CUDA_VISIBLE_DEVICES; none when it is not set.
-std::optional<int64_t> visible_devices(Reader& r);
+std::optional<int64_t> visible_devices(const Reader& r);
 
 // So many processes in all, with DistributedDataParallel.
 void set_world(Reader& r, int64_t per_node, int64_t nodes, const std::string& origin);
