@@ -54,5 +54,20 @@ TEST(NoModel, ListsNotMoreThanAFewCauses) {
   EXPECT_FALSE(says(text, "cause 5") || says(text, "good to know")) << text;
 }
 
+TEST(Seq, OfLatentsIsAMultipleOfTheirPixels) {
+  const nlohmann::json small{{"block_out_channels", {32, 64}},
+                             {"down_block_types", {"DownBlock2D", "CrossAttnDownBlock2D"}},
+                             {"up_block_types", {"CrossAttnUpBlock2D", "UpBlock2D"}},
+                             {"cross_attention_dim", 32},
+                             {"layers_per_block", 1}};
+  const auto run = [&](int64_t side) {
+    return error_of([&] { estimate(job_of("unet2d-condition", {{"seq", side}, {"config", small}}), 0); });
+  };
+  EXPECT_EQ(run(96), "");
+  EXPECT_TRUE(says(run(100), "height 100 is not a multiple of 8 pixels")) << run(100);
+  EXPECT_TRUE(says(run(100), "take 96 or 104")) << run(100);
+  EXPECT_TRUE(says(run(7), "take 8")) << run(7);
+}
+
 }  // namespace
 }  // namespace plimsoll
