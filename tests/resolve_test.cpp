@@ -54,6 +54,25 @@ TEST(NoModel, ListsNotMoreThanAFewCauses) {
   EXPECT_FALSE(says(text, "cause 5") || says(text, "good to know")) << text;
 }
 
+TEST(Seq, IsRefusedWhereNothingWouldReadIt) {
+  for (const char* model : {"wan2.1-1.3b", "hunyuan-video", "stdiff", "stdiff-kitti-64x512", "fsdm", "fsdm-lag"}) {
+    for (const nlohmann::json& settings :
+         {nlohmann::json{{"seq", 256}}, nlohmann::json{{"lengths", {5, 6}}}, nlohmann::json{{"longest", 9}}}) {
+      const std::string text = error_of([&] { job_of(model, settings); });
+      EXPECT_TRUE(says(text, settings.begin().key())) << model << " " << text;
+      EXPECT_TRUE(says(text, "--config")) << model << " " << text;
+    }
+    EXPECT_NO_THROW(job_of(model, {{"batch", 1}})) << model;
+  }
+  EXPECT_TRUE(says(error_of([] { job_of("wan2.1-1.3b", {{"seq", 256}}); }), "height=480 --config width=832"));
+  EXPECT_THROW(job_of("flux-dev", {{"seq", 256}, {"config", {{"height", 512}, {"width", 512}}}}), Error);
+}
+
+TEST(Seq, IsTheSideThatTheConfigurationLeavesOut) {
+  EXPECT_EQ(job_of("wan", {{"seq", 256}}).seq, 256);
+  EXPECT_EQ(job_of("flux-dev", {{"seq", 256}, {"config", {{"height", 512}}}}).seq, 256);
+}
+
 TEST(Seq, OfLatentsIsAMultipleOfTheirPixels) {
   const nlohmann::json small{{"block_out_channels", {32, 64}},
                              {"down_block_types", {"DownBlock2D", "CrossAttnDownBlock2D"}},

@@ -26,6 +26,8 @@ struct Found {
   int64_t seq = 0;
 };
 
+constexpr const char* kLengths[] = {"seq", "longest", "lengths"};
+
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
   for (const Preset& p : presets()) names.emplace_back(p.name);
@@ -120,6 +122,19 @@ Found find(Job& job) {
   throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
 }
 
+// Some models make their samples by their own configuration: a seq would be read by nothing.
+void check_seq(const Job& job, const ModelEntry& entry) {
+  const bool sides = job.config.find({"height"}) && job.config.find({"width"});
+  if (entry.default_seq != 0 && (entry.inputs != InputKind::own || !sides)) return;
+  const auto said = std::find_if(std::begin(kLengths), std::end(kLengths), [&](const char* key) { return job.origin.contains(key); });
+  if (said == std::end(kLengths)) return;
+  throw Error(
+      fmt::format("[job] {} ({}): the samples of {} have the size that is in its configuration", *said, job.origin.at(*said), job.model),
+      sides ? fmt::format("leave it out, and e.g. --config height={} --config width={}", job.config.size({"height"}, 0),
+                          job.config.size({"width"}, 0))
+            : "leave it out; --config height=64 --config width=512, or --config image_size=32: `plimsoll explain` lists the keys");
+}
+
 // Lengths of the samples stand for batch and seq.
 void resolve_lengths(Job& job) {
   Collation& c = job.collation;
@@ -174,6 +189,7 @@ void resolve_model(Job& job) {
   job.family = found.entry->name;
   job.config = Config(found.source, found.config);
   if (!job.origin.contains("inputs")) job.inputs = found.entry->inputs;
+  check_seq(job, *found.entry);
   if (!job.origin.contains("seq")) {
     job.seq = found.seq ? found.seq : found.entry->default_seq;
     if (job.inputs == InputKind::image) job.seq = job.config.size({"image_size"}, job.seq);
