@@ -88,5 +88,21 @@ TEST(Seq, OfLatentsIsAMultipleOfTheirPixels) {
   EXPECT_TRUE(says(run(7), "take 8")) << run(7);
 }
 
+TEST(InputDirectory, LinksToNowhereAreNoConfigurations) {
+  const TemporaryFolder folder("links");
+  folder.write("config.json", R"({"model_type":"gpt2"})");
+  std::filesystem::create_symlink("loop.json", folder.path("loop.json"));
+  std::filesystem::create_symlink("nowhere.yaml", folder.path("link.yaml"));
+  Job job;
+  EXPECT_NO_THROW(read_input_directory(job, folder.path()));
+  EXPECT_FALSE(job.model.empty());
+}
+
+TEST(InputDirectory, ThatCannotBeReadIsAnError) {
+  Job job;
+  const std::string text = error_of([&] { read_input_directory(job, "/nowhere/at/all"); });
+  EXPECT_TRUE(says(text, "cannot list /nowhere/at/all")) << text;
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -69,8 +69,10 @@ void read_input_directory(Job& job, const std::string& path) {
   };
   std::vector<Found> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (!entry.is_regular_file()) continue;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const fs::directory_entry& entry = *at;
+    std::error_code unreadable;  // e.g. a link to nowhere
+    if (!entry.is_regular_file(unreadable)) continue;
     const std::string extension = entry.path().extension().string();
     if (extension != ".json" && extension != ".yaml" && extension != ".yml" && extension != ".toml" && extension != ".sh" &&
         extension != ".safetensors" && extension != ".gguf")
