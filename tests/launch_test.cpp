@@ -64,6 +64,15 @@ TEST(LaunchCounts, WordsAndVariablesAreTakenAsSomething) {
   EXPECT_EQ(read_command(std::string("CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus -1") + kTrainer).parallel.world(), 2);
 }
 
+TEST(LaunchCounts, LaunchersThatTakeEveryGpuSaySo) {
+  for (const char* rest : {kTrainer, kStdiff})
+    for (const char* launcher : {"accelerate launch", "deepspeed"}) {
+      EXPECT_TRUE(finds(read_command(launcher + std::string(rest)), Effect::unknown, "on every GPU of the machine: taken as one"))
+          << launcher << rest;
+      EXPECT_EQ(read_command("CUDA_VISIBLE_DEVICES=4,5 " + (launcher + std::string(rest))).parallel.world(), 2) << launcher << rest;
+    }
+}
+
 TEST(LaunchCounts, OfLinesThatAreNotUsedDoNotMatter) {
   const Job job = read_script("torchrun --nproc_per_node=0 prepare.py --bf16\ntorchrun --nproc_per_node=2" + std::string(kTrainer) + "\n");
   EXPECT_EQ(job.parallel.world(), 2);
@@ -78,6 +87,24 @@ TEST(LaunchCounts, OfSlurm) {
   EXPECT_TRUE(finds(some, Effect::unknown, "SLURM_NNODES = 2-4; taken as 2")) << findings_text(some);
   EXPECT_THROW(read_script("#SBATCH --nodes=0\n" + run), Error);
   EXPECT_THROW(read_script("#SBATCH --ntasks-per-node=0\n" + run), Error);
+}
+
+TEST(Launch, HostsOfSeveralProcessesAreKnownToEveryFormat) {
+  EXPECT_EQ(read_command(std::string("accelerate launch --num_processes 4 --num_machines 2") + kStdiff).host.ranks_per_host, 2);
+  EXPECT_EQ(read_command(std::string("torchrun --nproc_per_node 4") + kTrainer).host.ranks_per_host, 4);
+}
+
+TEST(Launch, TwoNamesOfTheAllocatorsSettingsAreAConflictInEveryFormat) {
+  for (const char* rest : {kTrainer, kStdiff}) {
+    const Job job =
+        read_command("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True PYTORCH_ALLOC_CONF=max_split_size_mb:64 python" + std::string(rest));
+    EXPECT_EQ(job.alloc_conf, "expandable_segments:True") << rest;
+    EXPECT_TRUE(finds(job, Effect::conflict, "two names of one setting")) << rest << findings_text(job);
+  }
+}
+
+TEST(Launch, AFileThatIsNoTextIsNotPassedOver) {
+  EXPECT_TRUE(finds(read_command("python train_stdiff.py --train_config"), Effect::unknown, "the file is not here"));
 }
 
 }  // namespace
