@@ -3,12 +3,10 @@
 // such lines.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "job/document.h"
-#include "job/finding.h"
 
 namespace plimsoll {
 
@@ -23,12 +21,5 @@ std::vector<Document> script_documents(const std::string& script, const std::str
 // node, "nodes": N, "program": "train.py" or "module.name" or "axolotl", "arguments": ["train", ...], "flags": {name without dashes: value,
 // true or list}}.
 Document command_document(const std::vector<std::string>& words, const std::string& name = "command line");
-
-// For a command that is really used: counts of its launcher that are no numbers ("gpu", "1:4", a variable without a value) are replaced by
-// what is taken for them, with a finding. Throws on those that cannot be, like 0.
-void settle_counts(Document& command, std::vector<Finding>& findings);
-
-// Devices in CUDA_VISIBLE_DEVICES; none when it is not set, or to a variable without a value.
-std::optional<int64_t> visible_devices(const nlohmann::json& environment);
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 
 #include "job/command_line.h"
 #include "job/formats/format.h"
+#include "job/launchers.h"
 #include "job/settings.h"
 #include "util/text.h"
 

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "job/command_line.h"
 #include "job/formats/format.h"
 #include "job/formats/readers.h"
+#include "job/launchers.h"
 #include "job/settings.h"
 #include "util/text.h"
 

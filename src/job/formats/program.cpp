@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "job/command_line.h"
+#include "job/launchers.h"
 #include "util/text.h"
 
 namespace plimsoll {
