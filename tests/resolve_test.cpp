@@ -7,6 +7,7 @@
 #include "job/input.h"
 #include "report/estimate_report.h"
 #include "support.h"
+#include "trace/trace_file.h"
 #include "weights_files.h"
 
 namespace plimsoll {
@@ -88,6 +89,23 @@ TEST(Seq, OfLatentsIsAMultipleOfTheirPixels) {
   EXPECT_TRUE(says(run(7), "take 8")) << run(7);
 }
 
+TEST(HowSure, OfAnUnknownArchitectureIsNotThatOfAnExecutedOne) {
+  const TemporaryFolder folder("how_sure");
+  const auto text_of = [](const std::string& model) {
+    Job job = job_of(model, {{"seq", 16}});
+    return estimate_text(estimate(job, 0), Style(), {});
+  };
+  const std::string weights = text_of(folder.write("w.safetensors", safetensors_bytes({{"embed.weight", {50, 8}}, {"a.weight", {8, 8}}})));
+  EXPECT_TRUE(says(weights, "How sure: the architecture is not known.")) << weights;
+  EXPECT_TRUE(says(weights, "those of its weights")) << weights;
+  EXPECT_FALSE(says(weights, "executed op by op")) << weights;
+  const std::string sizes = text_of(
+      folder.write("alone/config.json",
+                   R"({"architectures":["NewForCausalLM"],"model_type":"new","hidden_size":16,"num_hidden_layers":1,"vocab_size":50})"));
+  EXPECT_TRUE(says(sizes, "A plain decoder of the same sizes was executed in its place")) << sizes;
+  EXPECT_TRUE(says(text_of("gpt2"), "executed op by op"));
+}
+
 TEST(InputDirectory, LinksToNowhereAreNoConfigurations) {
   const TemporaryFolder folder("links");
   folder.write("config.json", R"({"model_type":"gpt2"})");
@@ -96,6 +114,15 @@ TEST(InputDirectory, LinksToNowhereAreNoConfigurations) {
   Job job;
   EXPECT_NO_THROW(read_input_directory(job, folder.path()));
   EXPECT_FALSE(job.model.empty());
+}
+
+// No file system has it, and asking for it is not even answered with "no".
+TEST(InputDirectory, NorIsANameBeyondAllLengths) {
+  const std::string name(10'000, 'x');
+  EXPECT_FALSE(error_of([&] { read_trace(name); }).empty());
+  EXPECT_FALSE(error_of_input({name}).empty());
+  EXPECT_FALSE(error_of_input({"python train.py --per_device_train_batch_size 1 --config " + name}).empty());
+  EXPECT_FALSE(error_of_input({"python train_stdiff.py --train_config " + name}).empty());
 }
 
 TEST(InputDirectory, ThatCannotBeReadIsAnError) {
