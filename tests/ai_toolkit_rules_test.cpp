@@ -5,6 +5,7 @@
 
 #include "plan/ai_toolkit_document.h"
 #include "plan/ai_toolkit_tuner.h"
+#include "support.h"
 #include "util/error.h"
 
 namespace plimsoll::ai_toolkit {
@@ -463,9 +464,33 @@ TEST(AiToolkitAnswer, RefusesWhatIsNoSize) {
   EXPECT_THROW(check(q), Error);
   q.profile.vram_gb = 24, q.batch_size = 0;
   EXPECT_THROW(check(q), Error);
+  q = {}, q.profile = pool(1e300);
+  const std::string unified = error_of([&] { check(q); });
+  EXPECT_NE(unified.find("--unified"), std::string::npos) << unified;
+  EXPECT_EQ(unified.find("--vram"), std::string::npos) << unified;
   EXPECT_THROW(parse_priority("fast"), Error);
   EXPECT_THROW(parse_version("v7"), Error);
   EXPECT_EQ(parse_version("91021332"), Version::v3);
+}
+
+TEST(AiToolkitAnswer, RefusesAnArchitectureThatItsRulesDoNotKnow) {
+  Question q;
+  q.arch = "flux_kontex";
+  try {
+    check(q);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    EXPECT_NE(std::string(e.what()).find("flux_kontex"), std::string::npos) << e.what();
+    EXPECT_NE(e.hint().find("the nearest: flux_kontext;"), std::string::npos) << e.hint();
+  }
+  q.arch = "nope";
+  const std::string unlike = error_of([&] { check(q); });
+  for (const std::string& arch : architectures()) EXPECT_NE(unlike.find(arch), std::string::npos) << unlike;
+  for (const std::string& arch : architectures()) {
+    q.arch = arch;
+    EXPECT_NO_THROW(check(q)) << arch;
+  }
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "allocator/pinned_host.h"
 #include "allocator/replay_protocol.h"
 #include "allocator/timeline.h"
+#include "fuzzing.h"
 #include "trace/trace_file.h"
 #include "util/error.h"
 #include "util/parse_bytes.h"
@@ -308,48 +309,26 @@ TEST(ParseBytes, ReadsWhatPeopleWrite) {
     EXPECT_THROW(parse_bytes(text, "x"), Error) << text;
 }
 
-// Any text gives answers or an Error; the sanitizer build of this test finds the rest.
-template <class F>
-void fuzz(const std::string& seed, int rounds, F run) {
-  static const std::string kTokens[] = {"\n",     " ",     "#",    ":",    "[", "]", ",",  "-1",     "0", "9223372036854775807",
-                                        "alloc ", "free ", "True", "\xff", "{", "}", "\"", "1048577"};
-  std::mt19937 random(20240607);
-  int accepted = 0;
-  for (int i = 0; i < rounds; ++i) {
-    std::string text = seed;
-    for (size_t n = 1 + random() % 5; n > 0; --n) {
-      const size_t at = random() % (text.size() + 1);
-      const uint32_t kind = random() % 4;
-      if (kind == 0) text.insert(at, kTokens[random() % std::size(kTokens)]);
-      if (kind == 1) text.erase(at, random() % 8);
-      if (kind == 2 && !text.empty()) text[at % text.size()] = static_cast<char>(random());
-      if (kind == 3) text.insert(at, text.substr(random() % (text.size() + 1), random() % 30));
-    }
-    try {
-      run(text);
-      ++accepted;
-    } catch (const Error&) {
-    }
-  }
-  EXPECT_GT(accepted, 0);
-  EXPECT_LT(accepted, rounds);
-}
-
 TEST(AllocatorFuzz, ProtocolLines) {
+  std::vector<std::string> seeds;
   for (const char* name : {"streams_and_limit", "expandable", "oversize", "garbage"})
-    fuzz(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator" / (std::string(name) + ".case")), 2000,
-         [](const std::string& text) { replay_protocol(text); });
+    seeds.push_back(text_of(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator" / (std::string(name) + ".case")));
+  fuzz(
+      "protocol", seeds, [](const std::string& text) { replay_protocol(text); }, 8000);
 }
 
 TEST(AllocatorFuzz, Settings) {
-  fuzz("max_split_size_mb:64,roundup_power2_divisions:[64:8,256:4,>:1],expandable_segments:True,garbage_collection_threshold:0.8", 4000,
-       [](const std::string& text) { parse_alloc_conf(text); });
+  fuzz(
+      "alloc_conf",
+      {"max_split_size_mb:64,roundup_power2_divisions:[64:8,256:4,>:1],expandable_segments:True,garbage_collection_threshold:0.8"},
+      [](const std::string& text) { parse_alloc_conf(text); }, 4000);
 }
 
 TEST(AllocatorFuzz, TraceFiles) {
   std::ostringstream out;
   write_trace(small_trace(), out);
-  fuzz(out.str(), 4000, [](const std::string& text) { cuda_timeline(read_trace_text(text, "fuzz")); });
+  fuzz(
+      "trace", {out.str()}, [](const std::string& text) { cuda_timeline(read_trace_text(text, "fuzz")); }, 4000);
 }
 
 }  // namespace

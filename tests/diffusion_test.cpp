@@ -88,7 +88,7 @@ TEST(Diffusion, UNetsThatAreNotModelledAreRefused) {
       {"class_embed_type", R"("timestep")", "class_embed_type is not modelled"},
       {"dropout", "2", "dropout is 2"},
       {"act_fn", R"("swishy")", "'swishy' is not known"},
-      {"height", "4", "images of 4 x 64 have no latents"},
+      {"height", "4", "height 4 is not a multiple of 8 pixels"},
   };
   for (const Refused& c : cases)
     EXPECT_NE(refusal("unet2d-condition", with(small_unet(), c.key, Json::parse(c.value))).find(c.message), std::string::npos)

@@ -13,6 +13,7 @@
 #include "job/lint.h"
 #include "job/settings.h"
 #include "job/yaml_reader.h"
+#include "model/resolve.h"
 
 namespace plimsoll {
 namespace {
@@ -710,7 +711,8 @@ TEST_F(Trainers, KohyaCommand) {
       "--mixed_precision bf16 --train_batch_size 2 --optimizer_type AdamW8bit --gradient_checkpointing --sdpa "
       "--cache_latents --cache_text_encoder_outputs --network_train_unet_only --dataset_config @data.toml --blocks_to_swap 0");
   EXPECT_EQ(job.trainer, "sd-scripts");
-  EXPECT_EQ(job.model, "stable-diffusion-xl");
+  EXPECT_EQ(job.model, "sdxl-unet");
+  EXPECT_TRUE(finding(job, Effect::note, "pretrained_model_name_or_path"));
   EXPECT_EQ(job.batch, 4);
   EXPECT_EQ(job.origin.at("batch"), "data.toml: datasets");
   EXPECT_TRUE(finding(job, Effect::none, "train_batch_size"));
@@ -743,7 +745,7 @@ TEST_F(Trainers, KohyaToml) {
   write("config.toml", text);
   job = run("python train_network.py --config_file @config.toml --network_dim 64");
   EXPECT_EQ(job.tuning.adapter->r, 64);  // flags win over the file
-  EXPECT_EQ(job.model, "stable-diffusion-1.5");
+  EXPECT_EQ(job.model, "sd-1.5-unet");
   job =
       run("python sdxl_train.py --pretrained_model_name_or_path x --full_bf16 --mixed_precision fp16 --fused_backward_pass "
           "--optimizer_type AdamW");
@@ -752,6 +754,23 @@ TEST_F(Trainers, KohyaToml) {
   EXPECT_THROW(run("python train_network.py --resolution huge"), Error);
   EXPECT_THROW(run("python train_network.py --train_batch_size -1"), Error);
   EXPECT_THROW(read("d.toml", "[[datasets]]\nbatch_size = 0\n[[datasets.subsets]]\nimage_dir = 'x'\n"), Error);
+}
+
+// What a script trains is a preset, where the file it names is not here.
+TEST_F(Trainers, KohyaScriptsNameModelsThatCanBeSimulated) {
+  const std::vector<std::pair<const char*, const char*>> scripts{{"train_network.py", "sd-1.5-unet"},
+                                                                 {"train_network.py --v2", "sd-2.1-unet"},
+                                                                 {"train_db.py", "sd-1.5-unet"},
+                                                                 {"fine_tune.py --v2", "sd-2.1-unet"},
+                                                                 {"sdxl_train.py", "sdxl-unet"},
+                                                                 {"sd3_train_network.py --t5xxl t.safetensors", "sd3-medium"},
+                                                                 {"flux_train_network.py --t5xxl t.safetensors", "flux-dev"},
+                                                                 {"lumina_train_network.py", "lumina-2"}};
+  for (const auto& [script, preset] : scripts) {
+    Job job = run(std::string("python ") + script + " --pretrained_model_name_or_path m.safetensors --train_batch_size 1");
+    EXPECT_EQ(job.model, preset) << script;
+    EXPECT_NO_THROW(resolve_model(job)) << script;
+  }
 }
 
 // ---- what is wrong in any of them

@@ -1,5 +1,4 @@
-// Parsers of files from outside: any bytes give a value or an Error, nothing else. The mutations are the same in every run;
-// the sanitizer build of this test is what finds memory errors.
+// Readers of files from outside: any bytes give a value or an Error, nothing else (fuzzing.h).
 #include <gtest/gtest.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "fuzzing.h"
 #include "job/command_line.h"
 #include "job/formats/format.h"
 #include "job/gguf_reader.h"
@@ -29,66 +29,41 @@ namespace {
 
 constexpr int kRounds = PLIMSOLL_FUZZ_ROUNDS;
 
-std::string mutate(std::string text, std::mt19937& random) {
-  static const std::string kTokens[] = {
-      "{",    "}", "[", "]", ":", ",", "\"", "\n", " ", "-", "&a", "*a", "<<", "!", "%", "null", "1e999", "-1", "9223372036854775808",
-      "\xff", "\0"};
-  auto below = [&](size_t n) { return n == 0 ? 0 : random() % n; };
-  for (size_t i = 0, n = 1 + below(6); i < n; ++i) {
-    const size_t at = below(text.size() + 1);
-    switch (below(4)) {
-      case 0: text.insert(at, kTokens[below(std::size(kTokens))]); break;
-      case 1: text.erase(at, below(8)); break;
-      case 2:
-        if (!text.empty()) text[at % text.size()] = static_cast<char>(random());
-        break;
-      default: text.insert(at, text.substr(below(text.size() + 1), below(20))); break;
-    }
-  }
-  return text;
-}
-
-template <class F>
-void fuzz(const std::vector<std::string>& seeds, F parse, int rounds = kRounds) {
-  std::mt19937 random(20240607);
-  int accepted = 0;
-  for (int i = 0; i < rounds; ++i) {
-    const std::string text = mutate(seeds[static_cast<size_t>(i) % seeds.size()], random);
-    try {
-      parse(text);
-      ++accepted;
-    } catch (const Error&) {
-    }
-  }
-  EXPECT_GT(accepted, 0);       // some mutations are harmless
-  EXPECT_LT(accepted, rounds);  // and some are not
-}
-
 TEST(Fuzz, JobFiles) {
-  fuzz({"model: gpt2\nbatch: 4\nseq: 128\nprecision: bf16\noptimizer: {name: AdamW, args: {fused: true}}\ncheckpointing: yes\nclip: 1.0\n",
-        R"({"model": "gpt2", "batch": 4, "config": {"n_layer": 2}, "ema": true})"},
-       [](const std::string& text) {
-         Job job;
-         read_job_text(job, text, "fuzz");
-       });
+  fuzz(
+      "job",
+      {"model: gpt2\nbatch: 4\nseq: 128\nprecision: bf16\noptimizer: {name: AdamW, args: {fused: true}}\ncheckpointing: yes\nclip: 1.0\n",
+       R"({"model": "gpt2", "batch": 4, "config": {"n_layer": 2}, "ema": true})"},
+      [](const std::string& text) {
+        Job job;
+        read_job_text(job, text, "fuzz");
+      },
+      kRounds);
 }
 
 TEST(Fuzz, JsonText) {
-  fuzz({R"({"model_type": "llama", "hidden_size": 64, "nested": [1, {"a": [true, null, 1.5e3]}]})"},
-       [](const std::string& text) { parse_json_text(text, "fuzz"); });
+  fuzz(
+      "json", {R"({"model_type": "llama", "hidden_size": 64, "nested": [1, {"a": [true, null, 1.5e3]}]})"},
+      [](const std::string& text) { parse_json_text(text, "fuzz"); }, kRounds);
 }
 
 TEST(Fuzz, HeadersOfWeights) {
-  fuzz({safetensors_bytes({{"a.weight", {3, 4}}, {"b.bias", {3}}}),
-        safetensors_bytes(R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)},
-       [](const std::string& bytes) {
-         Document d;
-         parse_safetensors(bytes, d);
-       });
-  fuzz({small_gguf()}, [](const std::string& bytes) {
-    Document d;
-    parse_gguf(bytes, d);
-  });
+  fuzz(
+      "safetensors",
+      {safetensors_bytes({{"a.weight", {3, 4}}, {"b.bias", {3}}}),
+       safetensors_bytes(R"({"__metadata__":{"format":"pt"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 8)},
+      [](const std::string& bytes) {
+        Document d;
+        parse_safetensors(bytes, d);
+      },
+      kRounds);
+  fuzz(
+      "gguf", {small_gguf()},
+      [](const std::string& bytes) {
+        Document d;
+        parse_gguf(bytes, d);
+      },
+      kRounds);
 }
 
 // Whatever a file of any format holds: a job or an Error, and the same for the model that it names.
@@ -100,21 +75,14 @@ TEST(Fuzz, InputFiles) {
       R"({"peft_type":"LORA","r":8,"target_modules":["q_proj"],"base_model_name_or_path":"gpt2","rank_pattern":{"q":4}})",
       R"({"metadata":{"total_size":4},"weight_map":{"a.weight":"model.safetensors"}})",
   };
-  std::mt19937 random(11);
-  int accepted = 0, refused = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const std::string path = folder.write("config.json", mutate(seeds[static_cast<size_t>(i) % seeds.size()], random));
-    try {
-      Job job;
-      read_input(job, {path});
-      resolve_model(job);
-      ++accepted;
-    } catch (const Error&) {
-      ++refused;
-    }
-  }
-  EXPECT_GT(accepted, 0);
-  EXPECT_GT(refused, 0);
+  fuzz(
+      "input", seeds,
+      [&](const std::string& text) {
+        Job job;
+        read_input(job, {folder.write("config.json", text)});
+        resolve_model(job);
+      },
+      1000);
 }
 
 // Any shapes give a simulated step or an Error.
@@ -160,6 +128,17 @@ TEST(Fuzz, ModelsByTheShapesOfTheirWeights) {
   EXPECT_GT(refused, 20);
 }
 
+TEST(Fuzz, TheCorpusIsSmallAndEachFolderHasATarget) {
+  uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(corpus_folder())) {
+    const std::string target = (entry.is_directory() ? entry.path() : entry.path().parent_path()).filename().string();
+    EXPECT_TRUE(std::find(fuzz_targets().begin(), fuzz_targets().end(), target) != fuzz_targets().end()) << entry.path();
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  EXPECT_GT(bytes, 0);
+  EXPECT_LT(bytes, 200'000);
+}
+
 TEST(Fuzz, DeepNestingIsAnError) {
   EXPECT_THROW(parse_json_text(std::string(1'000'000, '['), "deep"), Error);
   EXPECT_THROW(parse_yaml_text(std::string(200'000, '['), "deep"), Error);
@@ -176,14 +155,17 @@ TEST(Fuzz, AnAliasInsideItselfIsAnError) {
 }
 
 TEST(Fuzz, YamlMerges) {
-  fuzz({"a: &a {x: 1, y: [1, 2]}\nb: &b\n  <<: *a\n  z: 3\nc: {<<: [*a, *b], x: 5}\nd: *b\n"},
-       [](const std::string& text) { parse_yaml_text(text, "fuzz"); });
+  fuzz(
+      "yaml", {"a: &a {x: 1, y: [1, 2]}\nb: &b\n  <<: *a\n  z: 3\nc: {<<: [*a, *b], x: 5}\nd: *b\n"},
+      [](const std::string& text) { parse_yaml_text(text, "fuzz"); }, kRounds);
 }
 
 TEST(Fuzz, Toml) {
-  fuzz({"[training]\nlocal_batch_size = 2\nseq_len = 4096\nname = 'x'\n[[datasets]]\nresolution = [1024, 768]\n[datasets.subset]\nd = "
-        "2024-01-01\n"},
-       [](const std::string& text) { parse_toml_text(text, "fuzz"); });
+  fuzz(
+      "toml",
+      {"[training]\nlocal_batch_size = 2\nseq_len = 4096\nname = 'x'\n[[datasets]]\nresolution = [1024, 768]\n[datasets.subset]\nd = "
+       "2024-01-01\n"},
+      [](const std::string& text) { parse_toml_text(text, "fuzz"); }, kRounds);
 }
 
 // Documents of every format, each read by whatever recognises what is left of it.
@@ -211,22 +193,27 @@ TEST(Fuzz, TrainersConfigurations) {
       {"h.toml",
        "[general]\nenable_bucket = true\n[[datasets]]\nresolution = 512\nbatch_size = 2\n[[datasets.subsets]]\nimage_dir = 'x'\n"},
       {"i.yaml", "distributed_type: DEEPSPEED\nnum_processes: 4\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 1}\n"}};
-  for (const auto& [name, seed] : seeds)
+  for (const std::string kind : {"json", "yaml", "toml"}) {
+    std::vector<std::string> texts;
+    for (const auto& [name, seed] : seeds)
+      if (name.ends_with(kind)) texts.push_back(seed);
     fuzz(
-        {seed},
-        [&name = name](const std::string& text) {
-          const Document document = parse_document(text, name);
+        "trainer_" + kind, texts,
+        [&](const std::string& text) {
+          const Document document = parse_document(text, "a." + kind);
           const Format* format = format_of(document);
           if (!format) throw Error("no format");
           Job job;
           Reader reader(job, document);
           format->read(reader);
         },
-        kRounds / 8);
+        kRounds / 8 * static_cast<int>(texts.size()));
+  }
 }
 
 TEST(Fuzz, Commands) {
   fuzz(
+      "command",
       {"A=1 CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py --per_device_train_batch_size 4 --bf16 --x '{\"a\": 1}' \"b c\"",
        "accelerate launch --multi_gpu --num_processes 4 --use_deepspeed --zero_stage 2 sdxl_train_network.py --network_dim 8 "
        "--network_args a=b c=d",
@@ -238,9 +225,16 @@ TEST(Fuzz, Commands) {
         read_input(job, {text + " --output_dir o"});
       },
       kRounds / 4);
-  fuzz({"#!/bin/bash\n#SBATCH --nodes=2\nexport A=${B:-3}; C=\"$A x\"\nsrun torchrun --nproc_per_node $A t.py \\\n --bf16 | tee log && "
-        "echo '#'\n"},
-       [](const std::string& text) { script_documents(text, "fuzz"); });
+  fuzz(
+      "script",
+      {"#!/bin/bash\n#SBATCH --nodes=2\nexport A=${B:-3}; C=\"$A x\"\nsrun torchrun --nproc_per_node $A train.py "
+       "--per_device_train_batch_size 2 \\\n --bf16 | tee log && "
+       "echo '#'\n"},
+      [](const std::string& text) {
+        Job job;
+        read_input_document(job, parse_document("#!/bin/sh\n" + text, "fuzz.sh"));
+      },
+      kRounds);
 }
 
 // Any value of any setting gives a simulated step or an Error.
@@ -329,11 +323,13 @@ TEST(Fuzz, ModelConfigurations) {
 TEST(Fuzz, RecordedRows) {
   const std::string path = (std::filesystem::temp_directory_path() / ("plimsoll_fuzz_" + std::to_string(::getpid()) + ".jsonl")).string();
   fuzz(
+      "recorded_row",
       {R"({"id":"a","spec":{"model":{"class":"GPT2LMHeadModel","config":"GPT2Config","args":{"n_layer":2}},"batch":2,"seq":64,"precision":"amp","optimizer":{"name":"SGD","args":{"momentum":0.9}}},"peak":10,"params":5,"secs":1.5,"step_peaks":[1,2],"breakdown":{"param":4},"phase_peak":{"forward":3}})"},
       [&](const std::string& text) {
         std::ofstream(path, std::ios::trunc) << text;
         read_recorded_rows(path);
-      });
+      },
+      kRounds);
   std::filesystem::remove(path);
 }
 
@@ -341,11 +337,13 @@ TEST(Fuzz, PublishedRows) {
   const std::string path =
       (std::filesystem::temp_directory_path() / ("plimsoll_fuzz_gpu_" + std::to_string(::getpid()) + ".jsonl")).string();
   fuzz(
+      "published_row",
       {R"({"id":"a","family":"f","confidence":0.8,"model":{"name":"openai/gpt2","arch":"decoder_transformer","config":{"num_layers":2,"hidden_size":64,"num_heads":4,"vocab_size":500}},"train":{"trainable":"full","batch_per_gpu":2,"seq_len":64,"grad_accum":1,"precision":{"weights":"bf16","compute":"bf16"},"optimizer":{"name":"adamw","foreach":true},"checkpointing":"none","attention":"sdpa","lora":{"rank":8,"targets":["c_attn"]},"extra":{"mean_tokens_per_sample":9}},"parallel":{"world":1},"gpu":{"name":"A100-80GB"},"software":{"framework":"x","torch":"2.4.1"},"measured":{"bytes":50000000,"kind":"allocated_peak"}})"},
       [&](const std::string& text) {
         std::ofstream(path, std::ios::trunc) << text;
         read_published_rows(path);
-      });
+      },
+      kRounds);
   std::filesystem::remove(path);
 }
 

@@ -13,6 +13,7 @@
 #include "allocator/snapshot_replay.h"
 #include "allocator/timeline.h"
 #include "allocator/trace_allocators.h"
+#include "fuzzing.h"
 #include "model/resolve.h"
 #include "pickle_writer.h"
 #include "recorder.h"
@@ -619,7 +620,6 @@ TEST(TraceAllocators, EndWhereMemoryRunsOut) {
 
 // --- anything at all
 
-// Any bytes give a replay or an Error. The sanitizer build of this test is what finds memory errors.
 TEST(SnapshotFuzz, AnyBytesGiveAReplayOrAnError) {
   std::vector<std::string> seeds;
   for (const char* name : {"protocol2", "protocol4", "cpp_writer", "oom", "fragmented", "two_devices", "segments_only", "torch_1_13"})
@@ -629,31 +629,14 @@ TEST(SnapshotFuzz, AnyBytesGiveAReplayOrAnError) {
     train(recorder, 1, 2, 4);
     seeds.push_back(pickled(recorder.snapshot(60)));
   }
-  std::mt19937 random(20240607);
-  int accepted = 0;
-  constexpr int kRounds = 6000;
-  for (int i = 0; i < kRounds; ++i) {
-    std::string bytes = seeds[static_cast<size_t>(i) % seeds.size()];
-    for (size_t n = 1 + random() % 4; n > 0; --n) {
-      const size_t at = random() % bytes.size();
-      switch (random() % 6) {
-        case 0: bytes.resize(at + 1); break;
-        case 1: bytes.erase(at, 1 + random() % 8); break;
-        case 2: bytes.insert(at, bytes.substr(random() % bytes.size(), random() % 40)); break;
-        default: bytes[at] = static_cast<char>(random() % 3 ? random() : bytes[random() % bytes.size()]); break;
-      }
-      if (bytes.empty()) bytes = ".";
-    }
-    try {
-      const Replayed r = replayed(bytes);
-      replay_snapshot(r.run, parse_alloc_conf("expandable_segments:True"), device_for(r.run), ReplayStart::afresh);
-      trace_of(r.run);
-      ++accepted;
-    } catch (const Error&) {
-    }
-  }
-  EXPECT_GT(accepted, kRounds / 100);
-  EXPECT_LT(accepted, kRounds);
+  fuzz(
+      "snapshot", seeds,
+      [](const std::string& bytes) {
+        const Replayed r = replayed(bytes);
+        replay_snapshot(r.run, parse_alloc_conf("expandable_segments:True"), device_for(r.run), ReplayStart::afresh);
+        trace_of(r.run);
+      },
+      6000);
 }
 
 // Every value of a snapshot is some other value: of the same type, so that it passes the reader and reaches the walk.

@@ -44,6 +44,21 @@ TEST(HubNames, AreTakenForPresets) {
       {"google/vit-base-patch16-224-in21k", "vit-b16"},
       {"CohereForAI/c4ai-command-r-v01", "command-r"},
       {"/data/models/Llama-2-13b-hf/", "llama-2-13b"},
+      {"black-forest-labs/FLUX.1-dev", "flux-dev"},
+      {"black-forest-labs/FLUX.1-schnell", "flux-schnell"},
+      {"black-forest-labs/FLUX.1-Kontext-dev", "flux-kontext-dev"},
+      {"stabilityai/stable-diffusion-xl-base-1.0", "sdxl-unet"},
+      {"stable-diffusion-v1-5/stable-diffusion-v1-5", "sd-1.5-unet"},
+      {"stabilityai/stable-diffusion-2-1", "sd-2.1-unet"},
+      {"stabilityai/stable-diffusion-2-1-base", "sd-2.1-unet"},
+      {"stabilityai/stable-diffusion-3-medium-diffusers", "sd3-medium"},
+      {"stabilityai/stable-diffusion-3.5-large", "sd3.5-large"},
+      {"Alpha-VLLM/Lumina-Image-2.0", "lumina-2"},
+      {"hunyuanvideo-community/HunyuanVideo", "hunyuan-video"},
+      {"Wan-AI/Wan2.1-T2V-1.3B-Diffusers", "wan2.1-1.3b"},
+      {"Wan-AI/Wan2.1-T2V-14B", "wan2.1-14b"},
+      {"Qwen/Qwen-Image", "qwen-image"},
+      {"PixArt-alpha/PixArt-XL-2-1024-MS", "pixart-alpha-xl-2-1024"},
   };
   for (const auto& [name, preset] : names) {
     const std::optional<HubName> found = find_hub_name(name);

@@ -20,7 +20,8 @@ struct Flags {
 
 Surroundings surroundings_of(const Flags& flags) {
   Surroundings s = Surroundings::here();
-  if (!flags.root.empty() && !std::filesystem::is_directory(flags.root))
+  std::error_code error;
+  if (!flags.root.empty() && !std::filesystem::is_directory(flags.root, error))
     throw Error("[doctor] --root '" + flags.root + "' is not a folder", "give the folder that holds proc and sys, e.g. --root /host",
                 ExitCode::usage);
   s.root = flags.root;

@@ -43,8 +43,8 @@ Question question_of(const Flags& f) {
   q.profile.cores = f.cores;
   q.profile.unified = f.unified > 0 || q.profile.gpu == GpuType::unified_memory;
   q.profile.unified_memory = f.unified;
-  q.profile.total_ram = f.ram > 0 ? f.ram : f.unified > 0 ? f.unified : 64;
-  q.profile.available_ram = f.available_ram > 0 ? f.available_ram : q.profile.total_ram;
+  q.profile.total_ram = f.ram != 0 ? f.ram : f.unified > 0 ? f.unified : 64;
+  q.profile.available_ram = f.available_ram != 0 ? f.available_ram : q.profile.total_ram;
   q.profile.vram_gb = q.profile.unified ? q.profile.pool() : f.vram;
   if (q.profile.unified) q.profile.gpu = GpuType::unified_memory;
   q.ema = f.ema;

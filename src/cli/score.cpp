@@ -139,9 +139,10 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
 // all were equal.
 bool walk(const std::vector<RecordedRow>& rows, const std::vector<Score>& scores, const std::string& folder) {
   int walked = 0, equal = 0;
+  std::error_code error;
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::string path = (std::filesystem::path(folder) / (rows[i].id + ".json")).string();
-    if (!scores[i].unsupported.empty() || !std::filesystem::exists(path)) continue;
+    if (!scores[i].unsupported.empty() || !std::filesystem::exists(path, error)) continue;
     const std::string difference = first_difference(rows[i], path);
     ++walked;
     equal += difference.empty();

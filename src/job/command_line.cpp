@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <sstream>
 
 #include "job/job_file.h"
+#include "job/launchers.h"
 #include "job/settings.h"
 #include "util/error.h"
 #include "util/text.h"
@@ -96,22 +96,6 @@ void add_flag(Json& flags, const std::string& name, const Json& value) {
 
 bool is_python(const std::string& program) { return program == "python" || program == "python3" || program.starts_with("python3."); }
 
-struct Launcher {
-  std::vector<std::string> processes;  // flags that count them
-  bool of_all_nodes = false;           // accelerate and MPI count those of all nodes
-};
-
-const std::map<std::string, Launcher> kLaunchers{{"torchrun", {{"nproc_per_node"}}},
-                                                 {"torch.distributed.run", {{"nproc_per_node"}}},
-                                                 {"torch.distributed.launch", {{"nproc_per_node"}}},
-                                                 {"accelerate", {{"num_processes"}, true}},
-                                                 {"accelerate.commands.launch", {{"num_processes"}, true}},
-                                                 {"deepspeed", {{"num_gpus"}}},
-                                                 {"srun", {{"ntasks_per_node"}}},
-                                                 {"mpirun", {{"np", "n"}, true}},
-                                                 {"mpiexec", {{"np", "n"}, true}},
-                                                 {"tune", {{"nproc_per_node"}}}};
-
 class Words {
  public:
   explicit Words(const std::vector<std::string>& words) : words_(words) {}
@@ -136,11 +120,6 @@ class Words {
 
 bool always(const std::string&) { return true; }
 
-int64_t whole(const Json& flags, const std::string& name, int64_t fallback) {
-  const auto it = flags.find(name);
-  return it != flags.end() && it->is_number_integer() && it->get<int64_t>() > 0 ? it->get<int64_t>() : fallback;
-}
-
 void read_launcher(Words& words, Json& value, const std::string& launcher) {
   value["launcher"] = launcher;
   Json& flags = value["launcher_flags"];
@@ -151,14 +130,7 @@ void read_launcher(Words& words, Json& value, const std::string& launcher) {
     else
       words.take();
   }
-  for (const char* name : {"nnodes", "num_nodes", "nodes", "N", "num_machines"})
-    value["nodes"] = whole(flags, name, value.value("nodes", int64_t{1}));
-  const Launcher& kind = kLaunchers.at(launcher);
-  for (const std::string& name : kind.processes) {
-    if (!flags.contains(name)) continue;
-    const int64_t count = whole(flags, name, value.value("processes", int64_t{1})), nodes = value.value("nodes", int64_t{1});
-    value["processes"] = kind.of_all_nodes && count % nodes == 0 ? count / nodes : count;
-  }
+  count_processes(value);
 }
 
 // `$NAME`, `${NAME}` and `${NAME:-otherwise}`; a variable without a value stays as it is written.
@@ -230,18 +202,21 @@ Json slurm_variables(const std::string& script) {
         words.take_flag(flags, always);
       else
         words.take();
+    const auto text_of = [&](const char* name) {
+      const Json& value = flags[name].is_array() ? flags[name].back() : flags[name];
+      return value.is_string() ? value.get<std::string>() : dump(value);
+    };
     for (const char* name : {"nodes", "N"})
-      if (const int64_t n = whole(flags, name, 0)) variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = std::to_string(n);
+      if (flags.contains(name)) variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = text_of(name);
     for (const char* name : {"ntasks_per_node", "gpus_per_node"})
-      if (const int64_t n = whole(flags, name, 0))
-        variables[std::string("SLURM_") + (name[0] == 'n' ? "NTASKS" : "GPUS") + "_PER_NODE"] = std::to_string(n);
+      if (flags.contains(name)) variables[std::string("SLURM_") + (name[0] == 'n' ? "NTASKS" : "GPUS") + "_PER_NODE"] = text_of(name);
   }
   return variables;
 }
 
 int64_t count_of(const Json& variables, const char* name) {
   const Json value = variables.contains(name) ? parse_scalar(variables[name].get<std::string>()) : Json();
-  return value.is_number_integer() && value.get<int64_t>() > 0 ? value.get<int64_t>() : 1;
+  return is_count(value) ? value.get<int64_t>() : 1;
 }
 
 }  // namespace
@@ -302,12 +277,12 @@ Document command_document(const std::vector<std::string>& words, const std::stri
         rest.take();
         if (!rest.more()) break;
         const std::string module = rest.take();
-        if (kLaunchers.contains(module))
+        if (is_launcher(module))
           read_launcher(rest, value, module);
         else
           value["program"] = module;
       }
-    } else if (kLaunchers.contains(program)) {
+    } else if (is_launcher(program)) {
       read_launcher(rest, value, program);
     } else {
       value["program"] = word;

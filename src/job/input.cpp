@@ -7,6 +7,7 @@
 
 #include "job/command_line.h"
 #include "job/formats/format.h"
+#include "job/launchers.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -27,20 +28,25 @@ void read(Job& job, const Document& document, const Format& format) {
   format.read(reader);
 }
 
+void read_command(Job& job, Document command, const Format& format) {
+  settle_counts(command, job.findings);
+  read(job, command, format);
+}
+
 void read_command(Job& job, const std::vector<std::string>& words) {
   const Document document = command_document(words);
   const Format* format = format_of(document);
   if (!format)
     throw Error(fmt::format("[command] '{}' is not a trainer that can be read", printable(document.value.value("program", ""), 80)),
                 "point at its configuration file, or name the model and settings; " + known_formats());
-  read(job, document, *format);
+  read_command(job, document, *format);
 }
 
 // The last of its commands is what the script is for; those before prepare it.
 void read_script(Job& job, const Document& script) {
   const std::vector<Document> commands = script_documents(script.text, script.name);
   for (auto it = commands.rbegin(); it != commands.rend(); ++it)
-    if (const Format* format = format_of(*it)) return read(job, *it, *format);
+    if (const Format* format = format_of(*it)) return read_command(job, *it, *format);
   throw Error("[script] " + script.name + " holds no training command that can be read", known_formats());
 }
 
@@ -64,8 +70,10 @@ void read_input_directory(Job& job, const std::string& path) {
   };
   std::vector<Found> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    if (!entry.is_regular_file()) continue;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const fs::directory_entry& entry = *at;
+    std::error_code unreadable;  // e.g. a link to nowhere
+    if (!entry.is_regular_file(unreadable)) continue;
     const std::string extension = entry.path().extension().string();
     if (extension != ".json" && extension != ".yaml" && extension != ".yml" && extension != ".toml" && extension != ".sh" &&
         extension != ".safetensors" && extension != ".gguf")

@@ -148,9 +148,8 @@ void Reader::note(Effect effect, const std::string& what, const std::string& why
 }
 
 bool Reader::include(std::string_view path) {
-  const Json* v = find(path);
-  if (!v || !v->is_string()) return false;
-  const std::string named = v->get<std::string>();
+  if (!find(path)) return false;
+  const std::string named = text(path);
   std::error_code error;
   for (const fs::path& candidate : {fs::path(document.folder()) / named, fs::path(named)}) {
     if (!fs::is_regular_file(candidate, error)) continue;

@@ -4,6 +4,7 @@
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
+#include "nn/self_attention.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -51,43 +52,18 @@ struct BioGptScaledWordEmbedding : Embedding {
   Tensor scaled(const Tensor& embeds, DType) const override { return mul_scalar(embeds); }
 };
 
-struct BioGptAttention : Module {
-  BioGptAttention(Module& parent, std::string_view name, const BioGptConfig& c)
-      : Module(parent, name),
-        config(c),
-        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size),
-        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size),
-        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size),
-        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
-    Forward here(*this);
-    const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
-    const Tensor q = transpose(view(q_proj(x), heads), 1, 2);  // (B, H, T, D)
-    Tensor k = k_proj(x), v = v_proj(x);                       // (B, T, C)
-    k = transpose(view(k, heads), 1, 2);                       // (B, H, T, D)
-    v = transpose(view(v, heads), 1, 2);                       // (B, H, T, D)
-    AttentionCall call;
-    call.mask = mask;
-    call.dropout = config.attention_probs_dropout_prob;
-    call.has_kv_groups = false;
-    call.softmax_fp32 = false;
-    call.cast_weights = false;
-    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
-    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
-    out = out_proj(out);
-    return out;
-  }
-
-  const BioGptConfig& config;
-  Linear k_proj, v_proj, q_proj, out_proj;
-};
-
 struct BioGptDecoderLayer : Module {
   BioGptDecoderLayer(Module& parent, std::string_view name, const BioGptConfig& c)
       : Module(parent, name),
         config(c),
-        self_attn(*this, "self_attn", c),
+        self_attn(*this, "self_attn",
+                  {c.hidden_size,
+                   c.num_attention_heads,
+                   {.mask = {},
+                    .dropout = c.attention_probs_dropout_prob,
+                    .has_kv_groups = false,
+                    .softmax_fp32 = false,
+                    .cast_weights = false}}),
         self_attn_layer_norm(*this, "self_attn_layer_norm", c.hidden_size),
         fc1(*this, "fc1", c.hidden_size, c.intermediate_size),
         fc2(*this, "fc2", c.intermediate_size, c.hidden_size),
@@ -112,7 +88,7 @@ struct BioGptDecoderLayer : Module {
   }
 
   const BioGptConfig& config;
-  BioGptAttention self_attn;
+  SelfAttention self_attn;
   LayerNorm self_attn_layer_norm;
   Linear fc1, fc2;
   LayerNorm final_layer_norm;

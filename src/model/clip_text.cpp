@@ -4,6 +4,7 @@
 #include "nn/feed_forward.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
+#include "nn/self_attention.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -56,39 +57,12 @@ struct ClipTextEmbeddings : Module {
   Tensor position_ids;
 };
 
-struct ClipAttention : Module {
-  ClipAttention(Module& parent, std::string_view name, const ClipTextConfig& c)
-      : Module(parent, name),
-        config(c),
-        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size),
-        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size),
-        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size),
-        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
-    Forward here(*this);
-    const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
-    Tensor q = q_proj(x), k = k_proj(x), v = v_proj(x);  // (N, T, C)
-    for (Tensor* t : {&q, &k, &v}) *t = transpose(view(*t, heads), 1, 2);
-    AttentionCall call;
-    call.mask = mask;
-    call.dropout = config.attention_dropout;
-    call.has_kv_groups = false;
-    call.caches = false;
-    Tensor out = attention(build(), q, k, v, call, weights);     // (N, T, H, D)
-    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (N, T, C)
-    out = out_proj(out);
-    return out;
-  }
-
-  const ClipTextConfig& config;
-  Linear k_proj, v_proj, q_proj, out_proj;
-};
-
 struct ClipEncoderLayer : Module {
   ClipEncoderLayer(Module& parent, std::string_view name, const ClipTextConfig& c)
       : Module(parent, name),
-        self_attn(*this, "self_attn", c),
+        self_attn(
+            *this, "self_attn",
+            {c.hidden_size, c.num_attention_heads, {.mask = {}, .dropout = c.attention_dropout, .has_kv_groups = false, .caches = false}}),
         layer_norm1(*this, "layer_norm1", c.hidden_size),
         mlp(*this, "mlp", {"fc1", "fc2", c.hidden_size, c.intermediate_size, c.hidden_act}),
         layer_norm2(*this, "layer_norm2", c.hidden_size) {}
@@ -107,7 +81,7 @@ struct ClipEncoderLayer : Module {
     return hidden;
   }
 
-  ClipAttention self_attn;
+  SelfAttention self_attn;
   LayerNorm layer_norm1;
   FeedForward mlp;
   LayerNorm layer_norm2;

@@ -3,6 +3,7 @@
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
+#include "nn/self_attention.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -64,38 +65,6 @@ struct Embeddings : Module {
   Tensor position_ids;
 };
 
-struct DistilBertSelfAttention : Module {
-  DistilBertSelfAttention(Module& parent, std::string_view name, const DistilBertConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_lin(*this, "q_lin", c.dim, c.dim),
-        k_lin(*this, "k_lin", c.dim, c.dim),
-        v_lin(*this, "v_lin", c.dim, c.dim),
-        out_lin(*this, "out_lin", c.dim, c.dim) {}
-
-  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
-    Forward here(*this);
-    const Dims heads{x.size(0), x.size(1), -1, config.dim / config.n_heads};
-    const Tensor q = transpose(view(q_lin(x), heads), 1, 2);  // (B, H, T, D)
-    const Tensor k = transpose(view(k_lin(x), heads), 1, 2);
-    const Tensor v = transpose(view(v_lin(x), heads), 1, 2);
-    AttentionCall call;
-    call.mask = mask;
-    call.dropout = config.attention_dropout;
-    call.causal = false;
-    call.has_kv_groups = false;
-    call.softmax_fp32 = false;
-    call.cast_weights = false;
-    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
-    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, C)
-    out = out_lin(out);
-    return out;
-  }
-
-  const DistilBertConfig& config;
-  Linear q_lin, k_lin, v_lin, out_lin;
-};
-
 struct FFN : Module {
   FFN(Module& parent, std::string_view name, const DistilBertConfig& c)
       : Module(parent, name),
@@ -125,7 +94,17 @@ struct FFN : Module {
 struct TransformerBlock : Module {
   TransformerBlock(Module& parent, std::string_view name, const DistilBertConfig& c)
       : Module(parent, name),
-        attention(*this, "attention", c),
+        attention(*this, "attention",
+                  {c.dim,
+                   c.n_heads,
+                   {.mask = {},
+                    .dropout = c.attention_dropout,
+                    .causal = false,
+                    .has_kv_groups = false,
+                    .softmax_fp32 = false,
+                    .cast_weights = false},
+                   true,
+                   "_lin"}),
         sa_layer_norm(*this, "sa_layer_norm", c.dim),
         ffn(*this, "ffn", c),
         output_layer_norm(*this, "output_layer_norm", c.dim) {}
@@ -140,7 +119,7 @@ struct TransformerBlock : Module {
     return ffn_output;
   }
 
-  DistilBertSelfAttention attention;
+  SelfAttention attention;
   LayerNorm sa_layer_norm;
   FFN ffn;
   LayerNorm output_layer_norm;

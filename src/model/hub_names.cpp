@@ -16,15 +16,43 @@ struct Alias {
   const char* preset;
 };
 constexpr Alias kAliases[] = {
-    {"c4ai-command-r-plus", "command-r-plus"}, {"c4ai-command-r-v01", "command-r"}, {"mistral-nemo-2407", "mistral-nemo-12b"},
-    {"olmo-2-0325-32b", "olmo-2-32b"},         {"olmo-2-0425-1b", "olmo-2-1b"},     {"olmo-2-1124-13b", "olmo-2-13b"},
-    {"olmo-2-1124-7b", "olmo-2-7b"},           {"phi-3-medium-4k", "phi-3-medium"}, {"phi-3-mini-4k", "phi-3-mini"},
-    {"tinyllama-1.1b-v1.0", "tinyllama-1.1b"}, {"vit-base-patch16-224", "vit-b16"}, {"vit-base-patch16-224-in21k", "vit-b16"},
+    {"c4ai-command-r-plus", "command-r-plus"},
+    {"c4ai-command-r-v01", "command-r"},
+    {"mistral-nemo-2407", "mistral-nemo-12b"},
+    {"olmo-2-0325-32b", "olmo-2-32b"},
+    {"olmo-2-0425-1b", "olmo-2-1b"},
+    {"olmo-2-1124-13b", "olmo-2-13b"},
+    {"olmo-2-1124-7b", "olmo-2-7b"},
+    {"phi-3-medium-4k", "phi-3-medium"},
+    {"phi-3-mini-4k", "phi-3-mini"},
+    {"tinyllama-1.1b-v1.0", "tinyllama-1.1b"},
+    {"vit-base-patch16-224", "vit-b16"},
+    {"vit-base-patch16-224-in21k", "vit-b16"},
     {"vit-large-patch16-224", "vit-l16"},
+    {"flux.1-dev", "flux-dev"},
+    {"flux.1-schnell", "flux-schnell"},
+    {"flux.1-kontext-dev", "flux-kontext-dev"},
+    {"flex.1-alpha", "flex-1"},
+    {"flex.2-preview", "flex-2"},
+    {"stable-diffusion-xl-base-1.0", "sdxl-unet"},
+    {"stable-diffusion-v1-4", "sd-1.5-unet"},
+    {"stable-diffusion-v1-5", "sd-1.5-unet"},
+    {"stable-diffusion-2", "sd-2.1-unet"},
+    {"stable-diffusion-2-1", "sd-2.1-unet"},
+    {"stable-diffusion-3-medium", "sd3-medium"},
+    {"stable-diffusion-3.5-medium", "sd3.5-medium"},
+    {"stable-diffusion-3.5-large", "sd3.5-large"},
+    {"lumina-image-2.0", "lumina-2"},
+    {"hunyuanvideo", "hunyuan-video"},
+    {"wan2.1-t2v-1.3b", "wan2.1-1.3b"},
+    {"wan2.1-t2v-14b", "wan2.1-14b"},
+    {"pixart-xl-2-512x512", "pixart-alpha-xl-2-512"},
+    {"pixart-xl-2-1024-ms", "pixart-alpha-xl-2-1024"},
+    {"pixart-sigma-xl-2-1024-ms", "pixart-sigma-xl-2-1024"},
 };
 
 // How a checkpoint was tuned or packed; its sizes are those of the model it is of.
-constexpr const char* kTuned[] = {"instruct", "chat", "base", "hf", "it", "pt", "unsloth", "gguf", "bnb", "4bit", "8bit"};
+constexpr const char* kTuned[] = {"instruct", "chat", "base", "hf", "it", "pt", "diffusers", "unsloth", "gguf", "bnb", "4bit", "8bit"};
 constexpr const char* kPacked[] = {"gptq", "awq", "fp8", "int4", "int8", "w4a16", "w8a8", "aqlm", "hqq", "exl2", "nvfp4", "mxfp4"};
 
 bool is_preset(const std::string& name) {

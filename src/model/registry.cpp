@@ -111,8 +111,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
-      {"stdiff", {"STDiffDiffusers"}, InputKind::own, 1, make_stdiff, "STDiff"},
-      {"fsdm", {}, InputKind::own, 32, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
+      {"stdiff", {"STDiffDiffusers"}, InputKind::own, 0, make_stdiff, "STDiff"},
+      {"fsdm", {}, InputKind::own, 0, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
       {"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation, "milesial/Pytorch-UNet"},
       {"yolov8", {}, InputKind::own, 640, make_yolov8, "ultralytics"},
       // any architecture, by the shapes of its weights

@@ -14,7 +14,7 @@ struct ModelEntry {
   std::string name;                  // "llama", "resnet50"
   std::vector<std::string> classes;  // "LlamaForCausalLM"; empty for torchvision
   InputKind inputs;
-  int64_t default_seq;  // tokens, or image side
+  int64_t default_seq;  // tokens, or image side; 0: the size of a sample is in the configuration
   std::function<std::unique_ptr<Model>(Build&, const Config&)> make;
   std::string library = {};  // where its Python reference is from, when that is neither transformers nor torchvision
 };

@@ -26,6 +26,8 @@ struct Found {
   int64_t seq = 0;
 };
 
+constexpr const char* kLengths[] = {"seq", "longest", "lengths"};
+
 std::vector<std::string> known_names() {
   std::vector<std::string> names;
   for (const Preset& p : presets()) names.emplace_back(p.name);
@@ -120,6 +122,19 @@ Found find(Job& job) {
   throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
 }
 
+// Some models make their samples by their own configuration: a seq would be read by nothing.
+void check_seq(const Job& job, const ModelEntry& entry) {
+  const bool sides = job.config.find({"height"}) && job.config.find({"width"});
+  if (entry.default_seq != 0 && (entry.inputs != InputKind::own || !sides)) return;
+  const auto said = std::find_if(std::begin(kLengths), std::end(kLengths), [&](const char* key) { return job.origin.contains(key); });
+  if (said == std::end(kLengths)) return;
+  throw Error(
+      fmt::format("[job] {} ({}): the samples of {} have the size that is in its configuration", *said, job.origin.at(*said), job.model),
+      sides ? fmt::format("leave it out, and e.g. --config height={} --config width={}", job.config.size({"height"}, 0),
+                          job.config.size({"width"}, 0))
+            : "leave it out; --config height=64 --config width=512, or --config image_size=32: `plimsoll explain` lists the keys");
+}
+
 // Lengths of the samples stand for batch and seq.
 void resolve_lengths(Job& job) {
   Collation& c = job.collation;
@@ -150,15 +165,31 @@ void share_batch(Job& job) {
   job.batch /= devices;
 }
 
+// With what was refused or not understood of the input, which is mostly why.
+[[noreturn]] void no_model(const Job& job) {
+  std::vector<std::string> causes;
+  for (const Finding& f : job.findings) {
+    if (f.effect != Effect::refused && f.effect != Effect::unknown && f.effect != Effect::conflict) continue;
+    const std::string setting = f.setting.empty() ? "" : f.setting + ": ";
+    causes.push_back(fmt::format("{}, {}{} ({})", f.source, setting, f.what, f.why.empty() ? to_string(f.effect) : f.why));
+  }
+  if (causes.empty()) throw Error("[model] no model was named", "e.g. plimsoll estimate gpt2", ExitCode::usage);
+  const size_t shown = std::min<size_t>(causes.size(), 5);
+  const std::string more = shown < causes.size() ? fmt::format("; and {} more", causes.size() - shown) : "";
+  throw Error("[model] what was read names no model: " + join({causes.begin(), causes.begin() + static_cast<long>(shown)}, "; ") + more,
+              "mend that, or name the model and its settings: plimsoll estimate gpt2 --batch 8");
+}
+
 }  // namespace
 
 void resolve_model(Job& job) {
-  if (job.model.empty()) throw Error("[model] no model was named", "e.g. plimsoll estimate gpt2", ExitCode::usage);
+  if (job.model.empty()) no_model(job);
   Found found = find(job);
   for (const auto& item : job.config.values().items()) found.config[item.key()] = item.value();
   job.family = found.entry->name;
   job.config = Config(found.source, found.config);
   if (!job.origin.contains("inputs")) job.inputs = found.entry->inputs;
+  check_seq(job, *found.entry);
   if (!job.origin.contains("seq")) {
     job.seq = found.seq ? found.seq : found.entry->default_seq;
     if (job.inputs == InputKind::image) job.seq = job.config.size({"image_size"}, job.seq);

@@ -5,6 +5,7 @@
 #include "job/config_list.h"
 #include "model/families.h"
 #include "nn/denoiser.h"
+#include "nn/diffusers_layers.h"
 #include "nn/transformer.h"
 #include "nn/unet_blocks.h"
 #include "ops/pointwise.h"
@@ -304,11 +305,8 @@ class UNet2DConditionModel : public Denoiser {
   }
 
   static Dims image(int64_t samples, int64_t channels, const Canvas& canvas) {
-    const int64_t h = canvas.height / kPixelsPerLatent, w = canvas.width / kPixelsPerLatent;
-    if (h < 1 || w < 1)
-      throw Error("[unet] images of " + std::to_string(canvas.height) + " x " + std::to_string(canvas.width) + " have no latents",
-                  "use at least 8 pixels a side");
-    return {samples, channels, h, w};
+    return {samples, channels, tokens_along("unet", "height", canvas.height, kPixelsPerLatent),
+            tokens_along("unet", "width", canvas.width, kPixelsPerLatent)};
   }
 
   Tensor get_time_embed(const Tensor& sample, const Tensor& timestep) const {

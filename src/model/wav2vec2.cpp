@@ -10,6 +10,7 @@
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
+#include "nn/self_attention.h"
 #include "nn/transformer.h"
 #include "nn/vision.h"
 #include "ops/conv.h"
@@ -230,38 +231,6 @@ struct PositionalConvEmbedding : Module {
   Conv conv;
 };
 
-struct SpeechAttention : Module {
-  SpeechAttention(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        config(c),
-        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size),
-        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size),
-        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size),
-        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
-    Forward here(*this);
-    const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
-    const Tensor q = transpose(view(q_proj(x), heads), 1, 2);  // (B, H, T, D)
-    const Tensor k = transpose(view(k_proj(x), heads), 1, 2);
-    const Tensor v = transpose(view(v_proj(x), heads), 1, 2);
-    AttentionCall call;
-    call.mask = mask;
-    call.dropout = config.attention_dropout;
-    call.causal = false;
-    call.has_kv_groups = false;
-    call.softmax_fp32 = false;
-    call.cast_weights = false;
-    Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
-    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, hidden)
-    out = out_proj(out);
-    return out;
-  }
-
-  const SpeechConfig& config;
-  Linear k_proj, v_proj, q_proj, out_proj;
-};
-
 struct SpeechFeedForward : Module {
   SpeechFeedForward(Module& parent, std::string_view name, const SpeechConfig& c)
       : Module(parent, name),
@@ -292,7 +261,15 @@ struct SpeechLayer : Module {
   SpeechLayer(Module& parent, std::string_view name, const SpeechConfig& c)
       : Module(parent, name),
         stable(c.do_stable_layer_norm),
-        attention(*this, "attention", c),
+        attention(*this, "attention",
+                  {c.hidden_size,
+                   c.num_attention_heads,
+                   {.mask = {},
+                    .dropout = c.attention_dropout,
+                    .causal = false,
+                    .has_kv_groups = false,
+                    .softmax_fp32 = false,
+                    .cast_weights = false}}),
         dropout(*this, "dropout", c.hidden_dropout),
         layer_norm(*this, "layer_norm", c.hidden_size),
         feed_forward(*this, "feed_forward", c),
@@ -315,7 +292,7 @@ struct SpeechLayer : Module {
   }
 
   bool stable;
-  SpeechAttention attention;
+  SelfAttention attention;
   Dropout dropout;
   LayerNorm layer_norm;
   SpeechFeedForward feed_forward;

@@ -8,6 +8,7 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
+#include "util/checked.h"
 
 namespace plimsoll {
 
@@ -40,9 +41,10 @@ bool rms_norm_or_none(const Config& config, const char* key) {
 }
 
 int64_t tokens_along(const char* model, const char* side, int64_t pixels, int64_t per_token) {
-  if (pixels % per_token != 0)
+  const int64_t below = pixels / per_token * per_token;
+  if (pixels != below)
     throw Error(fmt::format("[{}] {} {} is not a multiple of {} pixels", model, side, pixels, per_token),
-                fmt::format("a token is {} pixels wide: take {}", per_token, std::max<int64_t>(1, pixels / per_token) * per_token));
+                fmt::format("take {}{}", below > 0 ? fmt::format("{} or ", below) : "", checked_add(below, per_token)));
   return pixels / per_token;
 }
 

@@ -15,7 +15,7 @@ std::vector<int64_t> sizes_in(const Config& config, const char* key, std::vector
 std::vector<int64_t> indices_in(const Config& config, const char* key);
 // qk_norm: null or rms_norm; throws for the norms that no published network of these families has.
 bool rms_norm_or_none(const Config& config, const char* key);
-// Pixels over pixels a token; throws when a token would be cut.
+// Pixels over pixels a token, or a latent; throws when one would be cut.
 int64_t tokens_along(const char* model, const char* side, int64_t pixels, int64_t per_token);
 
 // ---- norms --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "util/error.h"
+#include "util/text.h"
 
 namespace plimsoll::ai_toolkit {
 
@@ -32,10 +33,14 @@ void sum_up(Budget& b) {
 }  // namespace
 
 void check(const Question& q) {
-  check_range("--vram", q.profile.vram_gb, 0, 1e6);
+  const std::vector<std::string> known = architectures();
+  if (std::find(known.begin(), known.end(), q.arch) == known.end())
+    throw Error(fmt::format("[ai-toolkit] --arch {} is none that its rules know", printable(q.arch, 60)),
+                fmt::format("the nearest: {}; known: {}", nearest_first(q.arch, known).front(), join(known, ", ")), ExitCode::usage);
   check_range("--unified", q.profile.unified_memory, 0, 1e6);
   check_range("--ram", q.profile.total_ram, 0, 1e6);
   check_range("--available-ram", q.profile.available_ram, 0, 1e6);
+  check_range(q.profile.unified ? "--unified" : "--vram", q.profile.vram_gb, 0, 1e6);
   check_range("--cores", q.profile.cores, 1, 1e6);
   check_range("--resolution", q.resolution, 1, 1e6);
   check_range("--images", q.images, 0, 1e9);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "model/weights_only.h"
 #include "report/fit_report.h"
 #include "report/host_report.h"
 #include "report/job_report.h"
@@ -55,14 +56,32 @@ class Writer {
               ? "torch.compile: as the eager run; its kernels need less in between, which is not modelled where blocks are checkpointed."
               : "torch.compile: the figures are midway between the eager run, whose tensors are shown, and one that keeps only matrix "
                 "products; the intervals hold both."));
-    line(style_.dim(
-        "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
-    line(style_.dim(
-        "the byte, and placed by its caching allocator. The intervals hold nine of ten published GPU measurements (docs/accuracy.md)."));
+    how_sure();
     return out_;
   }
 
  private:
+  void how_sure() {
+    if (e_.job.family == kWeightsOnly) {
+      const bool weights = e_.job.config.find({"weights"}) != nullptr;
+      line(style_.dim(
+          weights ? "How sure: the architecture is not known. Parameters, gradients and optimizer are those of its weights, to the byte;"
+                  : fmt::format("How sure: the architecture is not known. A plain decoder of the same sizes was executed in its place; the "
+                                "intervals allow {} to {} times its parameters,",
+                                kStandInParameters.low, kStandInParameters.high)));
+      line(style_.dim(fmt::format("{} {} to {} times as large.",
+                                  weights
+                                      ? "activations are a stand-in, every layer called once on all tokens, which the intervals take to be"
+                                      : "and activations that are",
+                                  kStandInActivations.low, kStandInActivations.high)));
+      return;
+    }
+    line(style_.dim(
+        "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
+    line(style_.dim(
+        "the byte, and placed by its caching allocator. The intervals hold nine of ten published GPU measurements (docs/accuracy.md)."));
+  }
+
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
   void line(const std::string& text) { out_ += text + "\n"; }

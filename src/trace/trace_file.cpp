@@ -174,7 +174,8 @@ Trace read_trace_text(std::string_view text, const std::string& name) {
 }
 
 Trace read_trace(const std::string& path) {
-  if (std::filesystem::is_directory(path)) throw Error(fmt::format("[trace] {} is a directory", path), "name the trace file in it");
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw Error(fmt::format("[trace] {} is a directory", path), "name the trace file in it");
   std::ifstream in(path);
   if (!in) throw Error(fmt::format("[trace] cannot open {}", path), "is the path right?");
   Reader reader(path);

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "job/formats/format.h"
-#include "job/formats/program.h"
+#include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/settings.h"
 
@@ -145,8 +145,8 @@ void read_file(Reader& outer) {
 void read_command(Reader& r) {
   read_surroundings(r);
   if (!r.document.value.value("launcher", "").empty())  // RANK is in the environment, also of one process
-    apply_setting(r.job, "ddp", Json{{"world", world_of(r.document)}, {"find_unused_parameters", true}, {"no_sync", false}},
-                  r.origin("launcher"));
+    set_world(r, processes_per_node(r), r.integer("nodes", 1), r.origin("launcher"),
+              {{"find_unused_parameters", true}, {"no_sync", false}});
   r.include("/flags/config");
   if (!has_flag(r.document, "output_dir"))
     r.note(Effect::refused, "training/train.py asks for --output_dir", "training/train.py: argparse, required");

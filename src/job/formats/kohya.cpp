@@ -24,7 +24,7 @@ constexpr const char* kTrainer = "sd-scripts";
 
 // The script, as far as it says which model is trained and how.
 struct Script {
-  std::string model;    // "" when nothing tells
+  std::string model;    // a preset; "" when nothing tells
   bool network = true;  // an adapter, not the model itself
 };
 
@@ -48,13 +48,15 @@ Script script_of(Reader& r, const std::string& program) {
   Script s;
   s.network = program.empty() ? r.has("network_module") || r.has("network_dim") : program.find("network") != std::string::npos;
   if (program.starts_with("sdxl_"))
-    s.model = "stable-diffusion-xl";
-  else if (program.starts_with("flux_") || r.has("t5xxl"))
-    s.model = "flux";
+    s.model = "sdxl-unet";
   else if (program.starts_with("sd3_") || r.has("clip_g"))
-    s.model = "stable-diffusion-3";
-  else if (is_script(program) && program.find('_') == program.rfind("_network"))
-    s.model = r.flag("v2", false) ? "stable-diffusion-2" : "stable-diffusion-1.5";
+    s.model = "sd3-medium";
+  else if (program.starts_with("flux_") || r.has("t5xxl"))
+    s.model = "flux-dev";
+  else if (program.starts_with("lumina_"))
+    s.model = "lumina-2";
+  else if (program == "train_network.py" || program == "train_db.py" || program == "fine_tune.py")
+    s.model = r.flag("v2", false) ? "sd-2.1-unet" : "sd-1.5-unet";
   return s;
 }
 
@@ -62,10 +64,12 @@ void read_model(Reader& r, const Script& s) {
   const char* path = "pretrained_model_name_or_path";
   std::error_code error;
   const std::string name = r.text(path);
-  if (!name.empty() && (s.model.empty() || fs::exists(fs::path(r.document.folder()) / name, error)))
+  if (!name.empty() && (s.model.empty() || fs::exists(fs::path(r.document.folder()) / name, error))) {
     set_model(r, path);
-  else if (!s.model.empty())
+  } else if (!s.model.empty()) {
     r.set("model", s.model, path);
+    r.finding(Effect::note, path, fmt::format("not here: taken for the preset {}", s.model), "the model that this script trains");
+  }
   r.ignore({"v2", "v_parameterization", "clip_l", "clip_g", "t5xxl", "ae", "model_type"});
 }
 
@@ -223,7 +227,7 @@ void read_attention(Reader& r, const Script& s) {
     r.finding(Effect::unknown, "mem_eff_attn", "not modelled: PyTorch's memory-efficient attention is simulated");
     return r.set("attention", "efficient", "mem_eff_attn");
   }
-  if (s.model.starts_with("stable-diffusion")) {
+  if (s.model.starts_with("sd")) {
     r.set_default("attention", "eager", kTrainer);
     r.note(Effect::note, "neither --sdpa nor --xformers: attention keeps its whole matrix, which is the most memory-hungry choice");
   }

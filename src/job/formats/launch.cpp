@@ -6,6 +6,7 @@
 
 #include "job/formats/format.h"
 #include "job/formats/readers.h"
+#include "job/launchers.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -17,22 +18,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int64_t kMostProcesses = 1 << 17;
-
-// PyTorch 2.9 and later parse the first of these that is set, and only that: the new name comes last.
-void read_allocator(Reader& r) {
-  std::string used;
-  for (const char* name : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-    const std::string path = std::string("/environment/") + name;
-    if (!r.has(path)) continue;
-    if (used.empty()) {
-      used = name;
-      r.set("alloc_conf", r.text(path), path);
-    } else if (r.text(path) != r.job.alloc_conf) {
-      r.finding(Effect::conflict, path, fmt::format("{} is '{}': that one is used", used, printable(r.job.alloc_conf, 80)),
-                "two names of one setting with different values");
-    }
-  }
-}
 
 bool is_settings_file(const std::string& name) {
   const std::string extension = lower(fs::path(name).extension().string());
@@ -81,63 +66,39 @@ void read_accelerate_launch(Reader& r) {
   if (!file.empty() && !path)
     r.finding(Effect::unknown, "/launcher_flags/config_file", "the file is not here: what it says is not part of this answer");
   overlay(settings, keys, r.document.name + ": --");
-  if (file.empty() && !flags.contains("num_processes")) {
-    const std::optional<int64_t> devices = visible_devices(r);
-    if (devices && *devices > 1)
-      overlay(settings, {{"num_processes", *devices}}, r.document.name + ": CUDA_VISIBLE_DEVICES, ");
-    else if (!devices)
-      r.note(Effect::unknown, "accelerate starts a process on every GPU of the machine: taken as one",
-             "neither --num_processes nor --config_file is given");
-  }
+  if (const int64_t devices = file.empty() && !flags.contains("num_processes") ? processes_per_node(r) : 1; devices > 1)
+    overlay(settings, {{"num_processes", devices}}, r.document.name + ": CUDA_VISIBLE_DEVICES, ");
   Reader inner(r.job, settings);
   read_accelerate(inner);
 }
 
 }  // namespace
 
-std::string program_of(const Document& d) {
-  if (d.kind != Document::Kind::command || !d.value.is_object()) return "";
-  const auto it = d.value.find("program");
-  return it != d.value.end() && it->is_string() ? fs::path(it->get<std::string>()).filename().string() : "";
-}
+std::optional<int64_t> visible_devices(const Reader& r) { return visible_devices(r.document.value.value("environment", Json::object())); }
 
-std::optional<int64_t> visible_devices(Reader& r) {
-  if (!r.has("/environment/CUDA_VISIBLE_DEVICES")) return std::nullopt;
-  const std::string list = r.text("/environment/CUDA_VISIBLE_DEVICES");
-  if (list.empty() || list == "-1") return 0;
-  return static_cast<int64_t>(split_at(list, ',').size());
-}
-
-void set_world(Reader& r, int64_t per_node, int64_t nodes, const std::string& origin) {
+void set_world(Reader& r, int64_t per_node, int64_t nodes, const std::string& origin, Json ddp) {
   if (per_node < 1 || nodes < 1 || per_node > kMostProcesses || nodes > kMostProcesses || per_node * nodes > kMostProcesses)
     throw Error(fmt::format("[{}] {} processes on each of {} nodes", origin, per_node, nodes),
                 fmt::format("at most {} processes in all, and at least one", kMostProcesses));
-  if (per_node * nodes == 1) return;
-  apply_setting(r.job, "ddp", {{"world", per_node * nodes}}, origin);
+  if (per_node * nodes == 1 && ddp.empty()) return;
+  ddp["world"] = per_node * nodes;
+  apply_setting(r.job, "ddp", ddp, origin);
   if (per_node > 1) apply_setting(r.job, "ranks_per_host", per_node, origin);
 }
 
 void read_launch(Reader& r) {
   read_allocator(r);
   const std::string launcher = r.text("launcher");
-  const int64_t nodes = r.integer("nodes", 1), processes = r.integer("processes", 1);
   if (launcher == "accelerate" || launcher == "accelerate.commands.launch") {
     read_accelerate_launch(r);
   } else if (launcher != "") {
     const Json flags = r.document.value.value("launcher_flags", Json::object());
     std::string place = r.document.name + ": " + launcher;
-    int64_t per_node = processes;
-    for (const char* name : {"nproc_per_node", "num_gpus", "ntasks_per_node", "np"}) {
-      if (!flags.contains(name)) continue;
-      place = r.document.name + ": --" + name;
-      if (flags[name].is_string()) per_node = visible_devices(r).value_or(1);  // torchrun's "gpu" and "auto"
-    }
-    if (launcher == "deepspeed" && !flags.contains("num_gpus")) per_node = visible_devices(r).value_or(1);
-    if (launcher == "deepspeed" && !flags.contains("num_gpus") && !visible_devices(r))
-      r.note(Effect::unknown, "deepspeed starts a process on every GPU of the machine: taken as one", "--num_gpus is not given");
-    set_world(r, per_node, nodes, place);
+    for (const char* name : {"nproc_per_node", "num_gpus", "ntasks_per_node", "np"})
+      if (flags.contains(name)) place = r.document.name + ": --" + name;
+    set_world(r, processes_per_node(r), r.integer("nodes", 1), place);
   }
-  r.ignore({"launcher_flags", "program", "arguments", "environment"});
+  r.ignore({"launcher_flags", "processes", "nodes", "program", "arguments", "environment"});
 }
 
 Document settings_of(Reader& r, std::initializer_list<const char*> flags) {

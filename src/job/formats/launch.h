@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "job/reader.h"
+#include "job/formats/program.h"
 
 namespace plimsoll {
 
@@ -16,12 +16,9 @@ void read_launch(Reader& r);
 Document settings_of(Reader& r, std::initializer_list<const char*> flags);
 
 // Devices in CUDA_VISIBLE_DEVICES; none when it is not set.
-std::optional<int64_t> visible_devices(Reader& r);
+std::optional<int64_t> visible_devices(const Reader& r);
 
-// So many processes in all, with DistributedDataParallel.
-void set_world(Reader& r, int64_t per_node, int64_t nodes, const std::string& origin);
-
-// The name of the program without folders: "train.py"; empty for what is no command.
-std::string program_of(const Document& document);
+// So many processes, with DistributedDataParallel: `ddp` are its own settings, which one process alone has only where some are given.
+void set_world(Reader& r, int64_t per_node, int64_t nodes, const std::string& origin, nlohmann::json ddp = nlohmann::json::object());
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "job/formats/format.h"
-#include "job/formats/program.h"
+#include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/settings.h"
 
@@ -104,7 +104,7 @@ void read_command(Reader& r) {
   r.job.trainer = kTrainer;
   r.include("/flags/train_config");
   if (!has_flag(r.document, "train_config")) r.note(Effect::refused, "train_stdiff.py asks for --train_config", "argparse, required");
-  if (world_of(r.document) > 1) apply_setting(r.job, "ddp", Json{{"world", world_of(r.document)}}, r.origin("launcher"));
+  if (!r.text("launcher").empty()) set_world(r, processes_per_node(r), r.integer("nodes", 1), r.origin("launcher"));
   r.finish();
 }
 
