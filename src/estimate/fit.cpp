@@ -79,7 +79,7 @@ const Fitting::Run& Fitting::run_on(const std::string& target) {
   return it->second;
 }
 
-Fit Fitting::on(const TargetDevice& device) {
+Fit Fitting::need(const TargetDevice& device) {
   if (job_.framework == Framework::jax) {
     const DeviceKind kind = device_kind(job_, device.spec);
     if (!programs_.contains(kind)) programs_[kind] = compile(job_, kind);
@@ -91,7 +91,7 @@ Fit Fitting::on(const TargetDevice& device) {
   f.device = device;
   f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
   f.memory = with_stand_in_range(job_, trace, f.memory);
-  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(fused).on(device).memory; });
+  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(fused).need(device).memory; });
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;
@@ -107,11 +107,21 @@ Fit Fitting::on(const TargetDevice& device) {
     f.verdict = Verdict::tight;
     f.reason = "the expected need fits, the upper end of the interval does not";
   } else {
+    f.verdict = Verdict::does_not_fit;
+    f.reason = "the need is larger than the device";
+  }
+  return f;
+}
+
+Fit Fitting::on(const TargetDevice& device) {
+  Fit f = need(device);
+  if (job_.framework == Framework::jax) return f;
+  if (f.verdict == Verdict::does_not_fit) {
     Bytes outside = device.others;
     for (const Overhead& o : f.memory.overheads) outside += o.range.bytes;
-    judge_by_replay(f, job_, trace, c.bytes, outside);
+    judge_by_replay(f, job_, run_on(device.spec.compute_capability).simulation.trace, device.capacity->bytes, outside);
   }
-  if (device.spec.memory == MemoryKind::unified) f.reason += "; the pool is the host's too, see --unified";
+  if (device.capacity && device.spec.memory == MemoryKind::unified) f.reason += "; the pool is the host's too, see --unified";
   return f;
 }
 

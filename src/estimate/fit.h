@@ -48,11 +48,15 @@ struct Fit {
 // Asks one job about many devices; the run is simulated once for each kind of device.
 class Fitting {
  public:
-  explicit Fitting(Job job) : job_(std::move(job)) {}  // its model is resolved
+  // The job's model is resolved. `work`: what a step computes is counted, too.
+  explicit Fitting(Job job, bool work = false) : job_(std::move(job)), work_(work) {}
 
   // `fits` when even the upper end of the need is below the lower end of what there is; `tight` when it should go, but inside the
   // interval or only by giving back the cache; `does not fit` when the allocator runs out.
   Fit on(const TargetDevice& device);
+  // The same without a replay on a device of that size: a need above the capacity does not fit, whatever the cache would give back.
+  Fit need(const TargetDevice& device);
+  const Simulation& simulation(const TargetDevice& device) { return run_on(device.spec.compute_capability).simulation; }
 
  private:
   struct Run {
@@ -62,6 +66,7 @@ class Fitting {
   const Run& run_on(const std::string& target);
 
   Job job_;
+  bool work_;
   std::map<std::pair<int64_t, int64_t>, Run> runs_;  // by the sizes of the libraries' workspaces
   std::map<DeviceKind, XlaMemory> programs_;         // of framework jax
 };

@@ -200,10 +200,11 @@ struct Layers : Module {
       hidden = resnet(hidden, temb, m_feat);
       return attentions[i](hidden);
     }
-    if (!checkpoints(resnet, true)) return resnet(hidden, temb, m_feat);
+    const WorkBlock noted = note_block(resnet);
+    if (!checkpoints(resnet, true)) return noted.returns(resnet(hidden, temb, m_feat));
     static const CheckpointStyle kReentrant{.reentrant = true, .saved_ops = {}};
     const auto run = [&resnet](const Tensors& in) -> Tensors { return {resnet(in[0], in[1], in[2])}; };
-    return checkpoint(tape(), kReentrant, run, Tensors{hidden, temb, m_feat})[0];
+    return noted.returns(checkpoint(tape(), kReentrant, run, Tensors{hidden, temb, m_feat})[0]);
   }
 
   ModuleList<AttentionBlock> attentions;

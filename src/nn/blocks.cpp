@@ -1,8 +1,10 @@
 #include "nn/blocks.h"
 
 #include <algorithm>
+#include <charconv>
 #include <sstream>
 
+#include "job/module_names.h"
 #include "nn/module.h"
 #include "util/text.h"
 
@@ -26,6 +28,22 @@ std::string without_numbers(const std::string& path) {
   return out;
 }
 
+// "layers.0-11" is layers.0, layers.1, ... layers.11.
+bool is_called(const std::string& path, const std::string& name) {
+  const size_t dot = name.rfind('.'), dash = name.find('-', dot == std::string::npos ? 0 : dot);
+  if (dot == std::string::npos || dash == std::string::npos) return ends_with_name(path, name);
+  int64_t first = 0, last = 0, index = 0;
+  const auto number = [](std::string_view text, int64_t& out) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    return error == std::errc() && end == text.data() + text.size();
+  };
+  const size_t path_dot = path.rfind('.');
+  if (path_dot == std::string::npos || !number(std::string_view(path).substr(path_dot + 1), index)) return false;
+  if (!number(std::string_view(name).substr(dot + 1, dash - dot - 1), first) || !number(std::string_view(name).substr(dash + 1), last))
+    return ends_with_name(path, name);
+  return first <= index && index <= last && ends_with_name(path.substr(0, path_dot), name.substr(0, dot));
+}
+
 }  // namespace
 
 bool CheckpointPlan::picks(const Module& module, bool is_block) {
@@ -36,7 +54,7 @@ bool CheckpointPlan::picks(const Module& module, bool is_block) {
   known_.insert(path);
   bool picked = false;
   for (const std::string& name : names_)
-    if (ends_with_name(path, name)) picked = found_.insert(name).second || true;
+    if (is_called(path, name)) picked = found_.insert(name).second || true;
   return picked;
 }
 
@@ -63,6 +81,8 @@ bool checkpoints(const Module& module, bool is_block) {
   CheckpointPlan& plan = module.build().checkpointing;
   return (is_block || plan.names_modules()) && plan.picks(module, is_block);
 }
+
+WorkBlock note_block(const Module& block) { return WorkBlock(block.tape(), block.scope()); }
 
 Tensor passed_on(const Module& module) { return module.build().position_ids; }
 

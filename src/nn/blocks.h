@@ -39,18 +39,21 @@ class CheckpointPlan {
 
 bool checkpoints(const Module& module, bool is_block);
 const CheckpointStyle& checkpoint_style(const Module& module);
-Tensor passed_on(const Module& module);  // what a checkpoint of it holds without using it: the ids of positions
+WorkBlock note_block(const Module& block);  // for the count of work, while it lives
+Tensor passed_on(const Module& module);     // what a checkpoint of it holds without using it: the ids of positions
 
 // `run(x)` is the block; what else it uses must be captured by value.
 template <class Run>
 Tensor run_block(const Module& block, const Run& run, const Tensor& x) {
-  return checkpoints(block, true) ? checkpoint(x.tape(), checkpoint_style(block), run, x) : run(x);
+  const WorkBlock noted = note_block(block);
+  return noted.returns(checkpoints(block, true) ? checkpoint(x.tape(), checkpoint_style(block), run, x) : run(x));
 }
 
 // A block of several inputs and results: `run(const Tensors&)`.
 template <class Run>
 Tensors run_block(const Module& block, const Run& run, const Tensors& inputs) {
-  return checkpoints(block, true) ? checkpoint(inputs.front().tape(), checkpoint_style(block), run, inputs) : run(inputs);
+  const WorkBlock noted = note_block(block);
+  return noted.returns(checkpoints(block, true) ? checkpoint(inputs.front().tape(), checkpoint_style(block), run, inputs) : run(inputs));
 }
 
 template <class Part>

@@ -105,6 +105,7 @@ void add_weight_gradient(const Tensor& logits, const Tensor& chunk, const Tensor
   if (tape.dialect.torch >= Version{2, 8} && sum.dtype() == DType::float32 && is_half(logits.dtype())) {
     input_chunk = to(chunk, logits.dtype());
     tape.use_blas(false);
+    tape.flops(2.0 * static_cast<double>(logits.numel()) * static_cast<double>(chunk.size(1)), logits.dtype(), Unit::matmul);
     return;
   }
   const Tensor product = mm(t(logits), chunk);
@@ -127,6 +128,8 @@ LigerGradients fused_gradients(const Tensor& input, const Tensor& weight, bool w
     const Tensor chunk = slice(input, 0, start, std::min(start + size, rows));  // (s, C)
     logits = matmul(chunk, t(weight));                                          // (s, V)
     grad_logits = logits;
+    if (Tape& tape = input.tape(); tape.work)  // reads the logits twice and writes their gradient over them
+      tape.work->add(tape, {.op = "liger_cross_entropy_kernel", .bytes = 3 * logits.storage().bytes});
     if (wants_input) matmul(grad_logits, weight);  // copied into its rows
     if (!wants_weight) continue;
     grad_logits_t = grad_logits;
@@ -175,6 +178,9 @@ Tensor flat_valids(const Tensor& targets, int64_t n) {
   return filled(targets.tape(), "sum", {n}, DType::int64);
 }
 
+// Of one product between n tokens and the head.
+double product_flops(int64_t n, const Tensor& weight) { return 2.0 * static_cast<double>(n) * static_cast<double>(weight.numel()); }
+
 struct CutSaved {
   Saved e, c, lse, targets, valids, logit_avg;
   DType e_type, c_type;
@@ -184,6 +190,10 @@ struct CutSaved {
 Tensors cut_gradients(const CutSaved& saved, Needs needs) {
   const Tensor e = saved.e.unpack(), c = saved.c.unpack(), lse = saved.lse.unpack();
   Tape& tape = e.tape();
+  // The logits again; where bf16 rounds their gradient to zero it is not multiplied further. Twice forward's 46 ms in the library's README.
+  if (tape.work)
+    tape.work->add(tape,
+                   {.op = "cce_backward_kernel", .flops = 2 * product_flops(lse.size(0), c), .unit = Unit::matmul, .dtype = c.dtype()});
   Tensor vocab_ordering;
   {
     const Tensor average = saved.logit_avg.unpack();
@@ -215,6 +225,7 @@ Tensor cut_cross_entropy(const Tensor& input, const Tensor& weight, const Tensor
   GradGuard no_grad(tape, false);
   const DType type = tape.autocast.value_or(input.dtype());
   const Tensor e = to(input, type), c = to(weight, type);
+  tape.flops(product_flops(n, c), type, Unit::matmul);
   const Tensor lse = filled(tape, "new_full", {n}, DType::float32);
   Tensor logit_avg;
   {

@@ -71,7 +71,9 @@ class FourBit final : public QuantizedWeight {
     Tape& tape = weight_.packed.tape();
     Tensor absmax;
     if (nested_) absmax = allocation(tape, "empty_like", {blocks_of(weight_.out * weight_.in, kBlock)}, DType::float32);
-    return allocation(tape, "empty", {weight_.out, weight_.in}, weight_.dtype);
+    Op op(tape, "empty", {});
+    op.reads(weight_.packed);
+    return empty(tape, {weight_.out, weight_.in}, weight_.dtype);
   }
 
  private:
@@ -196,6 +198,8 @@ class Int8 final : public QuantizedWeight {
   // int8_linear_matmul into int32, int8_mm_dequant into fp16, then the type of the input; a bias of another type is added in place.
   Tensor scaled_mm(const Tensor& a, const Tensor&) const {
     const Dims sizes{a.size(0), weight_.out};
+    // Counted as a product in fp16: eight bits are at least as fast, and how much faster differs from card to card.
+    a.tape().flops(2.0 * static_cast<double>(a.numel()) * static_cast<double>(weight_.out), DType::float16, Unit::matmul);
     const Tensor sums = allocation(a.tape(), "empty", sizes, DType::int32);
     const Tensor half = allocation(a.tape(), "empty_like", sizes, DType::float16);
     return to(half, a.dtype());

@@ -79,14 +79,14 @@ Tensor packed_starts(const Build& build, const Tensor& q) {
 }
 
 // _upad_input, the library, pad_input: tokens without padding are copied out and back.
-Tensor padded_flash_attention(const Build& build, const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor padded_flash_attention(const Build& build, const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   const BatchShape& shape = build.batch->shape;
   const int64_t tokens = shape.labelled + shape.rows;  // the first of each sample has no label
   const Tensor indices = filled(build.tape, "nonzero", {tokens}, DType::int64);
   auto without_padding = [&](const Tensor& x) { return index(reshape(x, {-1, x.size(2), x.size(3)}), indices); };
   const Tensor keys = without_padding(k), values = without_padding(v), queries = without_padding(q);
   const Varlen lengths{filled(build.tape, "constant_pad_nd", {shape.rows + 1}, DType::int32), shape.rows};
-  const Tensor out = flash_attention_2(queries, keys, values, lengths);
+  const Tensor out = flash_attention_2(queries, keys, values, lengths, causal);
   return view(index_put_first_axis(out, indices, q.size(0) * q.size(1)), {q.size(0), q.size(1), out.size(1), out.size(2)});
 }
 
@@ -96,10 +96,10 @@ Tensor flash_attention_2_forward(const Build& build, const Tensor& query, const 
   if (q.dtype() == DType::float32 && build.tape.autocast)
     for (Tensor* x : {&q, &k, &v}) *x = to(*x, *build.tape.autocast);
   const Tensor starts = packed_starts(build, q);
-  if (call.mask) return padded_flash_attention(build, q, k, v);
-  if (!starts) return flash_attention_2(q, k, v);
+  if (call.mask) return padded_flash_attention(build, q, k, v, call.causal);
+  if (!starts) return flash_attention_2(q, k, v, call.causal);
   for (Tensor* x : {&q, &k, &v}) *x = view(contiguous(*x), {-1, x->size(2), x->size(3)});
-  const Tensor out = flash_attention_2(q, k, v, {starts, build.batch->shape.packed_samples});
+  const Tensor out = flash_attention_2(q, k, v, {starts, build.batch->shape.packed_samples}, call.causal);
   return view(out, {1, -1, out.size(1), out.size(2)});
 }
 

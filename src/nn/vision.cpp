@@ -91,10 +91,13 @@ Tensor Sequential::operator()(const Tensor& x) const {
       BlockDepth inside(step.module->build());
       return step.run(h);
     };
+    std::optional<WorkBlock> noted;
+    if (block) noted.emplace(tape(), step.module->scope());
     if (checkpoints(*step.module, block))
       input = checkpoint(tape(), checkpoint_style(*step.module), run, input);
     else
       input = step.module->has_children() ? run(input) : step.run(input);
+    if (noted) input = noted->returns(std::move(input));
   }
   return input;
 }

@@ -39,25 +39,38 @@ std::vector<Ref<Storage>> efficient_backward_scratch(const Tensor& q) {
   return held;
 }
 
+// Two products of (tokens, head_dim) matrices in each head; a causal kernel skips the half that is masked.
+double forward_flops(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
+  const double scores = static_cast<double>(q.size(0) * q.size(1)) * static_cast<double>(q.size(2)) * static_cast<double>(k.size(2));
+  return scores * 2 * static_cast<double>(q.size(3) + v.size(3)) * (causal ? 0.5 : 1);
+}
+
+// The scores once more, and the gradients of both products: five where forward has two.
+constexpr double kBackwardFlops = 2.5;
+
 // saves q, k, v, the output, the log-sum-exp and the random state
-Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) {
   Tape& tape = q.tape();
   Op op(tape, "_scaled_dot_product_flash_attention", {&q, &k, &v});
   Saved sk = op.save(k), sq = op.save(q), sv = op.save(v);
   Tensor out = empty_like(q);
   const Tensor lse = empty(tape, {q.size(0), q.size(1), q.size(2)}, DType::float32);
   const Tensor rng_state = empty(tape, {2}, DType::int64), unused = empty(tape, {}, DType::int64);
+  const double flops = forward_flops(q, k, v, causal);
+  tape.flops(flops, q.dtype(), Unit::attention);
   Saved slse = op.save(lse), so = op.save(out), srng = op.save(rng_state), sunused = op.save(unused);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), so = std::move(so), slse = std::move(slse),
-                         srng = std::move(srng), sunused = std::move(sunused)](Tensors& g, Needs) {
+                         srng = std::move(srng), sunused = std::move(sunused), flops](Tensors& g, Needs) {
     const Tensor k = sk.unpack(), q = sq.unpack(), v = sv.unpack(), lse = slse.unpack(), out = so.unpack(), rng = srng.unpack(),
                  unused = sunused.unpack();
     Op op(q.tape(), "_scaled_dot_product_flash_attention_backward", {});
+    for (const Tensor& t : {q, k, v, out, g[0]}) op.reads(t);
     Tensors grads(3);
     grads[0] = empty_like(q);
     grads[1] = empty_like(k);
     grads[2] = empty_like(v);
     flash_backward_scratch(q, k);
+    q.tape().flops(kBackwardFlops * flops, q.dtype(), Unit::attention);
     return grads;
   });
 }
@@ -66,7 +79,7 @@ Tensor flash(const Tensor& q, const Tensor& k, const Tensor& v) {
 Tensor tokens_first(Tape& tape, const Dims& s, DType dtype) { return transpose(empty(tape, {s[0], s[2], s[1], s[3]}, dtype), 1, 2); }
 
 // saves q, k, v, the mask, the output, the log-sum-exp (tokens rounded up to 32) and the random state
-Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool causal = false) {
   Tape& tape = q.tape();
   Op op(tape, "_scaled_dot_product_efficient_attention", {&q, &k, &v, &mask});
   Saved smask = op.save(mask), sk = op.save(k), sq = op.save(q), sv = op.save(v);
@@ -78,18 +91,22 @@ Tensor efficient(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
   tape.op = "_scaled_dot_product_efficient_attention";
   const Tensor lse = empty(tape, {q.size(0), q.size(1), (q.size(2) + 31) / 32 * 32}, DType::float32);
   const Tensor seed = empty(tape, {}, DType::int64), offset = empty(tape, {}, DType::int64);
+  const double flops = forward_flops(q, k, v, causal);
+  tape.flops(flops, q.dtype(), Unit::attention);
   Saved slse = op.save(lse), so = op.save(out), soffset = op.save(offset), sseed = op.save(seed);
   return op.finish(out, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), smask = std::move(smask), so = std::move(so),
-                         slse = std::move(slse), sseed = std::move(sseed), soffset = std::move(soffset)](Tensors& g, Needs needs) {
+                         slse = std::move(slse), sseed = std::move(sseed), soffset = std::move(soffset), flops](Tensors& g, Needs needs) {
     const Tensor mask = smask.defined() ? smask.unpack() : Tensor(), k = sk.unpack(), q = sq.unpack(), v = sv.unpack(), lse = slse.unpack(),
                  out = so.unpack(), offset = soffset.unpack(), seed = sseed.unpack();
     Tape& tape = q.tape();
     Op op(tape, "_scaled_dot_product_efficient_attention_backward", {});
+    for (const Tensor& t : {q, k, v, out, g[0]}) op.reads(t);
     Tensors grads(4);
     grads[0] = tokens_first(tape, q.sizes(), q.dtype());
     grads[1] = tokens_first(tape, k.sizes(), k.dtype());
     grads[2] = tokens_first(tape, v.sizes(), v.dtype());
     efficient_backward_scratch(q);
+    tape.flops(kBackwardFlops * flops, q.dtype(), Unit::attention);
     if (needs[3]) {  // rows of the bias gradient are aligned to 16 elements
       Dims sizes = mask.sizes();
       sizes[-1] = (sizes[-1] + 15) / 16 * 16;
@@ -108,6 +125,8 @@ Tensor safe_softmax(const Tensor& x) {
   return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
     const Tensor y = result.unpack();
     Op op(y.tape(), "_softmax_backward_data", {});
+    op.reads(y);
+    op.reads(g[0]);
     return Tensors{empty_like(g[0])};
   });
 }
@@ -183,15 +202,15 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
            : grouped && automatic                        ? AttentionKernel::math
                                                          : AttentionKernel::efficient;
   }
-  if (kind == AttentionKernel::flash) return flash(q, k, v);
+  if (kind == AttentionKernel::flash) return flash(q, k, v, args.causal);
   // Inside the real op autocast is off. The recorder calls the kernels from Python, where it stays on.
   AutocastGuard inner(tape, tape.dialect.recorder ? tape.autocast : std::nullopt);
   if (kind == AttentionKernel::math) return math(q, k, v, args);
   if (!tape.dialect.recorder && args.mask) args.mask = aligned(args.mask);
-  if (!grouped) return efficient(q, k, v, args.mask);
+  if (!grouped) return efficient(q, k, v, args.mask, args.causal);
   k = repeat_interleave(k, q.size(1) / k.size(1), 1);
   v = repeat_interleave(v, q.size(1) / v.size(1), 1);
-  return efficient(q, k, v, args.mask);
+  return efficient(q, k, v, args.mask, args.causal);
 }
 
 Tensor memory_efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v) {

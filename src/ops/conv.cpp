@@ -1,5 +1,7 @@
 #include "ops/conv.h"
 
+#include <algorithm>
+
 #include "ops/autocast.h"
 
 namespace plimsoll {
@@ -71,11 +73,29 @@ std::vector<Ref<Storage>> turned_around(const Tensor& x, const Tensor& w, const 
                        checked_mul(y.numel(), size_of(y.dtype())))};
 }
 
+// Of each of the three products: forward, the input's gradient, the weight's. `image` is the side on which every element meets every weight
+// of its channel: the result, or the input when transposed.
+double product_flops(int64_t image, const Tensor& weight) {
+  return 2.0 * static_cast<double>(image) * static_cast<double>(weight.numel() / std::max<int64_t>(1, weight.size(0)));
+}
+
+void count_forward(const Tensor& x, double flops) { x.tape().flops(flops, x.dtype(), Unit::convolution); }
+
+// Of a backward op: one product for each gradient of input and weight.
+void count_backward(const Op& op, const Tensor& x, const Tensor& weight, const Tensor& grad, const Needs& needs, double flops) {
+  for (size_t i : {0, 1}) {
+    if (!needs[i]) continue;
+    op.reads(grad);
+    op.reads(i == 0 ? weight : x);
+    x.tape().flops(flops, x.dtype(), Unit::convolution);
+  }
+}
+
 // saves input and weight; backward makes the gradients of input, weight and bias in that order. On autocast's
 // lower-precision list.
 template <class Args>
 Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const Args& args,
-                   Dims (*sizes_of)(const Tensor&, const Tensor&, const Args&)) {
+                   Dims (*sizes_of)(const Tensor&, const Tensor&, const Args&), bool transposed = false) {
   const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
   const Dims sizes = sizes_of(x, weight, args);
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
@@ -83,10 +103,13 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
   const bool channels_last = prefers_channels_last(x, weight);
   Tensor y = result(x, sizes, channels_last);
   turned_around(x, weight, y, channels_last);
-  return op.finish(std::move(y), [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels = sizes[1], channels_last](
-                                     Tensors& g, Needs needs) {
+  const double flops = product_flops(transposed ? x.numel() : y.numel(), weight);
+  count_forward(x, flops);
+  return op.finish(std::move(y), [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels = sizes[1], channels_last,
+                                  flops](Tensors& g, Needs needs) {
     const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
     Op op(x.tape(), "convolution_backward", {});
+    count_backward(op, x, weight, g[0], needs, flops);
     Tensors out(3);
     if (needs[0]) {
       out[0] = result(g[0], x.sizes(), channels_last);
@@ -108,7 +131,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const C
 }
 
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dArgs& args) {
-  return convolution<Conv2dArgs>(x, weight, bias, args, transposed_sizes);
+  return convolution<Conv2dArgs>(x, weight, bias, args, transposed_sizes, true);
 }
 
 // _convolution: an image of one row. On a device its input and its gradient are made contiguous for the call.
@@ -122,10 +145,13 @@ Tensor conv1d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv1
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const Ref<Storage> copy = contiguous_copy(x);
+  const double flops = product_flops(numel(sizes), weight);
+  count_forward(x, flops);
   return op.finish(empty(x.tape(), sizes, x.dtype()),
-                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), contiguous_copy](Tensors& g, Needs needs) {
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), contiguous_copy, flops](Tensors& g, Needs needs) {
                      const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
                      Op op(x.tape(), "convolution_backward", {});
+                     count_backward(op, x, weight, g[0], needs, flops);
                      const Ref<Storage> copies[] = {contiguous_copy(g[0]), contiguous_copy(x)};
                      Tensors out(3);
                      if (needs[0]) out[0] = empty(x.tape(), x.sizes(), g[0].dtype());
@@ -147,10 +173,13 @@ Tensor patch_conv3d(const Tensor& input, const Tensor& w, const Tensor& b) {
   }
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
+  const double flops = product_flops(numel(sizes), weight);
+  count_forward(x, flops);
   return op.finish(empty(x.tape(), sizes, x.dtype()),
-                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight)](Tensors& g, Needs needs) {
+                   [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), flops](Tensors& g, Needs needs) {
                      const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
                      Op op(x.tape(), "convolution_backward", {});
+                     count_backward(op, x, weight, g[0], needs, flops);
                      Tensors out(3);
                      if (needs[0]) out[0] = empty(x.tape(), x.sizes(), g[0].dtype());
                      if (needs[1]) out[1] = empty(x.tape(), weight.sizes(), g[0].dtype());

@@ -27,6 +27,7 @@ void backward_scratch(const Tensor& ids, const Dims& table) {
 // saves the indices; backward makes a dense gradient of the whole table
 Tensor embedding(const Tensor& weight, const Tensor& indices) {
   Op op(weight.tape(), "embedding", {&weight});
+  op.reads_part();
   Saved saved = op.save(indices);
   Dims sizes = indices.sizes();
   sizes.push_back(weight.size(1));

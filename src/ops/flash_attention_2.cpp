@@ -42,8 +42,14 @@ void check(const Tensor& q) {
   if (q.tape().dialect.recorder) throw Error("[attention] flash-attention-2 cannot be recorded", "score rows of another kernel");
 }
 
+// Samples that were joined do not attend to each other; they are taken to be equally long.
+double forward_flops(const Tensor& q, const Tensor& k, int64_t samples, bool causal) {
+  const double keys = static_cast<double>(samples ? k.size(0) / samples : k.size(1));
+  return static_cast<double>(q.numel()) * keys * 4 * (causal ? 0.5 : 1);
+}
+
 // saves q, k, v, the output, the log-sum-exp and the random state
-Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const Varlen* lengths) {
+Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const Varlen* lengths, bool causal) {
   check(query);
   Tape& tape = query.tape();
   Op op(tape, "flash_attn", {&query, &key, &value});
@@ -60,14 +66,18 @@ Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const
   }
   const Dims rows = lengths ? Dims{q.size(1), q.size(0)} : Dims{q.size(0), q.size(2), q.size(1)};
   const Tensor lse = empty(tape, rows, DType::float32), rng_state = empty(tape, {2}, DType::int64);
+  const double flops = forward_flops(q, k, samples, causal);
+  tape.flops(flops, q.dtype(), Unit::attention);
   Saved sq = op.save(q), sk = op.save(k), sv = op.save(v), so = op.save(out), slse = op.save(lse), srng = op.save(rng_state);
   Saved scu = op.save_if(lengths, lengths ? lengths->cu_seqlens : Tensor());
   return op.finish(result, [sq = std::move(sq), sk = std::move(sk), sv = std::move(sv), so = std::move(so), slse = std::move(slse),
-                            srng = std::move(srng), scu = std::move(scu), samples, width](Tensors&, Needs) {
+                            srng = std::move(srng), scu = std::move(scu), samples, width, flops](Tensors& g, Needs) {
     const Tensor q = sq.unpack(), k = sk.unpack(), v = sv.unpack(), out = so.unpack(), lse = slse.unpack(), rng = srng.unpack();
     Op op(q.tape(), "flash_attn_backward", {});
+    for (const Tensor& t : {q, k, v, out, g[0]}) op.reads(t);
     Tensors grads{empty_like(q), empty_like(k), empty_like(v)};
     backward_scratch(q, k, samples);
+    q.tape().flops(2.5 * flops, q.dtype(), Unit::attention);  // five products where forward has two
     for (Tensor& g : grads) g = slice(g, -1, 0, width);
     return grads;
   });
@@ -75,8 +85,10 @@ Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const
 
 }  // namespace
 
-Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v) { return attend(q, k, v, nullptr); }
+Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v, bool causal) { return attend(q, k, v, nullptr, causal); }
 
-Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v, const Varlen& lengths) { return attend(q, k, v, &lengths); }
+Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v, const Varlen& lengths, bool causal) {
+  return attend(q, k, v, &lengths, causal);
+}
 
 }  // namespace plimsoll

@@ -13,7 +13,7 @@ struct Varlen {
 };
 
 // Half types only; more heads of q than of k and v are allowed.
-Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v);
-Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v, const Varlen& lengths);
+Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v, bool causal);
+Tensor flash_attention_2(const Tensor& q, const Tensor& k, const Tensor& v, const Varlen& lengths, bool causal);
 
 }  // namespace plimsoll

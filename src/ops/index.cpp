@@ -7,6 +7,7 @@ namespace {
 // saves the indices; backward adds the gradient into zeros of the full size, in place
 Tensor gather_rows(const char* name, const Tensor& x, const Tensor& indices) {
   Op op(x.tape(), name, {&x});
+  op.reads_part();
   Saved saved = op.save(indices);
   Dims sizes = indices.sizes();
   for (int i = 1; i < x.dim(); ++i) sizes.push_back(x.size(i));
@@ -43,6 +44,7 @@ Tensor scattered(const Tensor& grad, const Dims& sizes) {
 // saves input and indices; backward adds into zeros of the input's size, however little memory an expanded input has
 Tensor gather(const Tensor& x, int, const Tensor& indices) {
   Op op(x.tape(), "gather", {&x});
+  op.reads_part();
   Saved saved = op.save(indices), self = op.save(x);
   return op.finish(empty(x.tape(), indices.sizes(), x.dtype()), [saved = std::move(saved), self = std::move(self)](Tensors& g, Needs) {
     const Tensor positions = saved.unpack(), x = self.unpack();

@@ -22,6 +22,8 @@ Tensor normalise(const char* name, const char* backward_name, const Tensor& inpu
   return op.finish(y, [self = std::move(self), result = std::move(result), dtype = x.dtype(), backward_name](Tensors& g, Needs) {
     const Tensor y = result.unpack();
     Op op(y.tape(), backward_name, {});
+    op.reads(y);
+    op.reads(g[0]);
     return Tensors{empty_like(g[0], dtype)};
   });
 }
@@ -41,6 +43,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target) {
   Tape& tape = log_probs.tape();
   const bool of_pixels = log_probs.dim() > 2;
   Op op(tape, of_pixels ? "nll_loss2d_forward" : "nll_loss_forward", {&log_probs});
+  op.reads_part();
   Saved self = op.save(log_probs), labels = op.save(target);
   Tensor loss = empty(tape, {}, log_probs.dtype());
   Saved total_weight = op.save(empty(tape, {}, log_probs.dtype()));

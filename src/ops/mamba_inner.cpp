@@ -37,12 +37,21 @@ struct Scan {
   Tensor out_z, out, states;
 };
 
+// Of state-spaces/mamba's scan: nine operations for every token, channel and state (the decay, its product, the sum, the read-out).
+void count_scan(const char* kernel, const Tensor& delta, const Tensor& A, double times) {
+  Tape& tape = delta.tape();
+  if (!tape.work) return;
+  const double flops = times * 9 * static_cast<double>(delta.numel()) * static_cast<double>(A.size(1));
+  tape.work->add(tape, {.op = kernel, .flops = flops, .unit = Unit::scan});
+}
+
 // selective_scan_fwd: a state is kept for every 2048 tokens
 Scan scan_forward(const Tensor& delta, const Tensor& A, const Tensor& z) {
   Scan s;
   s.out_z = unset(z);
   s.out = unset(delta);
   const int64_t chunks = (delta.size(2) + 2047) / 2048;
+  count_scan("selective_scan_fwd", delta, A, 1);
   s.states = filled(delta.tape(), "empty", {delta.size(0), A.size(0), chunks, checked_mul(2, A.size(1))}, DType::float32);
   return s;
 }
@@ -55,6 +64,7 @@ struct ScanGradients {
 ScanGradients scan_backward(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& D,
                             const Tensor& delta_bias, const Tensor& out) {
   ScanGradients g;
+  count_scan("selective_scan_bwd", delta, A, 3);  // the states once more, and two gradients
   g.out_z = unset(out);
   g.du = unset(u);
   g.ddelta = unset(delta);

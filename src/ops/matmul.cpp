@@ -25,10 +25,13 @@ void multiply(const Tensor& a, const Tensor& b, bool with_bias = false) {
     if (!suits_blas(b)) right = tape.scratch(checked_mul(b.numel(), size_of(b.dtype())));
   }
   tape.use_blas(with_bias);
+  tape.flops(2.0 * static_cast<double>(a.numel()) * static_cast<double>(b.size(-1)), a.dtype(), Unit::matmul);
 }
 
 Tensor product(const char* name, const Tensor& a, const Tensor& b) {
   Op op(a.tape(), name, {});
+  op.reads(a);
+  op.reads(b);
   Dims sizes = a.sizes();
   sizes[-1] = b.size(-1);
   Tensor out = empty(a.tape(), sizes, a.dtype());

@@ -11,6 +11,14 @@ namespace {
 // Statistics are accumulated and kept in fp32, whatever the input is.
 DType stat_type(const Tensor& x) { return x.dtype() == DType::float64 ? DType::float64 : DType::float32; }
 
+// Backward reads gradient and input for the input's gradient, and again for the weight's sums.
+void count_reads(const Op& op, const Tensor& x, const Tensor& grad, bool sums) {
+  for (int i = 0; i < (sums ? 2 : 1); ++i) {
+    op.reads(x);
+    op.reads(grad);
+  }
+}
+
 // The strides of layer_norm's input gradient. CUDA's kernel makes it contiguous. The recorder computes it with element-wise
 // ops, grad_in = rstd * (a(grad, weight) - b - x_hat * c), so the layouts of grad and input shine through; half types are
 // made contiguous by the cast to fp32.
@@ -48,6 +56,7 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_layer_norm_backward", {});
+    count_reads(op, x, g[0], needs[1]);
     Tensors out(3);
     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
@@ -73,6 +82,7 @@ Tensor rms_norm(const Tensor& input, const Tensor& weight_in) {
                      const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
                      const Tensor r = rstd.unpack();
                      Op op(x.tape(), "_fused_rms_norm_backward", {});
+                     count_reads(op, x, g[0], needs[1]);
                      Tensors out(2);
                      if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
                      if (needs[1]) out[1] = empty(x.tape(), w.sizes(), x.dtype());
@@ -97,6 +107,7 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_group_norm_backward", {});
+    count_reads(op, x, g[0], needs[1]);
     Tensors out(3);
     if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
     const DType dtype = w ? w.dtype() : x.dtype();
@@ -115,19 +126,21 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
     throw Error("[batch_norm] one value per channel in " + to_string(x.sizes()) + ": no statistics to train on",
                 "use a larger batch or larger images");
   Op op(tape, "native_batch_norm", {&x, &weight, &bias});
+  op.reads(x);  // for the statistics, then to normalise
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   Saved running_mean = op.save(running.mean), running_var = op.save(running.var);
   Tensor y = empty_like(x);
   const Tensor m = empty(tape, {x.size(1)}, stat_type(x)), r = empty(tape, {x.size(1)}, stat_type(x));
   Saved mean = op.save(m), invstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), running_mean = std::move(running_mean),
-                       running_var = std::move(running_var), mean = std::move(mean), invstd = std::move(invstd)](Tensors&, Needs needs) {
+                       running_var = std::move(running_var), mean = std::move(mean), invstd = std::move(invstd)](Tensors& g, Needs needs) {
     const Tensor x = saved_x.unpack();
     const Tensor w = saved_weight.defined() ? saved_weight.unpack() : Tensor();
     const Tensor unused[] = {running_mean.unpack(), running_var.unpack()};
     const Tensor m = mean.unpack(), r = invstd.unpack();
     const DType dtype = w ? w.dtype() : x.dtype();
     Op op(x.tape(), "native_batch_norm_backward", {});
+    count_reads(op, x, g[0], true);
     Tensors out(3);
     if (needs[0]) out[0] = empty_like(x);
     if (needs[1]) out[1] = empty(x.tape(), {x.size(1)}, dtype);

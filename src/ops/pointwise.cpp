@@ -27,6 +27,8 @@ Tensor binary_result(const Tensor& a, const Tensor& b) {
 // A kernel in backward: one allocation laid out like its inputs.
 Tensor kernel(const char* name, const Tensor& a, const Tensor& b = {}) {
   Op op(a.tape(), name, {});
+  op.reads(a);
+  op.reads(b);
   if (!b) return empty_like(a);
   return binary_result(a, b);
 }
@@ -397,6 +399,8 @@ Tensor dropout(const Tensor& x, double p) {
   return op.finish(y, [mask = std::move(mask)](Tensors& g, Needs) {
     const Tensor m = mask.unpack();
     Op op(m.tape(), "native_dropout_backward", {});
+    op.reads(g[0]);
+    op.reads(m);
     const Dims& sizes = g[0].sizes();
     const bool channels_last = is_channels_last(sizes, g[0].strides());
     return Tensors{empty_strided(m.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), g[0].dtype())};
@@ -415,6 +419,8 @@ Tensor dropout_(const Tensor& x, double p) {
 
 Tensor compare(const char* name, const Tensor& a, const Tensor& b) {
   Op op(a.tape(), name, {});
+  op.reads(a);
+  op.reads(b);
   const Dims shape = broadcast(a.sizes(), b.sizes());
   return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), DType::bool_);
 }
@@ -423,6 +429,7 @@ Tensor compare_scalar(const char* name, const Tensor& a) { return nondiff(name, 
 
 Tensor nondiff(const char* name, const Tensor& a, DType dtype) {
   Op op(a.tape(), name, {});
+  op.reads(a);
   return empty_like(a, dtype);
 }
 

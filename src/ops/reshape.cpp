@@ -93,6 +93,7 @@ Tensor slice(const Tensor& x, int dim, int64_t start, int64_t end, int64_t step)
   Op op(x.tape(), "slice", {&x});
   return op.finish(alias(x, sizes, strides), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "slice_backward", {});
+    op.reads(g[0]);
     return Tensors{empty(g[0].tape(), before, g[0].dtype())};
   });
 }
@@ -112,6 +113,7 @@ Tensor select(const Tensor& x, int dim, int64_t) {
   Op op(x.tape(), "select", {&x});
   return op.finish(alias(x, sizes, strides), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "select_backward", {});
+    op.reads(g[0]);
     return Tensors{empty(g[0].tape(), before, g[0].dtype())};
   });
 }
@@ -274,6 +276,7 @@ Tensor index(const Tensor& x, const Tensors& indices) {
     Tensors indices;
     for (const Saved& s : saved) indices.push_back(s.unpack());
     Op op(g[0].tape(), "new_zeros", {});
+    op.reads(g[0]);
     return Tensors{empty(g[0].tape(), before, g[0].dtype())};
   });
 }

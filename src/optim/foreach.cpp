@@ -29,6 +29,7 @@ Tensors gradients(const std::vector<Parameter*>& parameters, const Positions& po
 Tensor temporary(const char* name, const Tensor& like) {
   ScopeGuard module(like.tape(), like.tape().scope_of(like));  // states and temporaries belong to their parameter's module
   Op op(like.tape(), name, {});
+  op.reads(like);
   return empty_like(like);
 }
 

@@ -19,9 +19,14 @@ std::string name_of(const Parameter& p) {
 }
 
 // torch.addmm of three matrices: cuBLAS without a fused bias, into a copy of the first.
-Tensor product(const char* op, const Tensor& a, const Tensor& b) {
-  Tensor out = temporary(op, {a.size(0), b.size(1)}, a.dtype(), a.tape());
-  a.tape().use_blas(false);
+Tensor product(const char* name, const Tensor& a, const Tensor& b) {
+  Tape& tape = a.tape();
+  Op op(tape, name, {});
+  op.reads(a);
+  op.reads(b);
+  Tensor out = empty(tape, {a.size(0), b.size(1)}, a.dtype());
+  tape.use_blas(false);
+  tape.flops(2.0 * static_cast<double>(a.numel()) * static_cast<double>(b.size(1)), a.dtype(), Unit::matmul);
   return out;
 }
 

@@ -43,112 +43,123 @@ class Catalogue {
  private:
   using Settings = std::vector<std::pair<std::string, Json>>;
 
-  void add(std::string name, Settings settings, LeverKind kind, std::string cost) {
-    out_.push_back({std::move(name), std::move(settings), kind, std::move(cost)});
+  void add(std::string knob, std::string name, Settings settings, LeverKind kind, std::string cost) {
+    out_.push_back({std::move(knob), std::move(name), std::move(settings), kind, std::move(cost)});
+  }
+
+  void add_free(std::string knob, std::string name, Settings settings, std::string cost) {
+    add(std::move(knob), std::move(name), std::move(settings), LeverKind::same_result, std::move(cost));
+    out_.back().free = true;
   }
 
   // A training step is about three forwards: one forward, and a backward of two.
   void activations() {
     if (!job_.checkpointing.on) {
-      add("checkpoint every block", {{"checkpointing", true}}, LeverKind::same_result, "about 33 % more time: one more forward of three");
-      add("checkpoint every 2nd block", {{"checkpointing", "every=2"}}, LeverKind::same_result,
+      add("checkpointing", "checkpoint every block", {{"checkpointing", true}}, LeverKind::same_result,
+          "about 33 % more time: one more forward of three");
+      add("checkpointing", "checkpoint every 2nd block", {{"checkpointing", "every=2"}}, LeverKind::same_result,
           "about 17 % more time: half a forward more");
-      add("checkpoint all but matrix products", {{"checkpointing", "save=matmuls"}}, LeverKind::same_result,
+      add("checkpointing", "checkpoint all but matrix products", {{"checkpointing", "save=matmuls"}}, LeverKind::same_result,
           "a few percent more time: only cheap ops run again");
     } else if (!job_.checkpointing.save.empty() || job_.checkpointing.every > 1 || !job_.checkpointing.modules.empty()) {
-      add("checkpoint every block", {{"checkpointing", true}}, LeverKind::same_result, "up to 33 % more time: at most one more forward");
+      add("checkpointing", "checkpoint every block", {{"checkpointing", true}}, LeverKind::same_result,
+          "up to 33 % more time: at most one more forward");
     }
     if (job_.offload_activations == Offload::none)
-      add("activations on the host", {{"offload_activations", true}}, LeverKind::same_result, "copies over PCIe");
+      add("offload", "activations on the host", {{"offload_activations", true}}, LeverKind::same_result, "copies over PCIe");
     if (!job_.compile && !job_.checkpointing.on)
-      add("torch.compile", {{"compile", true}}, LeverKind::same_result, "none: it is faster once compiled; an approximation");
+      add("compile", "torch.compile", {{"compile", true}}, LeverKind::same_result, "none: it is faster once compiled; an approximation");
     if (job_.attention == AttentionKernel::eager || job_.attention == AttentionKernel::math)
-      add("fused attention", {{"attention", "auto"}}, LeverKind::same_result, "none: it is faster");
+      add_free("attention", "fused attention", {{"attention", "auto"}}, "none: it is faster");
     if (job_.inputs == InputKind::lm && job_.loss_settings.kernel == LossKernel::model && job_.loss == Loss::model) {
-      add("Liger's fused cross-entropy", {{"loss_kernel", "liger"}}, LeverKind::same_result,
+      add("loss", "Liger's fused cross-entropy", {{"loss_kernel", "liger"}}, LeverKind::same_result,
           "little: logits chunk by chunk; needs Liger-Kernel");
-      add("cross-entropy in chunks", {{"loss_kernel", "chunked"}}, LeverKind::same_result,
+      add("loss", "cross-entropy in chunks", {{"loss_kernel", "chunked"}}, LeverKind::same_result,
           "little: logits chunk by chunk, as in torchtune");
     }
     if (!job_.drop_output && job_.inputs == InputKind::lm)
-      add("drop the logits before backward", {{"drop_output", true}}, LeverKind::same_result, "none: `loss = out.loss; del out`");
+      add_free("output", "drop the logits before backward", {{"drop_output", true}}, "none: `loss = out.loss; del out`");
   }
 
   void precision() {
     if (job_.precision == Precision::fp32)
-      add("bf16 autocast", {{"precision", "amp"}}, LeverKind::other_numbers, "none: it is faster; results differ by rounding");
+      add("precision", "bf16 autocast", {{"precision", "amp"}}, LeverKind::other_numbers, "none: it is faster; results differ by rounding");
     if (job_.precision == Precision::fp32 || job_.precision == Precision::amp || job_.precision == Precision::amp_fp16)
-      add("everything in bf16", {{"precision", "bf16"}}, LeverKind::other_numbers,
+      add("precision", "everything in bf16", {{"precision", "bf16"}}, LeverKind::other_numbers,
           "none; small updates are rounded away without fp32 weights");
   }
 
   void batch() {
     if (job_.batch > 1) {
       const int64_t half = (job_.batch + 1) / 2;
-      add("half the batch, twice the accumulation", {{"batch", half}, {"accumulation", checked_mul(job_.accumulation, 2)}},
+      add("batch", "half the batch, twice the accumulation", {{"batch", half}, {"accumulation", checked_mul(job_.accumulation, 2)}},
           LeverKind::same_result, "little while a half batch still fills the device");
       if (half > 1)
-        add("batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
+        add("batch", "batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
             LeverKind::same_result, "much where one sample does not fill the device");
     }
     if (job_.seq > 128 && job_.inputs != InputKind::image)
-      add("half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
+      add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
     if (job_.seq >= 64 && job_.inputs == InputKind::image)
-      add("smaller images", {{"seq", job_.seq / 2 / 32 * 32}}, LeverKind::other_training, "none, but less is seen");
+      add("seq", "smaller images", {{"seq", job_.seq / 2 / 32 * 32}}, LeverKind::other_training, "none, but less is seen");
   }
 
   void optimizer() {
     const std::string& name = job_.optimizer.name;
     const Json& args = job_.optimizer.args.values();
     if (is_adam(name) && !is_on(args, "fused", false)) {
-      add("fused optimizer", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, "none: it is faster");
+      add_free("optimizer", "fused optimizer", {{"optimizer_args", {{"fused", true}}}}, "none: it is faster");
       if (is_on(args, "foreach", true))
-        add("optimizer parameter by parameter", {{"optimizer_args", {{"foreach", false}}}}, LeverKind::same_result,
+        add("optimizer", "optimizer parameter by parameter", {{"optimizer_args", {{"foreach", false}}}}, LeverKind::same_result,
             "a slower update: a kernel for each parameter");
     }
     if (is_adam(name)) {
-      add("8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+      add("optimizer", "8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "none to speak of; needs bitsandbytes");
-      add("Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+      add("optimizer", "Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "a slower update, and another learning rate");
-      add("Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers, "none; another learning rate");
+      add("optimizer", "Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+          "none; another learning rate");
     }
     if (name != "none" && !job_.optimizer_in_backward && !job_.offload_optimizer) {
-      add("update in backward", {{"optimizer_in_backward", true}}, LeverKind::same_result, "little; gradients never exist together");
-      add("optimizer on the host", {{"offload_optimizer", true}}, LeverKind::same_result,
+      add("update", "update in backward", {{"optimizer_in_backward", true}}, LeverKind::same_result,
+          "little; gradients never exist together");
+      add("update", "optimizer on the host", {{"offload_optimizer", true}}, LeverKind::same_result,
           "an update on the CPU and weights and gradients over PCIe; needs torchao");
-      add("optimizer and gradients on the host", {{"offload_optimizer", {{"gradients", true}}}}, LeverKind::same_result,
+      add("update", "optimizer and gradients on the host", {{"offload_optimizer", {{"gradients", true}}}}, LeverKind::same_result,
           "an update on the CPU and weights and gradients over PCIe; needs torchao");
     }
     if (name != "SGD" && name != "none")
-      add("SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+      add("optimizer", "SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "none per step; transformers often do not train with it");
   }
 
   void adapters() {
     if (job_.tuning.adapter || job_.inputs == InputKind::image) return;
     const Json lora{{"r", 16}, {"target_modules", "all-linear"}};
-    add("LoRA of rank 16", {{"lora", lora}}, LeverKind::other_training, "none; only adapters are trained");
-    add("QLoRA: LoRA on an nf4 base", {{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}},
+    add("adapter", "LoRA of rank 16", {{"lora", lora}}, LeverKind::other_training, "none; only adapters are trained");
+    add("adapter", "QLoRA: LoRA on an nf4 base", {{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}},
         LeverKind::other_training, "a forward more and weights to unpack; PEFT turns checkpointing on with it");
   }
 
   void rest() {
     if (job_.tuning.adapter && job_.swap_blocks == 0)
-      add("weights of 4 blocks on the host", {{"swap_blocks", 4}}, LeverKind::same_result, "weights over PCIe in forward and backward");
+      add("swap", "weights of 4 blocks on the host", {{"swap_blocks", 4}}, LeverKind::same_result,
+          "weights over PCIe in forward and backward");
     if (job_.ema && job_.averaging.place == EmaPlace::device)
-      add("moving average on the host", {{"ema_place", "host"}}, LeverKind::same_result, "weights over PCIe after each update");
-    if (job_.ema) add("no moving average", {{"ema", false}}, LeverKind::other_training, "none: it is faster");
+      add("ema", "moving average on the host", {{"ema_place", "host"}}, LeverKind::same_result, "weights over PCIe after each update");
+    if (job_.ema) add("ema", "no moving average", {{"ema", false}}, LeverKind::other_training, "none: it is faster");
     if (job_.alloc_conf.find("expandable_segments") == std::string::npos)
-      add("expandable segments", {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},
-          LeverKind::same_result, "none; an environment variable");
+      add_free("allocator", "expandable segments",
+               {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},
+               "none; an environment variable");
     if (job_.parallel.ddp && !job_.parallel.ddp->bucket_view) {
       Json ddp = to_json(*job_.parallel.ddp);
       ddp["bucket_view"] = true;
-      add("gradients as views of DDP's buckets", {{"ddp", ddp}}, LeverKind::same_result, "none: it is faster");
+      add_free("ddp", "gradients as views of DDP's buckets", {{"ddp", ddp}}, "none: it is faster");
     }
     if (job_.parallel.ddp && !job_.parallel.zero1 && job_.parallel.ddp->world > 1)
-      add("optimizer states over the ranks (ZeRO-1)", {{"zero1", {{"world", job_.parallel.ddp->world}, {"ddp", true}}}},
+      add("ddp", "optimizer states over the ranks (ZeRO-1)", {{"zero1", {{"world", job_.parallel.ddp->world}, {"ddp", true}}}},
           LeverKind::same_result, "a broadcast of the weights after each update");
   }
 

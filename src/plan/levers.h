@@ -20,10 +20,12 @@ enum class LeverKind : uint8_t {
 };
 
 struct Lever {
+  std::string knob;  // what it turns, as in `plan --keep`: "checkpointing", "optimizer"
   std::string name;  // "checkpoint every block"
   std::vector<std::pair<std::string, nlohmann::json>> settings;
   LeverKind kind = LeverKind::same_result;
-  std::string cost;  // in time, and what else
+  std::string cost;   // in time, and what else
+  bool free = false;  // costs nothing at all: neither time, nor numbers, nor a library
 };
 
 enum class LeverOutcome : uint8_t { saves, nothing, costs_memory, impossible };

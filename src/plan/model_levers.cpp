@@ -39,7 +39,8 @@ std::vector<Lever> model_levers(const Job& job) {
     if (job.family != l.family) continue;
     const int64_t now = job.config.size({l.key}, l.usual), then = l.change(now);
     if (then < 1 || then == now) continue;
-    out.push_back({fmt::format(fmt::runtime(l.name), then, now), {{"config", {{l.key, then}}}}, LeverKind::other_training, l.cost});
+    out.push_back(
+        {"model", fmt::format(fmt::runtime(l.name), then, now), {{"config", {{l.key, then}}}}, LeverKind::other_training, l.cost});
   }
   return out;
 }

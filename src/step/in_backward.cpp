@@ -52,6 +52,13 @@ void StepInBackward::step(Parameter& p) {
   tape_.begin_phase(phase);
 }
 
+Tensors StepInBackward::states() const {
+  Tensors out;
+  for (const auto& [parameter, one] : each_)
+    for (const Tensor& s : one.optimizer->states()) out.push_back(s);
+  return out;
+}
+
 Bytes StepInBackward::managed() const {
   Bytes total;
   for (const auto& [parameter, one] : each_) total += one.optimizer->managed();

@@ -21,6 +21,7 @@ class StepInBackward {
   StepInBackward(const StepInBackward&) = delete;
   StepInBackward& operator=(const StepInBackward&) = delete;
 
+  Tensors states() const;
   Bytes managed() const;
 
  private:

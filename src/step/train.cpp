@@ -131,9 +131,10 @@ class Inference {
 
 class Trainer {
  public:
-  Trainer(const Job& job, bool details)
+  Trainer(const Job& job, bool details, bool counts_work)
       : job_(job),
         details_(details),
+        counts_work_(counts_work),
         tape_(dialect(job)),
         build_(tape_),
         optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
@@ -166,7 +167,11 @@ class Trainer {
       ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);
     if (job_.warm_optimizer) warm_optimizer();
-    for (int64_t i = 0; i < job_.steps; ++i) step();
+    for (int64_t i = 0; i < job_.steps; ++i) {
+      if (counts_work_ && i == job_.steps - 1) tape_.work = &work_;
+      step();
+    }
+    tape_.work = nullptr;
     if (job_.longest > job_.seq) {
       batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.longest);
       step();
@@ -181,6 +186,7 @@ class Trainer {
     if (details_)
       for (const Parameter* p : parameters_) result.parameter_list.push_back(record_of(*p, tape_));
     result.host = host_side();
+    result.work = std::move(work_);
     result.trace = std::move(tape_.trace);  // what is alive now stays alive in it
     return result;
   }
@@ -200,7 +206,10 @@ class Trainer {
 
   void step() {
     tape_.begin_step();
-    for (int64_t i = 0; i < micro_steps(); ++i) micro_step(i == 0, i == micro_steps() - 1);
+    for (int64_t i = 0; i < micro_steps(); ++i) {
+      if (tape_.work) tape_.work->begin_micro_step(static_cast<uint16_t>(i));
+      micro_step(i == 0, i == micro_steps() - 1);
+    }
     tape_.begin_phase(Phase::optimizer);
     if (master_) master_->take_gradients();
     if (job_.clip) {
@@ -208,7 +217,35 @@ class Trainer {
       clip_grad_norm(updated_);
     }
     update();
+    if (tape_.work) count_update();
     if (ema_) ema_->update();
+    if (ema_ && tape_.work) count_average();
+  }
+
+  // What the update's kernels do in place: each parameter, gradient and state is read, and all but the gradient written. Passes over them
+  // are the optimizer's form, which plan/step_time.h knows.
+  void count_update() {
+    Work& work = *tape_.work;
+    int64_t values = 0, gradients = 0, states = 0;
+    for (const Parameter* p : updated_) values += checked_mul(p->value.numel(), size_of(p->value.dtype()));
+    gradients = values;
+    if (job_.parallel.zero1) values /= job_.parallel.zero1->world;
+    for (const Tensor& s : in_backward_ ? in_backward_->states() : optimizer_->states()) states += s.storage().bytes;
+    const auto tensors = static_cast<uint32_t>(updated_.size());
+    if (job_.clip) work.add(tape_, {.op = "clip_grad_norm_", .bytes = 3 * gradients});
+    if (offloaded_)  // gradients go, weights come back
+      work.add(tape_, {.op = "offloaded_step", .bytes = values + gradients, .unit = Unit::transfer});
+    else if (job_.optimizer.name != "none")
+      work.add(tape_, {.op = "step", .bytes = values + 2 * (values + states), .launches = tensors});
+    if (const Bytes paged = host_side().managed; paged.count > 0) work.add(tape_, {.op = "step", .bytes = 2 * paged.count});
+  }
+
+  // In place where it lies; an average on the host is fetched and sent back, or the weights are sent to it.
+  void count_average() {
+    if (const int64_t host = ema_->on_host().count; host > 0)
+      tape_.work->add(tape_, {.op = "ema", .bytes = 2 * host, .unit = Unit::transfer});
+    else
+      for (const Parameter* p : parameters_) tape_.work->add(tape_, {.op = "ema", .bytes = 3 * p->value.storage().bytes});
   }
 
   HostSide host_side() const {
@@ -231,8 +268,7 @@ class Trainer {
     return model_->forward(batch_);
   }
 
-  // From the second on, every micro-step does the same as the one before it.
-  int64_t micro_steps() const { return tape_.dialect.recorder ? job_.accumulation : std::min<int64_t>(job_.accumulation, 4); }
+  int64_t micro_steps() const { return simulated_micro_steps(job_); }
 
   void micro_step(bool first, bool last) {
     tape_.begin_phase(Phase::forward);
@@ -354,7 +390,8 @@ class Trainer {
   }
 
   const Job& job_;
-  const bool details_;
+  const bool details_, counts_work_;
+  Work work_;
   Tape tape_;
   Build build_;
   std::unique_ptr<Model> model_;
@@ -376,7 +413,9 @@ class Trainer {
 
 }  // namespace
 
-Simulation simulate(const Job& job, bool details) { return Trainer(job, details).run(); }
+Simulation simulate(const Job& job, bool details, bool work) { return Trainer(job, details, work).run(); }
+
+int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.accumulation : std::min<int64_t>(job.accumulation, 4); }
 
 // flax computes in `dtype` and keeps parameters in `param_dtype`: the pass runs in the lower type without autocast, and xla/ gives
 // the parameters their own type back.

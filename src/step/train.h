@@ -34,10 +34,13 @@ struct Simulation {
   int64_t activations_on_host = 0;  // bytes at their peak
   std::string sample;               // what one is, of a model that makes its inputs itself
   std::vector<ParameterRecord> parameter_list;
+  Work work;  // of the last of job.steps
 };
 
-// `details`: with the shapes of tensors and a list of the parameters.
-Simulation simulate(const Job& job, bool details = false);
+// `details`: with the shapes of tensors and a list of the parameters. `work`: with what a step computes and moves.
+Simulation simulate(const Job& job, bool details = false, bool work = false);
+// Micro-steps of an accumulation that are run: from the second on, every one does the same as the one before it.
+int64_t simulated_micro_steps(const Job& job);
 
 // The forward pass of a JAX job as a graph: what value_and_grad is given. Parameters, inputs and the loss are values of it.
 struct RecordedForward {

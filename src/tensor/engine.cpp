@@ -50,16 +50,20 @@ void count_dependencies(const std::vector<Node*>& roots, uint64_t run) {
 // at::sum_to: leading dimensions are summed even when they are 1, so a gradient of another shape is always a new tensor.
 Tensor sum_to(const Tensor& grad, const Dims& sizes) {
   Op op(grad.tape(), "sum", {});
+  op.reads(grad);
   return empty(grad.tape(), sizes, grad.dtype());
 }
 
 Tensor cast(const Tensor& grad, DType dtype) {
   Op op(grad.tape(), "_to_copy", {});
+  op.reads(grad);
   return empty_like(grad, dtype);
 }
 
 Tensor sum(const Tensor& a, const Tensor& b) {
   Op op(a.tape(), "add", {});
+  op.reads(a);
+  op.reads(b);
   return empty_strided(a.tape(), a.sizes(), iterator_strides(a.sizes(), {&a, &b}), promote(a.dtype(), b.dtype()));
 }
 
@@ -78,6 +82,13 @@ void validate(const Node& node, Tensors& grads) {
   }
 }
 
+// sum += grad, of which nothing is seen but the time.
+void add_in_place(const Tensor& sum, const Tensor& grad) {
+  Op op(sum.tape(), "add_", {});
+  op.reads(sum);
+  op.reads(grad);
+}
+
 // InputBuffer::accumulate: the first gradient is moved in; later ones are added in place when nobody else sees the memory.
 void add_to_buffer(Tensor& slot, Tensor grad) {
   if (!grad) return;
@@ -86,7 +97,7 @@ void add_to_buffer(Tensor& slot, Tensor grad) {
     return;
   }
   const bool fits = slot.storage().bytes == checked_mul(slot.numel(), size_of(slot.dtype())) && slot.dtype() == grad.dtype();
-  if (fits && slot.is_sole_owner()) return;
+  if (fits && slot.is_sole_owner()) return add_in_place(slot, grad);
   if (fits && slot.tape().dialect.recorder) {  // the recorder sees such a sum only at the next allocation
     grad.reset();
     slot = sum(slot, slot);
@@ -198,11 +209,13 @@ bool laid_out_like(const Tensor& grad, const Tensor& variable) {
 
 // accumulate_grad.h: the first gradient is taken over if nobody else holds it and it is laid out like its parameter.
 void accumulate(const Tensor& value, Tensor& sum, const Tensor& grad) {
-  if (!grad || sum) return;  // later ones are added in place
+  if (!grad) return;
+  if (sum) return add_in_place(sum, grad);
   if (grad.is_only_handle() && laid_out_like(grad, value)) {
     sum = detach(grad);
   } else {
     Op op(grad.tape(), "new_empty_strided", {});
+    op.reads(grad);
     sum = empty_strided(grad.tape(), value.sizes(), value.strides(), grad.dtype());
   }
 }

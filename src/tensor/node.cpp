@@ -51,6 +51,11 @@ Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs
     tape.dataflow->begin_call(name);
     for (const Tensor* t : inputs) tape.dataflow->reads(t);
   }
+  if (tape.work) {
+    tape.work->begin_call(name);
+    for (const Tensor* t : inputs)
+      if (t) tape.work->reads(*t);
+  }
   if (!tape.grad_enabled) return;
   edges_.reserve(inputs.size());
   for (const Tensor* t : inputs) add_input(t);
@@ -62,6 +67,10 @@ Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_
   if (tape.dataflow) {
     tape.dataflow->begin_call(name);
     for (const Tensor& t : inputs) tape.dataflow->reads(&t);
+  }
+  if (tape.work) {
+    tape.work->begin_call(name);
+    for (const Tensor& t : inputs) tape.work->reads(t);
   }
   if (!tape.grad_enabled) return;
   edges_.reserve(inputs.size());
@@ -75,7 +84,10 @@ void Op::add_input(const Tensor* t) {
   edges_.push_back(wanted ? gradient_edge(*t) : Edge{});
 }
 
-void Op::end_call() const { tape_.dataflow->end_call(); }
+void Op::end_call() const {
+  if (tape_.dataflow) tape_.dataflow->end_call();
+  if (tape_.work) tape_.work->end_call(tape_);
+}
 
 void Op::result(Tensor& out) const { tape_.dataflow->returns(out); }
 

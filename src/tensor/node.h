@@ -89,7 +89,7 @@ class Op {
   Op(Tape& tape, const char* name, const Tensors& inputs);
   ~Op() {
     tape_.op = outer_;
-    if (tape_.dataflow) end_call();
+    if (tape_.dataflow || tape_.work) end_call();
   }
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
@@ -105,6 +105,14 @@ class Op {
     if (recording_ && t.defined()) kept_.push_back(t);
   }
   void keep(std::shared_ptr<const void> closure) { kept_closure_ = std::move(closure); }
+
+  // For the count of bytes: an input that autograd is not told of; or that only a part of the inputs is read.
+  void reads(const Tensor& t) const {
+    if (tape_.work) tape_.work->reads(t);
+  }
+  void reads_part() const {
+    if (tape_.work) tape_.work->reads_part();
+  }
 
   // Connects `out` to its inputs. `backward` is Tensors(Tensors& grads, Needs needs): one result per input.
   template <class F>
@@ -134,8 +142,8 @@ class Op {
   }
   void add_input(const Tensor* t);
   void init(Node& node);
-  void end_call() const;           // to the Dataflow
-  void result(Tensor& out) const;  // the same
+  void end_call() const;           // to the Dataflow and the count of work
+  void result(Tensor& out) const;  // to the Dataflow
   static void attach(const Ref<Node>& node, Tensor& out, uint16_t nr);
 
   Tape& tape_;

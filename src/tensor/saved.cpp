@@ -13,14 +13,18 @@ struct Saved::HostCopy {
         sizes(t.sizes()),
         strides(tape.saves_on == Offload::pinned ? contiguous_strides(sizes) : dense_strides_like(sizes, t.strides())),
         dtype(t.dtype()) {
-    on_host = checked_mul(numel(sizes), size_of(dtype));
+    on_host = on_device_bytes();
     if (tape.saves_on == Offload::pinned && on_host > 0) on_host = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(on_host)));
     tape.on_host.add(on_host);
+    if (tape.work) tape.work->add(tape, {.op = "save_on_cpu", .bytes = on_device_bytes(), .unit = Unit::transfer});
   }
   ~HostCopy() { tape.on_host.remove(on_host); }
 
+  int64_t on_device_bytes() const { return checked_mul(numel(sizes), size_of(dtype)); }
+
   Tensor on_device() const {
     Op op(tape, "_to_copy", {});
+    if (tape.work) tape.work->unit(Unit::transfer);
     return empty_strided(tape, sizes, strides, dtype);
   }
 

@@ -166,7 +166,11 @@ Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides,
 Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype) {
   Ref<Storage> storage;
   if (tape.recomputing) storage = tape.recomputing->kept_result(tape.op);
-  if (!storage) storage = tape.allocate(checked_mul(numel(sizes), size_of(dtype)));
+  if (storage && tape.work) tape.work->kept();
+  if (!storage) {
+    storage = tape.allocate(checked_mul(numel(sizes), size_of(dtype)));
+    if (tape.work) tape.work->made(storage->bytes);
+  }
   if (tape.packing) tape.packing->keep_result(tape.op, storage);
   if (tape.keep_shapes) tape.describe(*storage, sizes, dtype);
   Tensor t = make_tensor(std::move(storage), sizes, strides, dtype);

@@ -16,6 +16,7 @@
 #include "tensor/kernel_memory.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
+#include "tensor/work.h"
 
 namespace plimsoll {
 
@@ -88,6 +89,12 @@ class Tape {
 
   // What every op reads and makes, for frameworks that compile the whole step; null: not recorded.
   Dataflow* dataflow = nullptr;
+  // What every kernel computes and moves; null: not counted.
+  Work* work = nullptr;
+  // Says what the op that runs multiplies, so many floating-point operations.
+  void flops(double n, DType dtype, Unit unit) {
+    if (work) work->flops(n, dtype, unit);
+  }
 
   uint64_t next_sequence() { return sequence_++; }
   Ref<Storage> allocate(int64_t bytes);

@@ -1,0 +1,24 @@
+// How a global batch is made of micro-batches: devices x micro-batch x accumulation.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace plimsoll {
+
+struct Split {
+  int64_t batch = 1;  // samples per device and micro-step
+  int64_t accumulation = 1;
+  bool operator==(const Split&) const = default;
+};
+
+int64_t global_batch(const Split& s, int64_t world);
+
+// Every micro-batch, smallest first, with which `world` devices make the global batch exactly. When it cannot be divided by the
+// devices: those that miss it by the least, or by 2 % at most (3 devices make 252 of 256 in 21 steps of 4).
+std::vector<Split> splits_of(int64_t global, int64_t world);
+
+// Powers of two, for a run whose global batch is free.
+std::vector<Split> free_splits(int64_t accumulation);
+
+}  // namespace plimsoll

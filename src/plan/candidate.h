@@ -1,0 +1,66 @@
+// Recipes that are executed instead of guessed: a candidate is the user's job with some settings changed, what it then needs on each
+// device asked about, and how long its step takes there.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "estimate/fit.h"
+#include "plan/step_time.h"
+
+namespace plimsoll {
+
+// Settings on top of the user's job, as an object in the language of job settings; empty: the job as it is.
+using Changes = nlohmann::json;
+inline Changes no_changes() { return Changes::object(); }
+// The second wins; changes of the model's configuration add up.
+Changes merged(Changes a, const Changes& b);
+Job with(const Job& job, const Changes& changes);
+
+struct Need {
+  ByteRange device;
+  Bytes allocated;
+  Verdict verdict = Verdict::unknown;
+  std::optional<StepTime> time;  // none: the device's figures are not known
+};
+
+struct Candidate {
+  Changes changes;
+  Job job;
+  std::string impossible;   // why it cannot be run at all; then `needs` is empty
+  std::vector<Need> needs;  // by device
+  int64_t parameters = 0;
+
+  int64_t global_batch() const;
+};
+
+// Executes candidates, each once, on as many threads as there are cores. Results do not depend on the order.
+class Evaluator {
+ public:
+  // `job` is resolved. Memory of `reserve` bytes is left free on every device.
+  Evaluator(Job job, std::vector<TargetDevice> devices, Bytes reserve = {}, Calibration calibration = {});
+
+  const Candidate& of(const Changes& changes);
+  void prepare(const std::vector<Changes>& all);  // executes those that are new, in parallel
+
+  const Job& job() const { return job_; }
+  const std::vector<TargetDevice>& devices() const { return devices_; }
+  std::vector<const Candidate*> all() const;  // in the order of their changes
+  size_t executed() const { return candidates_.size(); }
+  std::function<void(size_t executed)> progress;  // may be empty
+
+ private:
+  Candidate execute(const Changes& changes) const;
+
+  Job job_;
+  std::vector<TargetDevice> devices_;
+  Calibration calibration_;
+  std::map<std::string, Candidate> candidates_;  // by the text of their changes
+};
+
+}  // namespace plimsoll

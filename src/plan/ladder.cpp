@@ -1,0 +1,91 @@
+#include "plan/ladder.h"
+
+#include <algorithm>
+#include <set>
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::pair<const char*, double> kRungs[]{{"safe", 0.65}, {"medium", 0.75}, {"aggressive", 0.85}, {"maximum", 0.95}};
+constexpr size_t kMostRungs = 10;
+
+// As in the job, where a change only says that again.
+Space only(const Space& space, const Changes& recipe) {
+  Space s = space;
+  Changes fixed = recipe;
+  for (const char* key : {"batch", "accumulation", "checkpointing"}) fixed.erase(key);
+  s.free = no_changes();
+  s.groups = {Choice{fixed}};
+  s.losses = s.offloads = s.lengths = {Choice{}};
+  return s;
+}
+
+// Of one knob, what a person would do first.
+int order_of(const Lever& l) {
+  static constexpr const char* kOrder[]{"allocator", "output", "attention", "optimizer", "ddp",  "batch",   "loss", "checkpointing",
+                                        "update",    "ema",    "precision", "offload",   "swap", "adapter", "seq",  "model"};
+  const auto* it = std::find(std::begin(kOrder), std::end(kOrder), l.knob);
+  return static_cast<int>(l.kind) * 100 + static_cast<int>(it - std::begin(kOrder));
+}
+
+}  // namespace
+
+PlannedRun planned(const Candidate& c, size_t device) {
+  return {c.changes, c.job, c.needs.empty() ? Need{} : c.needs[device], c.global_batch()};
+}
+
+double share_of(const Need& need, const TargetDevice& device) {
+  return device.capacity ? static_cast<double>(need.device.high.count) / static_cast<double>(device.capacity->bytes.count) : 0;
+}
+
+std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Placement& placement, const Plan& plan, size_t device) {
+  std::vector<Rung> out;
+  if (!plan.best || !plan.device.capacity) return out;
+  const Space fixed = only(space, plan.best->run.changes);
+  for (const auto& [name, share] : kRungs) {
+    const Bytes limit{static_cast<int64_t>(share * static_cast<double>(plan.device.capacity->low.count))};
+    Search search(evaluator, fixed, placement, device, std::min(limit, plan.limit), plan.objective);
+    const Candidate* c = search.best(LeverKind::same_result);
+    if (!c) continue;
+    if (!out.empty() && out.back().run.changes == c->changes) {
+      out.back().name += std::string(", ") + name;
+    } else {
+      out.push_back({name, planned(*c, device), share_of(c->needs[device], plan.device)});
+    }
+  }
+  return out;
+}
+
+std::vector<Rung> ladder_down(Evaluator& evaluator, const Plan& plan, const Changes& start, size_t device) {
+  std::vector<Rung> out;
+  const Candidate* now = &evaluator.of(start);
+  std::set<std::string> tried;
+  while (out.size() < kMostRungs && !now->needs.empty()) {
+    std::vector<Lever> levers = levers_for(now->job);
+    std::stable_sort(levers.begin(), levers.end(), [](const Lever& a, const Lever& b) { return order_of(a) < order_of(b); });
+    const Candidate* next = nullptr;
+    std::string name;
+    for (const Lever& l : levers) {
+      // A half batch may be taken again and again.
+      if (l.knob == "compile" || (l.knob != "batch" && l.knob != "seq" && tried.contains(l.name))) continue;
+      if (l.name == "SGD without momentum" || l.name == "batch 1, the rest by accumulation") continue;
+      tried.insert(l.name);
+      Changes changes = now->changes;
+      for (const auto& [key, value] : l.settings) changes = merged(changes, {{key, value}});
+      const Candidate& c = evaluator.of(changes);
+      if (c.needs.empty() ||
+          static_cast<double>(c.needs[device].device.bytes.count) > 0.98 * static_cast<double>(now->needs[device].device.bytes.count))
+        continue;
+      next = &c;
+      name = l.name;
+      break;
+    }
+    if (!next) break;
+    out.push_back({name, planned(*next, device), share_of(next->needs[device], plan.device)});
+    now = next;
+  }
+  return out;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,317 @@
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "estimate/estimate.h"
+#include "hardware/catalogue.h"
+#include "job/settings.h"
+#include "plan/ladder.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::other_numbers, LeverKind::other_training};
+constexpr double kRecommendedShare = 0.9;
+
+Bytes share(Bytes b, double part) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * part)}; }
+
+class Planner {
+ public:
+  Planner(const PlanRequest& request, Evaluator& evaluator, const Space& space, const Placement& placement, size_t device)
+      : request_(request), evaluator_(evaluator), space_(space), placement_(placement), device_(device) {
+    plan_.device = evaluator.devices()[device];
+    plan_.objective = request.objective;
+    plan_.global = space.global;
+    if (plan_.device.capacity) plan_.limit = share(plan_.device.capacity->low, 1 - request.leave_free);
+  }
+
+  Plan make() {
+    const Candidate& now = evaluator_.of(no_changes());
+    plan_.as_is = planned(now, device_);
+    plan_.as_is_impossible = now.impossible;
+    if (request_.objective == Objective::sequence) {
+      longest();
+    } else {
+      search();
+    }
+    if (!plan_.best) shortage();
+    if (!request_.brief) {
+      fixes();
+      const Changes from = plan_.best ? plan_.best->run.changes : no_changes();
+      plan_.up = ladder_up(evaluator_, space_, placement_, plan_, device_);
+      plan_.down = ladder_down(evaluator_, plan_, from, device_);
+      sensitivity(from);
+      batches(from);
+      front();
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  // The least disturbance that fits is the plan; more of it is an alternative when it is faster.
+  void search() {
+    Search search(evaluator_, space_, placement_, device_, plan_.limit, request_.objective);
+    const Candidate* best = nullptr;
+    for (const LeverKind kind : kKinds) {
+      if (best && request_.brief) break;
+      const Candidate* c = search.best(kind, best);
+      if (c == nullptr) continue;
+      (best ? plan_.alternatives.emplace_back() : plan_.best.emplace()) = {kind, planned(*c, device_)};
+      best = c;
+    }
+    smallest_ = search.smallest();
+  }
+
+  // The longest sequence of the least disturbing recipe: doubled while it fits, then halved in between.
+  void longest() {
+    for (const LeverKind kind : kKinds) {
+      const Candidate* best = nullptr;
+      const auto fitting = [&](int64_t seq) {
+        Space s = space_;
+        s.lengths = {Choice{Changes{{"seq", seq}}}};
+        Search search(evaluator_, s, placement_, device_, plan_.limit, Objective::memory);
+        const Candidate* c = search.best(kind);
+        if (search.smallest() && (!smallest_ || search.smallest()->needs[device_].device.high < smallest_->needs[device_].device.high))
+          smallest_ = search.smallest();
+        if (c) best = c;
+        return c != nullptr;
+      };
+      const int64_t unit = request_.job.inputs == InputKind::image ? 32 : 64;
+      int64_t good = 0, bad = 0;
+      for (int64_t n = std::max<int64_t>(1, request_.job.seq / unit); bad == 0 && n < (int64_t{1} << 20); n *= 2)
+        (fitting(n * unit) ? good : bad) = n;
+      if (good == 0)
+        for (int64_t n = bad / 2; n > 0 && good == 0; n /= 2) (fitting(n * unit) ? good : bad) = n;
+      if (good == 0) continue;
+      // To a sixteenth: finer steps are within what sequences are padded to.
+      while (bad - good > std::max<int64_t>(1, good / 16)) (fitting((good + bad) / 2 * unit) ? good : bad) = (good + bad) / 2;
+      fitting(good * unit);
+      plan_.best = {kind, planned(*best, device_)};
+      return;
+    }
+  }
+
+  const Candidate* run(const Changes& changes) {
+    const Candidate& c = evaluator_.of(changes);
+    return c.needs.empty() ? nullptr : &c;
+  }
+
+  bool fits(const Candidate& c) const { return c.needs[device_].verdict == Verdict::fits && c.needs[device_].device.high <= plan_.limit; }
+
+  void shortage() {
+    Shortage s;
+    if (smallest_ == nullptr) return;
+    s.smallest = planned(*smallest_, device_);
+    s.missing = s.smallest.need.device.high - plan_.limit;
+    const Changes base = smallest_->changes;
+    const auto add = [&](std::string what, std::string flags, const Candidate& c) {
+      s.changes.push_back({std::move(what), std::move(flags), planned(c, device_)});
+    };
+    // The longest sequence that would fit, by halves.
+    for (int64_t seq = request_.job.seq / 2; seq >= 32 && request_.job.seq > 0; seq /= 2) {
+      const Candidate* c = run(merged(base, {{"seq", seq}}));
+      if (c == nullptr || !fits(*c)) continue;
+      add(fmt::format("{} of {} instead of {}", request_.job.inputs == InputKind::image ? "images" : "sequences", seq, request_.job.seq),
+          fmt::format("--seq {}", seq), *c);
+      break;
+    }
+    // What was kept or needs leave.
+    for (const Knob& k : knobs()) {
+      if (!request_.wishes.keep.contains(k.name)) continue;
+      PlanRequest wider = request_;
+      wider.brief = true;
+      wider.wishes.keep.erase(k.name);
+      const Space space = space_of(request_.job, wider.wishes);
+      Search search(evaluator_, space, placement_, device_, plan_.limit, Objective::throughput);
+      for (const LeverKind kind : kKinds) {
+        const Candidate* c = search.best(kind);
+        if (c == nullptr) continue;
+        add(fmt::format("{} free to change", k.name), fmt::format("without --keep {}", k.name), *c);
+        break;
+      }
+    }
+    // The smallest device of the catalogue that would do, of the same maker.
+    const TargetDevice* smallest = nullptr;
+    std::vector<TargetDevice> larger;
+    for (const DeviceSpec& d : catalogue())
+      if (d.vendor == plan_.device.spec.vendor && d.memory == plan_.device.spec.memory) larger.push_back(target_device(d));
+    for (const TargetDevice& d : larger)
+      if (d.capacity && d.capacity->low >= s.smallest.need.device.high && (!smallest || d.capacity->low < smallest->capacity->low))
+        smallest = &d;
+    if (smallest) add("a larger device: " + smallest->name, "--gpu " + smallest->spec.id, *smallest_);
+    plan_.shortage = std::move(s);
+  }
+
+  // Why a change of that knob does nothing here.
+  std::string why_not(const Lever& l) const {
+    static const std::set<std::string> activations{"checkpointing", "offload", "attention", "loss", "output", "batch", "seq", "compile"};
+    static const std::set<std::string> states{"optimizer", "update", "ema"};
+    const char* phase = phase_name(plan_.peak_phase).data();
+    if (activations.contains(l.knob) && (plan_.peak_phase == Phase::optimizer || plan_.peak_phase == Phase::setup))
+      return fmt::format("the peak is in the phase {}, where no activations are left", phase);
+    if (states.contains(l.knob) && plan_.peak_phase != Phase::optimizer)
+      return fmt::format("the peak is in the phase {}: what the update takes for itself is gone by then", phase);
+    if (l.knob == "precision") return "weights, gradients and activations have that size already";
+    return "what it saves is not there at the peak";
+  }
+
+  void fixes() {
+    const Candidate& now = evaluator_.of(no_changes());
+    if (now.needs.empty()) return;
+    plan_.peak_phase = estimate_peak_phase(now.job);
+    const std::vector<Lever> levers = levers_for(request_.job);
+    std::vector<Changes> all;
+    for (const Lever& l : levers) {
+      Changes c = no_changes();
+      for (const auto& [key, value] : l.settings) c[key] = value;
+      all.push_back(c);
+    }
+    evaluator_.prepare(all);
+    for (size_t i = 0; i < levers.size(); ++i) {
+      const Candidate& c = evaluator_.of(all[i]);
+      Fix f{levers[i], LeverOutcome::impossible, planned(c, device_), {}, 0, c.impossible};
+      if (!c.needs.empty()) {
+        f.saving = now.needs[device_].device.bytes - f.run.need.device.bytes;
+        f.slower = seconds_per_sample(c, device_) / seconds_per_sample(now, device_) - 1;
+        const int64_t noticed = now.needs[device_].device.bytes.count / 200;
+        f.outcome = f.saving.count > noticed    ? LeverOutcome::saves
+                    : f.saving.count < -noticed ? LeverOutcome::costs_memory
+                                                : LeverOutcome::nothing;
+        if (f.outcome == LeverOutcome::nothing) f.why = why_not(f.lever);
+      }
+      plan_.fixes.push_back(std::move(f));
+    }
+    // What makes it fit comes first; then by how little it disturbs, and by how much it saves for the time it costs.
+    const auto key = [&](const Fix& f) {
+      const double time = std::isfinite(f.slower) ? std::max(0.0, f.slower) : 0;
+      return std::tuple(f.outcome, f.lever.kind, time > 0.01 ? time * 1e9 / std::max<double>(1, static_cast<double>(f.saving.count)) : 0.0,
+                        -f.saving.count);
+    };
+    std::stable_sort(plan_.fixes.begin(), plan_.fixes.end(), [&](const Fix& a, const Fix& b) { return key(a) < key(b); });
+  }
+
+  static Phase estimate_peak_phase(const Job& job) {
+    return job.framework == Framework::pytorch ? estimate(job, 0).peak_phase : Phase::backward;
+  }
+
+  void sensitivity(const Changes& from) {
+    const Candidate* now = run(from);
+    if (now == nullptr) return;
+    const auto add = [&](const char* unit, const Changes& change, int64_t units) {
+      const Candidate* more = run(merged(from, change));
+      if (more == nullptr) return;
+      plan_.sensitivity.push_back({unit, Bytes{(more->needs[device_].allocated - now->needs[device_].allocated).count / units}});
+    };
+    const Job& job = now->job;
+    add("sample", {{"batch", job.batch + 1}}, 1);
+    if (job.seq > 0) add(job.inputs == InputKind::image ? "pixel of the side" : "token", {{"seq", job.seq + 32}}, 32);
+    for (const char* key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"})
+      if (const nlohmann::json* layers = job.config.find({key}); layers && layers->is_number_integer()) {
+        add("layer", {{"config", {{key, layers->get<int64_t>() + 1}}}}, 1);
+        break;
+      }
+    if (job.parallel.ddp && job.parallel.zero1)
+      add("rank", {{"ddp", {{"world", job.parallel.world() + 1}}}, {"zero1", {{"world", job.parallel.world() + 1}, {"ddp", true}}}}, 1);
+  }
+
+  // Straight lines through two batches lead to the edge, and every answer was executed.
+  int64_t largest_batch(const Changes& from, const std::function<bool(const Candidate&)>& fits) {
+    const auto at = [&](int64_t b) { return run(merged(from, {{"batch", b}, {"accumulation", 1}})); };
+    const auto good = [&](int64_t b) {
+      const Candidate* c = at(b);
+      return c != nullptr && fits(*c);
+    };
+    if (!good(1)) return 0;
+    int64_t low = 1, high = 0;
+    const Candidate *one = at(1), *two = at(2);
+    if (two == nullptr) return 1;
+    const int64_t slope = std::max<int64_t>(1, (two->needs[device_].device.bytes - one->needs[device_].device.bytes).count);
+    int64_t guess = std::clamp<int64_t>(1 + (plan_.device.capacity->low - one->needs[device_].device.high).count / slope, 2, 1 << 20);
+    for (int64_t reach = std::max<int64_t>(1, guess / 32); high == 0 || high - low > 1;) {
+      if (good(guess)) {
+        low = guess;
+        guess = high ? (low + high) / 2 : low + reach;
+        reach *= 2;
+      } else {
+        high = guess;
+        guess = high - reach > low && low == 1 ? high - reach : (low + high) / 2;
+        reach *= 2;
+      }
+      if (guess >= (1 << 21)) break;
+    }
+    return low;
+  }
+
+  void batches(const Changes& from) {
+    if (!plan_.device.capacity || run(from) == nullptr || !space_.batch) return;
+    BatchAnswer a;
+    a.maximum = largest_batch(
+        from, [&](const Candidate& c) { return c.needs[device_].verdict == Verdict::fits || c.needs[device_].verdict == Verdict::tight; });
+    a.recommended = largest_batch(from, [&](const Candidate& c) {
+      return fits(c) && c.needs[device_].device.high <= share(plan_.device.capacity->low, kRecommendedShare);
+    });
+    const int64_t global = plan_.best ? plan_.best->run.global_batch : plan_.as_is.global_batch;
+    if (global <= 2) a.note = "an optimizer step of 1 or 2 samples has noisy gradients; 4 or more are steadier: raise accumulation";
+    plan_.batch = a;
+  }
+
+  void front() {
+    std::vector<const Candidate*> all;
+    for (const Candidate* c : evaluator_.all())
+      if (!c->needs.empty() && (!space_.global || c->global_batch() == global_of(*c)) && c->job.seq == request_.job.seq) all.push_back(c);
+    for (const Candidate* c : pareto_front(all, device_)) plan_.front.push_back(planned(*c, device_));
+  }
+  // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
+  int64_t global_of(const Candidate& c) const {
+    const std::vector<Split> splits = splits_of(space_, c.job);
+    const auto it = std::find_if(splits.begin(), splits.end(), [&](const Split& s) { return s.batch == c.job.batch; });
+    return it == splits.end() ? -1 : global_batch(*it, c.job.parallel.world());
+  }
+
+  const PlanRequest& request_;
+  Evaluator& evaluator_;
+  const Space& space_;
+  const Placement& placement_;
+  size_t device_;
+  const Candidate* smallest_ = nullptr;
+  Plan plan_;
+};
+
+// Blocks as the model runs them; none where it cannot run as it is, or is no sequence of blocks.
+std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>& devices) {
+  if (job.framework != Framework::pytorch || devices.empty()) return {};
+  try {
+    return block_costs(job, devices.front().spec);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
+  const Space space = space_of(request.job, request.wishes);
+  Evaluator evaluator(request.job, devices, {}, request.calibration);
+  evaluator.progress = request.progress;
+  const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
+  std::vector<Plan> out;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    out.push_back(Planner(request, evaluator, space, placement, i).make());
+    out.back().executed = evaluator.executed();
+  }
+  return out;
+}
+
+std::string flags_of(const Changes& changes) {
+  Lever lever;
+  for (const auto& [key, value] : changes.items()) lever.settings.emplace_back(key, value);
+  return flags_of(lever);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,102 @@
+// The fastest recipe that fits, and everything around that answer: what changes, what it costs, what else there is, and what to do when
+// nothing fits. Plain data; report/plan_report.h shows it.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/search.h"
+
+namespace plimsoll {
+
+struct PlanRequest {
+  Job job;  // resolved
+  Wishes wishes;
+  Objective objective = Objective::throughput;
+  double leave_free = 0;  // of the device, beside the interval
+  Calibration calibration;
+  bool brief = false;                             // only the answer: no ladders, effects, sensitivities
+  std::function<void(size_t executed)> progress;  // may be empty
+};
+
+// A candidate on the one device of its plan.
+struct PlannedRun {
+  Changes changes = no_changes();
+  Job job;
+  Need need;
+  int64_t global_batch = 1;
+};
+
+struct Alternative {
+  LeverKind kind = LeverKind::same_result;
+  PlannedRun run;
+};
+
+struct Rung {
+  std::string name;  // "safe", or what is done
+  PlannedRun run;
+  double share = 0;  // of the device, at the upper end of the need
+};
+
+// One change alone, on top of the job as it is.
+struct Fix {
+  Lever lever;
+  LeverOutcome outcome = LeverOutcome::nothing;
+  PlannedRun run;
+  Bytes saving;
+  double slower = 0;  // seconds a sample as a part of what they are; unknown: not a number
+  std::string why;    // it does not help, or cannot be done
+};
+
+struct Sensitivity {
+  std::string unit;  // "sample", "token", "layer", "rank"
+  Bytes bytes;       // of allocated memory for one more
+};
+
+struct BatchAnswer {
+  int64_t maximum = 0;      // samples per device with which the expected need still fits; 0: not even one
+  int64_t recommended = 0;  // with which nine tenths of the device are enough, at the upper end of the need
+  std::string note;         // what so small a batch does to training; empty
+};
+
+// Something smaller than what was asked for, which would fit.
+struct GoalChange {
+  std::string what;   // "sequences of 1024"
+  std::string flags;  // how to ask for it
+  PlannedRun run;
+};
+
+struct Shortage {
+  PlannedRun smallest;  // of all that was allowed
+  Bytes missing;
+  std::vector<GoalChange> changes;
+};
+
+struct Plan {
+  TargetDevice device;
+  Objective objective = Objective::throughput;
+  Bytes limit;                    // for the upper end of the need
+  std::optional<int64_t> global;  // that was to be kept
+  PlannedRun as_is;
+  std::string as_is_impossible;
+  std::optional<Alternative> best;
+  std::vector<Alternative> alternatives;  // faster, but more of a change
+  std::vector<PlannedRun> front;          // memory against time, the smallest first
+  std::vector<Rung> up, down;
+  std::vector<Fix> fixes;  // what helps, by how little it disturbs and costs; then the rest
+  Phase peak_phase = Phase::setup;
+  std::vector<Sensitivity> sensitivity;
+  std::optional<BatchAnswer> batch;
+  std::optional<Shortage> shortage;
+  size_t executed = 0;  // candidates, of all plans that were made together
+};
+
+// One plan for each device, from shared executions.
+std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices);
+
+// The settings that differ from the user's, as flags.
+std::string flags_of(const Changes& changes);
+
+}  // namespace plimsoll

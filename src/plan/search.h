@@ -1,0 +1,60 @@
+// The best recipe of a space on one device, by executing candidates. Three facts keep their number small: memory grows with the
+// micro-batch and falls with every block that is checkpointed, a larger micro-batch is never slower a sample, and no checkpoint makes a
+// step faster. Each is used only to leave candidates out that could not win; what wins was executed.
+#pragma once
+
+#include "plan/placement.h"
+#include "plan/space.h"
+
+namespace plimsoll {
+
+enum class Objective : uint8_t { throughput, memory, batch, sequence };
+const char* to_string(Objective o);
+Objective parse_objective(const std::string& text);
+
+class Search {
+ public:
+  // `limit`: what the upper end of the need may be on that device.
+  Search(Evaluator& evaluator, const Space& space, const Placement& placement, size_t device, Bytes limit, Objective objective);
+
+  // The best with choices up to that kind, or null; `than` (may be null) must be beaten.
+  const Candidate* best(LeverKind kind, const Candidate* than = nullptr);
+  // What needs the least of all that was executed for it, whether it fits or not.
+  const Candidate* smallest() const { return smallest_; }
+
+  bool fits(const Candidate& c) const;
+  // Smaller is better: by the objective, then by the number of changes.
+  std::tuple<double, size_t, int64_t> cost(const Candidate& c) const;
+
+ private:
+  Changes at(const Changes& recipe, const Split& split, const nlohmann::json& checkpointing) const;
+  const nlohmann::json& full() const { return levels_.back(); }
+  void explore(const Changes& recipe, const std::vector<Split>& splits);
+  void explore_batch(const Changes& recipe, const Split& split);
+  void fit_level(const Changes& recipe, const Split& split, bool selective);
+  void try_every_kth(const Changes& recipe, const Split& split);
+  void offer(const Candidate& c);
+  bool could_win(const Candidate& c) const;
+  bool could_ever_win(const Candidate& c) const;
+  void simplify();
+  Bytes weights_of(const Changes& recipe) const;
+  Changes recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
+  const Candidate& run(const Changes& changes);
+  std::vector<Split> splits_for(const Changes& recipe) const;
+
+  Evaluator& evaluator_;
+  const Space& space_;
+  const Placement& placement_;
+  size_t device_;
+  Bytes limit_;
+  Objective objective_;
+  std::vector<nlohmann::json> levels_;  // what the search starts with: nothing checkpointed, and everything
+  const Candidate* best_ = nullptr;
+  const Candidate* smallest_ = nullptr;
+};
+
+// Device need against time of a sample: those that no other beats in both, the smallest first.
+std::vector<const Candidate*> pareto_front(const std::vector<const Candidate*>& candidates, size_t device);
+double seconds_per_sample(const Candidate& c, size_t device);  // infinite when it is not known
+
+}  // namespace plimsoll

@@ -1,0 +1,142 @@
+#include "plan/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+Changes changes_of(const Lever& lever) {
+  Changes out = no_changes();
+  for (const auto& [key, value] : lever.settings) out[key] = value;
+  return out;
+}
+
+LeverKind worse(LeverKind a, LeverKind b) { return std::max(a, b); }
+
+std::vector<Choice> product(const std::vector<Choice>& a, const std::vector<Choice>& b) {
+  std::vector<Choice> out;
+  for (const Choice& x : a)
+    for (const Choice& y : b) out.push_back({merged(x.changes, y.changes), worse(x.kind, y.kind)});
+  return out;
+}
+
+// Levers that a search has no use for: another of their knob is better in every respect, or they often do not train at all.
+bool is_left_out(const Lever& l) {
+  return l.name == "optimizer parameter by parameter" || l.name == "SGD without momentum" || l.knob == "compile";
+}
+
+class Levers {
+ public:
+  Levers(const Job& job, const Wishes& wishes) {
+    for (const Lever& l : levers_for(job)) {
+      const auto& all = knobs();
+      const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
+      if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
+      if (!is_left_out(l)) levers_.push_back(l);
+    }
+  }
+
+  Changes free() const {
+    Changes out = no_changes();
+    for (const Lever& l : levers_)
+      if (l.free) out = merged(out, changes_of(l));
+    return out;
+  }
+
+  // As it is, or one of the knob's levers.
+  std::vector<Choice> of(const std::string& knob) const {
+    std::vector<Choice> out{Choice{}};
+    for (const Lever& l : levers_)
+      if (l.knob == knob && !l.free) out.push_back({changes_of(l), l.kind});
+    return out;
+  }
+
+ private:
+  std::vector<Lever> levers_;
+};
+
+Choice ddp_on(int64_t world, bool zero1) {
+  Choice c;
+  if (zero1) {
+    c.changes["zero1"] = {{"world", world}, {"ddp", true}};
+  }
+  c.changes["ddp"] = {{"world", world}, {"bucket_view", true}};
+  return c;
+}
+
+}  // namespace
+
+const std::vector<Knob>& knobs() {
+  static const std::vector<Knob> kKnobs{
+      {"batch", "micro-batch and accumulation; the global batch is kept", false},
+      {"precision", "fp32, autocast, or everything in bf16", false},
+      {"checkpointing", "which blocks are run again in backward", false},
+      {"attention", "eager or fused attention", false},
+      {"loss", "cross-entropy whole, or fused with the output layer", false},
+      {"output", "whether the logits are kept until the next step", false},
+      {"optimizer", "AdamW fused, in 8 bits, Adafactor, Lion", false},
+      {"update", "the update in backward, or on the host", false},
+      {"offload", "activations on the host", false},
+      {"adapter", "LoRA and QLoRA in place of full training", false},
+      {"swap", "frozen blocks on the host in turns", false},
+      {"ema", "the moving average on the host, or none", false},
+      {"allocator", "expandable segments", false},
+      {"ddp", "several devices: DDP and ZeRO-1", false},
+      {"seq", "shorter sequences or smaller images", true},
+      {"model", "fewer layers, frames, or keys of the model itself", true},
+  };
+  return kKnobs;
+}
+
+void check(const Wishes& wishes) {
+  std::vector<std::string> names;
+  for (const Knob& k : knobs()) names.emplace_back(k.name);
+  for (const auto* set : {&wishes.keep, &wishes.allow})
+    for (const std::string& name : *set)
+      if (std::find(names.begin(), names.end(), name) == names.end())
+        throw Error(fmt::format("[plan] '{}' is nothing that a plan turns", printable(name, 60)), did_you_mean(name, names),
+                    ExitCode::usage);
+  for (const std::string& name : wishes.keep)
+    if (wishes.allow.contains(name))
+      throw Error(fmt::format("[plan] '{}' is both kept and allowed", name), "leave one of the two out", ExitCode::usage);
+}
+
+Space space_of(const Job& job, const Wishes& wishes) {
+  check(wishes);
+  const Levers levers(job, wishes);
+  Space s;
+  s.free = levers.free();
+  s.groups = {Choice{}};
+  for (const char* knob : {"precision", "optimizer", "update"}) s.groups = product(s.groups, levers.of(knob));
+  // Adapters have so few states that neither optimizer nor its place matters.
+  const std::vector<Choice> adapters = levers.of("adapter"), precisions = levers.of("precision");
+  for (size_t i = 1; i < adapters.size(); ++i)
+    for (const Choice& c : product(precisions, {adapters[i]})) s.groups.push_back(c);
+  for (const char* knob : {"ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
+  if (wishes.gpus > 1 && !job.parallel.any() && !wishes.keep.contains("ddp"))
+    s.groups = product(s.groups, {Choice{}, ddp_on(wishes.gpus, false), ddp_on(wishes.gpus, true)});
+  s.losses = levers.of("loss");
+  s.offloads = levers.of("offload");
+  s.lengths = product(levers.of("seq"), levers.of("model"));
+  s.checkpointing = !wishes.keep.contains("checkpointing");
+  s.batch = !wishes.keep.contains("batch");
+  const bool given = job.origin.contains("batch") || job.origin.contains("accumulation");
+  if (wishes.global_batch) {
+    s.global = wishes.global_batch;
+  } else if (given) {
+    s.global = checked_mul(checked_mul(job.batch, job.accumulation), job.parallel.world());
+  }
+  return s;
+}
+
+std::vector<Split> splits_of(const Space& space, const Job& job) {
+  if (!space.batch) return {{job.batch, job.accumulation}};
+  return space.global ? splits_of(*space.global, job.parallel.world()) : free_splits(job.accumulation);
+}
+
+}  // namespace plimsoll

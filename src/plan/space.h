@@ -1,0 +1,51 @@
+// What a plan may change. Levers of one knob exclude each other; knobs combine. What costs nothing is on from the start, and taken back
+// at the end where it is not needed.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/batches.h"
+#include "plan/candidate.h"
+#include "plan/levers.h"
+
+namespace plimsoll {
+
+struct Knob {
+  const char* name;  // for --keep and --allow
+  const char* help;
+  bool asked_for;  // only with --allow: it changes what is trained on, or the model itself
+};
+const std::vector<Knob>& knobs();
+
+struct Wishes {
+  std::set<std::string> keep;   // knobs that stay as they are
+  std::set<std::string> allow;  // knobs that are turned only when the user says so
+  std::optional<int64_t> global_batch;
+  int64_t gpus = 1;  // at most so many; the job's own number when it has one
+};
+// Throws an Error for a name that is no knob, and for a contradiction.
+void check(const Wishes& wishes);
+
+// A choice and how much it disturbs.
+struct Choice {
+  Changes changes = no_changes();
+  LeverKind kind = LeverKind::same_result;
+};
+
+struct Space {
+  Changes free = no_changes();
+  std::vector<Choice> groups;     // what decides about weights, gradients and optimizer states; the first changes nothing
+  std::vector<Choice> losses;     // the same for the loss,
+  std::vector<Choice> offloads;   // for activations on the host,
+  std::vector<Choice> lengths;    // for what the user allows to be cut, the longest first
+  bool checkpointing = true;      // may be changed
+  bool batch = true;              // the micro-batch may be changed
+  std::optional<int64_t> global;  // what is kept; none: it is free
+};
+
+Space space_of(const Job& job, const Wishes& wishes);
+std::vector<Split> splits_of(const Space& space, const Job& job);
+
+}  // namespace plimsoll

@@ -1,0 +1,22 @@
+// A plan as text and JSON: the answer first, then what it is made of and what else there is.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "report/style.h"
+
+namespace plimsoll {
+
+std::string plan_text(const Plan& plan, const Style& style);
+nlohmann::ordered_json plan_json(const Plan& plan);
+
+// One row a device: what to set, what that needs, how fast it is, and the command. `run` is how the user named the run.
+std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const Style& style);
+
+// Memory along, seconds a sample upwards; the limit is a line.
+std::string front_plot(const Plan& plan, const Style& style);
+
+}  // namespace plimsoll
