@@ -20,15 +20,15 @@
 extern "C" {
 #endif
 
-/* What the command would exit with. From PLIMSOLL_NO on to PLIMSOLL_TIGHT, and PLIMSOLL_OK, there is an answer; else an error. */
+/* What the command would exit with. PLIMSOLL_OK, PLIMSOLL_NO and PLIMSOLL_TIGHT are answers, the others errors. */
 enum plimsoll_code {
-  PLIMSOLL_OK = 0,          /* done; with a device: it fits one of them */
-  PLIMSOLL_INTERNAL = 1,    /* a bug of Plimsoll, or no memory for the answer */
-  PLIMSOLL_USAGE = 2,       /* the request is wrong: an unknown key, a value of the wrong type, NULL */
-  PLIMSOLL_NO = 3,          /* done; it fits none of them, or the replay ran out of memory */
-  PLIMSOLL_TIGHT = 4,       /* done; the best estimate fits, its upper end does not */
-  PLIMSOLL_BAD_INPUT = 5,   /* not understood: an unknown model, a malformed file or JSON text, sizes that do not go together */
-  PLIMSOLL_NO_HARDWARE = 6  /* "gpu": "this" on a machine without one */
+  PLIMSOLL_OK = 0,         /* done; with a device: it fits one of them */
+  PLIMSOLL_INTERNAL = 1,   /* a bug of Plimsoll, or no memory for the answer */
+  PLIMSOLL_USAGE = 2,      /* the request is none: an unknown key, something missing, NULL */
+  PLIMSOLL_NO = 3,         /* done; it fits none of them, or the replay ran out of memory */
+  PLIMSOLL_TIGHT = 4,      /* done; the best estimate fits, its upper end does not */
+  PLIMSOLL_BAD_INPUT = 5,  /* not understood: a wrong value, an unknown model, a malformed file or JSON text */
+  PLIMSOLL_NO_HARDWARE = 6 /* "gpu": "this" on a machine without one */
 };
 
 typedef struct plimsoll_answer plimsoll_answer;

@@ -51,8 +51,7 @@ NamedRun run_of(const Json& value, const JobRequest& common) {
 
 Variation variation_of(const std::string& key, const Json& values) {
   if (!values.is_array() || values.empty())
-    throw Error(fmt::format("[request] vary: {} has no list of values", printable(key, 80)), R"(e.g. "vary": {"batch": [1, 2, 4]})",
-                ExitCode::usage);
+    throw Error(fmt::format("[request] vary: {} has no list of values", printable(key, 80)), R"(e.g. "vary": {"batch": [1, 2, 4]})");
   Variation out{key, {}};
   for (const Json& v : values) out.values.push_back({v.is_string() ? v.get<std::string>() : dump(v), v});
   return out;
@@ -66,12 +65,12 @@ CompareRequest compare_request(const Json& request) {
   out.devices = device_request(fields);
   const JobRequest common = job_request(fields);
   if (const Json* jobs = fields.find({"jobs"})) {
-    if (!jobs->is_array()) throw Error("[request] jobs is not a list", R"(e.g. "jobs": ["gpt2", "gpt2-medium"])", ExitCode::usage);
+    if (!jobs->is_array()) throw Error("[request] jobs is not a list", R"(e.g. "jobs": ["gpt2", "gpt2-medium"])");
     for (const Json& job : *jobs) out.runs.push_back(run_of(job, common));
   }
   if (out.runs.empty()) out.runs.push_back({join(common.run, " "), common});
   if (const Json* vary = fields.find({"vary"})) {
-    if (!vary->is_object()) throw Error("[request] vary is not an object", R"(e.g. "vary": {"batch": [1, 2, 4]})", ExitCode::usage);
+    if (!vary->is_object()) throw Error("[request] vary is not an object", R"(e.g. "vary": {"batch": [1, 2, 4]})");
     for (const auto& item : vary->items()) out.varied.push_back(variation_of(item.key(), item.value()));
   }
   return out;

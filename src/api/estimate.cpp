@@ -68,7 +68,7 @@ EstimateRequest estimate_request(const nlohmann::json& request) {
 
 ExitCode answer(const EstimateRequest& request, const Show& show) {
   if (request.top < 0 || request.top > kMostTensors)
-    throw Error(fmt::format("[estimate] top {} is not from 0 to {}", request.top, kMostTensors), "e.g. 10", ExitCode::usage);
+    throw Error(fmt::format("[estimate] top {} is not from 0 to {}", request.top, kMostTensors), "e.g. 10");
   request.host.check();
   Job job = request.job.job();
   const std::vector<TargetDevice> devices = request.devices.devices();

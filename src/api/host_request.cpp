@@ -124,8 +124,7 @@ void HostRequest::check() const {
   if (!system.empty() && unified.empty() && !wants_host())
     throw Error("[--os-reserve] needs --host or --unified", "e.g. --host-memory 64GiB --os-reserve 8GiB", ExitCode::usage);
   if (margin && !(*margin >= 0 && *margin <= 0.9))
-    throw Error(fmt::format("[--margin] {} is not from 0 to 0.9", *margin), "the part of the pool that stays free, e.g. 0.1",
-                ExitCode::usage);
+    throw Error(fmt::format("[--margin] {} is not from 0 to 0.9", *margin), "the part of the pool that stays free, e.g. 0.1");
 }
 
 const std::vector<std::string>& host_keys() {

@@ -99,7 +99,7 @@ ReplayRequest replay_request(const nlohmann::json& request) {
   out.allocator = fields.text({"allocator"}, out.allocator);
   if (const std::optional<int64_t> device = fields.optional_integer({"device"})) {
     if (*device < 0 || *device > std::numeric_limits<int>::max())
-      wrong_usage(fmt::format("device {} is not the number of a device", *device), "the first one is 0");
+      throw Error(fmt::format("[replay] device {} is not the number of a device", *device), "the first one is 0");
     out.device = static_cast<int>(*device);
   }
   return out;

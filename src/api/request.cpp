@@ -44,7 +44,7 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
 }
 
 [[noreturn]] void wrong_value(const char* key, const Json& value, const std::string& hint) {
-  throw Error(fmt::format("[request] {} {} is not understood", key, printable(dump(value), 80)), hint, ExitCode::usage);
+  throw Error(fmt::format("[request] {} {} is not understood", key, printable(dump(value), 80)), hint);
 }
 
 // A text, or a list of texts.
