@@ -12,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <plimsoll.hpp>
+#include <regex>
 #include <thread>
 
 namespace {
@@ -25,13 +26,14 @@ constexpr Verb kVerbs[] = {plimsoll_estimate, plimsoll_plan, plimsoll_compare, p
 
 Handle ask(Verb verb, const std::string& request) { return {verb(request.c_str()), plimsoll_answer_free}; }
 
-// What the command prints and exits with.
+// What the command prints and exits with. Where a value came from is a flag there and a key of `settings` here.
 std::pair<std::string, int> command(const std::string& args) {
-  FILE* pipe = popen((std::string(PLIMSOLL_BINARY) + " " + args + " --json").c_str(), "r");
+  FILE* pipe = popen((PLIMSOLL_BINARY " " + args.substr(0, args.find(' ')) + " --json" + args.substr(args.find(' '))).c_str(), "r");
   std::string out;
   std::array<char, 4096> buffer;
   while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
   const int status = pclose(pipe);
+  out = std::regex_replace(out, std::regex(R"re(("(?!flag")[a-z0-9_]+": )"--[a-z0-9_-]+"(,?)\n)re"), "$1\"settings\"$2\n");
   return {out, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
 }
 
@@ -82,8 +84,10 @@ TEST(Library, ReadsFilesAndCommands) {
   std::ofstream(file) << "model: gpt2\nbatch: 2\nseq: 64\n";
   expect_same(plimsoll_explain, Json{{"run", file}}.dump(), "explain " + file);
   expect_same(plimsoll_estimate, Json{{"job", file}}.dump(), "estimate --job " + file);
-  expect_same(plimsoll_explain, R"({"run": ["python", "train.py", "--model_name_or_path", "gpt2", "--bf16"], "gpu": "a100-80gb"})",
-              "explain --gpu a100-80gb -- python train.py --model_name_or_path gpt2 --bf16");
+  expect_same(
+      plimsoll_explain,
+      R"({"run": ["python", "train.py", "--model_name_or_path", "gpt2", "--per_device_train_batch_size", "2"], "gpu": "a100-80gb"})",
+      "explain --gpu a100-80gb -- python train.py --model_name_or_path gpt2 --per_device_train_batch_size 2");
 }
 
 TEST(Library, ComparesAsTheCommandDoes) {
