@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "api/show.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -37,6 +38,7 @@ struct OutputFlags {
   bool ascii = false;
   std::string colour = "auto";
   void add_to(CLI::App& app);
+  Show show() const;  // prints what was asked for on stdout
 };
 
 }  // namespace plimsoll

@@ -1,4 +1,8 @@
+#include <iostream>
+#include <nlohmann/json.hpp>
+
 #include "cli/command.h"
+#include "job/config.h"
 
 namespace plimsoll {
 
@@ -21,6 +25,12 @@ void OutputFlags::add_to(CLI::App& app) {
   app.add_flag("--json", json, "one JSON document on stdout, sizes in bytes");
   app.add_flag("--ascii", ascii, "no Unicode in text output");
   app.add_option("--color", colour, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->type_name("WHEN");
+}
+
+Show OutputFlags::show() const {
+  return [*this](const auto& text, const auto& document) {
+    std::cout << (json ? dump(document(), 2) + "\n" : text(Style::detect(colour, ascii)));
+  };
 }
 
 }  // namespace plimsoll

@@ -1,20 +1,16 @@
-#include <fmt/format.h>
+#include "api/compare.h"
 
-#include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
 #include "job/settings.h"
-#include "report/compare_report.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-constexpr size_t kMostJobs = 64;
 
 struct Flags {
   std::vector<std::string> subjects, vary;
@@ -23,55 +19,28 @@ struct Flags {
   OutputFlags output;
 };
 
-struct Variant {
-  std::string name;
-  JobFlags flags;
-};
-
-// "batch=1,2,4": every variant so far with each of the values.
-std::vector<Variant> varied(const std::vector<Variant>& before, const std::string& text) {
+Variation variation_of(const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
     throw Error("[vary] '" + text + "' is not KEY=VALUE,VALUE", "e.g. --vary batch=1,2,4", ExitCode::usage);
-  const std::string key = text.substr(0, equals);
-  std::vector<Variant> out;
-  for (const Variant& v : before) {
-    for (size_t begin = equals + 1; begin <= text.size();) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      const std::string value = text.substr(begin, end - begin);
-      Variant next = v;
-      next.flags.values[key] = value;
-      next.name += (next.name.empty() ? "" : " ") + key + "=" + value;
-      out.push_back(next);
-      begin = end + 1;
-    }
+  Variation out{text.substr(0, equals), {}};
+  for (const std::string& value : split_at(text.substr(equals + 1), ',')) {
+    if (value.empty()) throw Error("[vary] '" + text + "' has a value that is empty", "e.g. --vary batch=1,2,4", ExitCode::usage);
+    out.values.push_back({value, parse_scalar(value)});
   }
-  if (out.size() > kMostJobs)
-    throw Error(fmt::format("[vary] {} jobs are more than {}", out.size(), kMostJobs), "vary fewer settings at once", ExitCode::usage);
   return out;
 }
 
-std::vector<Variant> variants_of(const Flags& flags) {
-  std::vector<Variant> out;
+CompareRequest request_of(const Flags& flags) {
+  CompareRequest out;
+  out.devices = flags.devices;
+  const JobRequest job = flags.job.request();
   for (const std::string& subject : flags.subjects) {
-    Variant v{subject, flags.job};
-    v.flags.input = {subject};
-    out.push_back(v);
+    out.runs.push_back({subject, job});
+    out.runs.back().job.run = {subject};
   }
-  if (out.empty()) out.push_back({"", flags.job});
-  if (flags.vary.empty() && out.size() < 2)
-    throw Error("[compare] one job has nothing to be compared with", "name a second one, or --vary batch=1,2,4", ExitCode::usage);
-  for (const std::string& text : flags.vary) out = varied(out, text);
-  return out;
-}
-
-ComparedJob compared(const Variant& v, const std::vector<TargetDevice>& devices) {
-  Job job = v.flags.job();
-  ComparedJob out{
-      v.name.empty() ? job.model : v.name, estimate(job, 0, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt), {}};
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
-  Fitting fitting(job);
-  for (const TargetDevice& d : devices) out.fits.push_back(fitting.on(d));
+  if (out.runs.empty()) out.runs.push_back({"", job});
+  for (const std::string& text : flags.vary) out.varied.push_back(variation_of(text));
   return out;
 }
 
@@ -93,17 +62,7 @@ std::function<ExitCode()> set_up_compare(CLI::App& app) {
   flags->job.add_to(app);
   flags->devices.add_to(app);
   flags->output.add_to(app);
-  return [flags] {
-    const std::vector<TargetDevice> devices = flags->devices.devices();
-    std::vector<ComparedJob> jobs;
-    for (const Variant& v : variants_of(*flags)) jobs.push_back(compared(v, devices));
-    if (flags->output.json) {
-      std::cout << dump(compare_json(jobs), 2) << "\n";
-    } else {
-      std::cout << compare_text(jobs, Style::detect(flags->output.colour, flags->output.ascii));
-    }
-    return ExitCode::ok;
-  };
+  return [flags] { return answer(request_of(*flags), flags->output.show()); };
 }
 
 }  // namespace plimsoll

@@ -1,12 +1,10 @@
-#include <iostream>
+#include "api/explain.h"
+
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
-#include "model/registry.h"
-#include "report/explain_report.h"
 
 namespace plimsoll {
 
@@ -17,27 +15,6 @@ struct Flags {
   DeviceFlags devices;
   OutputFlags output;
 };
-
-// Whose defaults a missing key has: LlamaConfig for LlamaForCausalLM.
-std::string configuration_class(const std::string& family) {
-  const ModelEntry* entry = find_model(family);
-  if (!entry || entry->classes.empty() || !entry->library.empty()) return family;
-  const std::string& name = entry->classes.front();
-  const size_t end = std::min(name.find("For"), name.find("LMHead"));
-  return (end == std::string::npos ? name : name.substr(0, end)) + "Config";
-}
-
-Explanation explanation(const Flags& flags) {
-  Job job = flags.job.job();
-  const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
-  job.config.watch(lookups);
-  const std::vector<TargetDevice> devices = flags.devices.devices();
-  Explanation x = explain_job(estimate(job, 0, devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt), *lookups,
-                              configuration_class(job.family));
-  Fitting fitting(job);
-  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
-  return x;
-}
 
 }  // namespace
 
@@ -54,12 +31,7 @@ std::function<ExitCode()> set_up_explain(CLI::App& app) {
   flags->job.add_to(app);
   flags->devices.add_to(app);
   flags->output.add_to(app);
-  return [flags] {
-    const Explanation x = explanation(*flags);
-    std::cout << (flags->output.json ? dump(explain_json(x), 2) + "\n"
-                                     : explain_text(x, Style::detect(flags->output.colour, flags->output.ascii)));
-    return ExitCode::ok;
-  };
+  return [flags] { return answer(ExplainRequest{flags->job.request(), flags->devices}, flags->output.show()); };
 }
 
 }  // namespace plimsoll

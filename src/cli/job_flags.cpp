@@ -5,10 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/fields.h"
-#include "job/input.h"
-#include "job/job_file.h"
 #include "job/settings.h"
-#include "model/resolve.h"
 
 namespace plimsoll {
 
@@ -47,20 +44,18 @@ void JobFlags::add_to(CLI::App& app) {
   }
 }
 
-Job JobFlags::job() const {
-  Job job;
-  if (!job_file.empty()) read_job_file(job, job_file);
-  read_input(job, input);
+JobRequest JobFlags::request() const {
+  JobRequest out{input, job_file, {}};
+  const auto set = [&](const std::string& key, nlohmann::json value, const std::string& flag) {
+    out.settings[key] = {std::move(value), flag};
+  };
   for (const auto& [key, on] : switches)
-    if (on) apply_setting(job, key, true, "--" + key);
+    if (on) set(key, true, "--" + key);
   for (const auto& [key, text] : values)
-    if (!text.empty()) apply_setting(job, key, parse_scalar(text), "--" + key);
-  if (!config.empty()) apply_setting(job, "config", key_values(config, "--config"), "--config");
-  if (!optimizer_args.empty()) apply_setting(job, "optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
-  resolve_model(job);
-  check(job.host);
-  check_framework(job);
-  return job;
+    if (!text.empty()) set(key, parse_scalar(text), "--" + key);
+  if (!config.empty()) set("config", key_values(config, "--config"), "--config");
+  if (!optimizer_args.empty()) set("optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
+  return out;
 }
 
 }  // namespace plimsoll

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "job/job.h"
+#include "api/request.h"
 
 namespace plimsoll {
 
@@ -19,8 +19,8 @@ struct JobFlags {
 
   void add_input_to(CLI::App& app);  // what is positional
   void add_to(CLI::App& app);        // the flags
-  // The job file, then the model, then the flags, with the model resolved.
-  Job job() const;
+  JobRequest request() const;
+  Job job() const { return request().job(); }
 };
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "api/verbs.h"
 #include "cli/command.h"
 
 namespace {
@@ -17,7 +18,7 @@ int report(const Error& e) {
 
 int main(int argc, char** argv) {
   CLI::App app("Plimsoll: will this training run fit in memory, what takes it, and what to change.", "plimsoll");
-  app.set_version_flag("--version", "plimsoll 0.1.0");
+  app.set_version_flag("--version", std::string("plimsoll ") + version());
   app.footer("`plimsoll COMMAND --help` teaches each command. Exit codes: docs/exit-codes.md.");
   app.require_subcommand(0, 1);
   std::vector<std::pair<CLI::App*, std::function<ExitCode()>>> actions;

@@ -1,0 +1,79 @@
+/* Plimsoll: how much memory a training run needs, what takes it, whether it fits, and what would help.
+ *
+ * A question is a JSON text, the answer is the JSON that the command of the same name prints with --json: docs/library.md. Every verb
+ * returns a new answer, never NULL, that belongs to the caller and is given back with plimsoll_answer_free(). What goes wrong is in the
+ * answer: its code, a message that names the value, and a hint that names a way out. Nothing is printed, no exception leaves, no signal
+ * handler is set, and no state is shared: any thread may ask at any time. One answer may be read by many threads at once. */
+#ifndef PLIMSOLL_H
+#define PLIMSOLL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define PLIMSOLL_API __attribute__((visibility("default")))
+#else
+#define PLIMSOLL_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the command would exit with. PLIMSOLL_OK, PLIMSOLL_NO and PLIMSOLL_TIGHT are answers, the others errors. */
+enum plimsoll_code {
+  PLIMSOLL_OK = 0,         /* done; with a device: it fits one of them */
+  PLIMSOLL_INTERNAL = 1,   /* a bug of Plimsoll, or no memory for the answer */
+  PLIMSOLL_USAGE = 2,      /* the request is none: an unknown key, something missing, NULL */
+  PLIMSOLL_NO = 3,         /* done; it fits none of them, or the replay ran out of memory */
+  PLIMSOLL_TIGHT = 4,      /* done; the best estimate fits, its upper end does not */
+  PLIMSOLL_BAD_INPUT = 5,  /* not understood: a wrong value, an unknown model, a malformed file or JSON text */
+  PLIMSOLL_NO_HARDWARE = 6 /* "gpu": "this" on a machine without one */
+};
+
+typedef struct plimsoll_answer plimsoll_answer;
+
+/* Verbs. `request` is UTF-8 JSON that ends with a NUL and is only read during the call. The answer belongs to the caller. */
+
+/* {"run": "llama-3.1-8b", "settings": {"batch": 4, "precision": "bf16"}, "gpu": ["rtx-4090"], "what_if": true} */
+PLIMSOLL_API plimsoll_answer* plimsoll_estimate(const char* request);
+/* {"rules": "ai-toolkit", "arch": "flux", "resolution": 1024, "vram": 24} */
+PLIMSOLL_API plimsoll_answer* plimsoll_plan(const char* request);
+/* {"jobs": ["gpt2", "gpt2-medium"], "settings": {"seq": 512}, "vary": {"batch": [1, 2, 4]}, "gpu": "rtx-4090"} */
+PLIMSOLL_API plimsoll_answer* plimsoll_compare(const char* request);
+/* {"run": ["torchrun", "--nproc_per_node=4", "train.py", "--config", "x.yaml"]} */
+PLIMSOLL_API plimsoll_answer* plimsoll_explain(const char* request);
+/* {"file": "snapshot.pickle", "alloc_conf": "expandable_segments:True", "device_memory": "24GiB"} */
+PLIMSOLL_API plimsoll_answer* plimsoll_replay(const char* request);
+/* {"what": "gpus"}: models, presets, optimizers, optimizer-bytes, settings, gpus, overheads */
+PLIMSOLL_API plimsoll_answer* plimsoll_list(const char* request);
+/* "0.1.0": of the library that is loaded. Lives as long as it; not to be freed. */
+PLIMSOLL_API const char* plimsoll_version(void);
+
+/* Answers. Texts belong to the answer and live as long as it. Of NULL the code is PLIMSOLL_USAGE and every text is "". */
+
+PLIMSOLL_API enum plimsoll_code plimsoll_answer_code(const plimsoll_answer* answer);
+/* The whole document; "" when it is an error. `size`, if not NULL, becomes its length without the NUL. */
+PLIMSOLL_API const char* plimsoll_answer_json(const plimsoll_answer* answer, size_t* size);
+/* What is wrong, and what to do about it; "" when nothing is. */
+PLIMSOLL_API const char* plimsoll_answer_message(const plimsoll_answer* answer);
+PLIMSOLL_API const char* plimsoll_answer_hint(const plimsoll_answer* answer);
+/* Gives it back. NULL is fine. */
+PLIMSOLL_API void plimsoll_answer_free(plimsoll_answer* answer);
+
+/* One value of the document without a JSON parser, by its JSON pointer (RFC 6901): "/fits/0/verdict". */
+
+/* 1 and the value in `out`; 0 and `out` as it was when there is no whole number, or none that fits. `out` may be NULL. */
+PLIMSOLL_API int plimsoll_answer_integer(const plimsoll_answer* answer, const char* pointer, int64_t* out);
+/* The same for any number. */
+PLIMSOLL_API int plimsoll_answer_number(const plimsoll_answer* answer, const char* pointer, double* out);
+/* A text, or NULL when there is none. Belongs to the answer. */
+PLIMSOLL_API const char* plimsoll_answer_text(const plimsoll_answer* answer, const char* pointer);
+/* The elements of the list or object there; 0 when it is neither. "" is the whole document. */
+PLIMSOLL_API size_t plimsoll_answer_count(const plimsoll_answer* answer, const char* pointer);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,147 @@
+// Plimsoll for C++17: the verbs of plimsoll.h with exceptions and owned answers. All of it is inline over the C interface, so that no C++
+// type crosses the library's border and any compiler and standard library will do.
+#pragma once
+
+#include <plimsoll.h>
+
+#include <cstdio>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace plimsoll {
+inline namespace abi0 {
+
+// Thrown by every verb for what is no answer: what() names the value, hint() a way out.
+class Error : public std::runtime_error {
+ public:
+  Error(const std::string& message, std::string hint, plimsoll_code code)
+      : std::runtime_error(message), hint_(std::move(hint)), code_(code) {}
+  const std::string& hint() const noexcept { return hint_; }
+  plimsoll_code code() const noexcept { return code_; }
+
+ private:
+  std::string hint_;
+  plimsoll_code code_;
+};
+
+// The text of a JSON value.
+class Value {
+ public:
+  Value(bool v) : text_(v ? "true" : "false") {}
+  template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
+  Value(T v) : text_(std::to_string(v)) {}
+  Value(double v) : text_(number(v)) {}
+  Value(const char* v) : text_(quoted(v)) {}
+  Value(std::string_view v) : text_(quoted(v)) {}
+  Value(const std::string& v) : text_(quoted(v)) {}
+  Value(const std::vector<Value>& list) : text_("[") {
+    for (const Value& v : list) text_ += (text_.size() > 1 ? "," : "") + v.text_;
+    text_ += "]";
+  }
+  Value(const std::map<std::string, Value>& object) : text_("{") {
+    for (const auto& [key, v] : object) text_ += (text_.size() > 1 ? "," : "") + quoted(key) + ":" + v.text_;
+    text_ += "}";
+  }
+  const std::string& text() const noexcept { return text_; }
+
+ private:
+  static std::string number(double v) {
+    char buffer[32];
+    std::snprintf(buffer, sizeof buffer, "%.17g", v);
+    for (char* c = buffer; *c; ++c)
+      if (*c == ',') *c = '.';  // of the locale
+    return buffer;
+  }
+  static std::string quoted(std::string_view v) {
+    std::string out = "\"";
+    for (const char c : v) {
+      if (static_cast<unsigned char>(c) < 0x20) {
+        char escape[8];
+        std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+        out += escape;
+      } else {
+        if (c == '"' || c == '\\') out += '\\';
+        out += c;
+      }
+    }
+    return out + "\"";
+  }
+  std::string text_;
+};
+
+// A request as it is written down: Request("gpt2").set("batch", 8).with("gpu", "rtx-4090").
+class Request {
+ public:
+  Request() = default;
+  Request(const char* run) { with("run", run); }
+  Request(const std::string& run) { with("run", run); }
+  explicit Request(const std::vector<Value>& command) { with("run", command); }
+
+  Request& with(const std::string& key, Value value) {  // a key of the request itself
+    fields_.insert_or_assign(key, std::move(value));
+    return *this;
+  }
+  Request& set(const std::string& key, Value value) {  // a setting of the run
+    settings_.insert_or_assign(key, std::move(value));
+    return *this;
+  }
+  std::string json() const {
+    std::map<std::string, Value> all = fields_;
+    if (!settings_.empty()) all.insert_or_assign("settings", Value(settings_));
+    return Value(all).text();
+  }
+
+ private:
+  std::map<std::string, Value> fields_, settings_;
+};
+
+// What a verb answered. Values are found by JSON pointers: integer("/fits/0/margin").
+class Answer {
+ public:
+  // Takes it over. Throws an Error when it is one.
+  explicit Answer(plimsoll_answer* answer) : answer_(answer, plimsoll_answer_free) {
+    if (!fits() && !tight() && code() != PLIMSOLL_NO) throw Error(plimsoll_answer_message(answer), plimsoll_answer_hint(answer), code());
+  }
+  plimsoll_code code() const noexcept { return plimsoll_answer_code(answer_.get()); }
+  bool fits() const noexcept { return code() == PLIMSOLL_OK; }  // also when nothing was asked to fit
+  bool tight() const noexcept { return code() == PLIMSOLL_TIGHT; }
+  std::string_view json() const noexcept {
+    size_t size = 0;
+    const char* text = plimsoll_answer_json(answer_.get(), &size);
+    return {text, size};
+  }
+  std::optional<int64_t> integer(const std::string& pointer) const noexcept {
+    int64_t value = 0;
+    return plimsoll_answer_integer(answer_.get(), pointer.c_str(), &value) ? std::optional(value) : std::nullopt;
+  }
+  std::optional<double> number(const std::string& pointer) const noexcept {
+    double value = 0;
+    return plimsoll_answer_number(answer_.get(), pointer.c_str(), &value) ? std::optional(value) : std::nullopt;
+  }
+  std::optional<std::string> text(const std::string& pointer) const {
+    const char* value = plimsoll_answer_text(answer_.get(), pointer.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  }
+  size_t count(const std::string& pointer) const noexcept { return plimsoll_answer_count(answer_.get(), pointer.c_str()); }
+
+ private:
+  std::shared_ptr<plimsoll_answer> answer_;  // never written to, so copies may share it
+};
+
+inline Answer estimate(const Request& request) { return Answer(plimsoll_estimate(request.json().c_str())); }
+inline Answer plan(const Request& request) { return Answer(plimsoll_plan(request.json().c_str())); }
+inline Answer compare(const Request& request) { return Answer(plimsoll_compare(request.json().c_str())); }
+inline Answer explain(const Request& request) { return Answer(plimsoll_explain(request.json().c_str())); }
+inline Answer replay(const Request& request) { return Answer(plimsoll_replay(request.json().c_str())); }
+inline Answer list(const std::string& what) { return Answer(plimsoll_list(Request().with("what", what).json().c_str())); }
+inline std::string version() { return plimsoll_version(); }
+
+}  // namespace abi0
+}  // namespace plimsoll

@@ -1,0 +1,92 @@
+#include "api/compare.h"
+
+#include <fmt/format.h>
+
+#include "report/compare_report.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMostRuns = 64;
+
+void check_count(size_t runs) {
+  if (runs > kMostRuns)
+    throw Error(fmt::format("[vary] {} jobs are more than {}", runs, kMostRuns), "vary fewer settings at once", ExitCode::usage);
+}
+
+std::vector<NamedRun> with_each(const std::vector<NamedRun>& runs, const Variation& variation) {
+  check_count(runs.size() * variation.values.size());
+  std::vector<NamedRun> out;
+  for (const NamedRun& run : runs) {
+    for (const Variation::Value& v : variation.values) {
+      NamedRun next = run;
+      next.job.settings[variation.key] = {v.value, "--" + variation.key};
+      next.name += (next.name.empty() ? "" : " ") + variation.key + "=" + v.text;
+      out.push_back(std::move(next));
+    }
+  }
+  return out;
+}
+
+ComparedJob compared(const NamedRun& run, const std::vector<TargetDevice>& devices) {
+  const Job job = run.job.job();
+  return {run.name.empty() ? job.model : run.name, estimate(job, 0, only_device(devices)), fits_of(job, devices)};
+}
+
+// "gpt2", ["python", "train.py"], or {"name": "a", "run": "gpt2", "settings": {...}}; the settings of all come first.
+NamedRun run_of(const Json& value, const JobRequest& common) {
+  const bool whole = value.is_object();
+  const Config fields = request_of(whole ? value : Json{{"run", value}}, with_job_keys({"name"}));
+  NamedRun out{fields.text({"name"}, ""), job_request(fields)};
+  if (out.name.empty()) out.name = join(out.job.run, " ");
+  if (out.job.run.empty()) out.job.run = common.run;
+  if (out.job.job_file.empty()) out.job.job_file = common.job_file;
+  out.job.settings.insert(common.settings.begin(), common.settings.end());
+  return out;
+}
+
+Variation variation_of(const std::string& key, const Json& values) {
+  if (!values.is_array() || values.empty())
+    throw Error(fmt::format("[request] vary: {} has no list of values", printable(key, 80)), R"(e.g. "vary": {"batch": [1, 2, 4]})");
+  Variation out{key, {}};
+  for (const Json& v : values) out.values.push_back({v.is_string() ? v.get<std::string>() : dump(v), v});
+  return out;
+}
+
+}  // namespace
+
+CompareRequest compare_request(const Json& request) {
+  const Config fields = request_of(request, with_device_keys(with_job_keys({"jobs", "vary"})));
+  CompareRequest out;
+  out.devices = device_request(fields);
+  const JobRequest common = job_request(fields);
+  if (const Json* jobs = fields.find({"jobs"})) {
+    if (!jobs->is_array()) throw Error("[request] jobs is not a list", R"(e.g. "jobs": ["gpt2", "gpt2-medium"])");
+    for (const Json& job : *jobs) out.runs.push_back(run_of(job, common));
+  }
+  if (out.runs.empty()) out.runs.push_back({join(common.run, " "), common});
+  if (const Json* vary = fields.find({"vary"})) {
+    if (!vary->is_object()) throw Error("[request] vary is not an object", R"(e.g. "vary": {"batch": [1, 2, 4]})");
+    for (const auto& item : vary->items()) out.varied.push_back(variation_of(item.key(), item.value()));
+  }
+  return out;
+}
+
+ExitCode answer(const CompareRequest& request, const Show& show) {
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  if (request.varied.empty() && request.runs.size() < 2)
+    throw Error("[compare] one job has nothing to be compared with", "name a second one, or --vary batch=1,2,4", ExitCode::usage);
+  std::vector<NamedRun> runs = request.runs;
+  check_count(runs.size());
+  for (const Variation& v : request.varied) runs = with_each(runs, v);
+  std::vector<ComparedJob> jobs;
+  for (const NamedRun& run : runs) jobs.push_back(compared(run, devices));
+  show([&](const Style& style) { return compare_text(jobs, style); }, [&] { return compare_json(jobs); });
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,102 @@
+#include "api/estimate.h"
+
+#include <fmt/format.h>
+
+#include "job/lint.h"
+#include "report/fit_report.h"
+#include "report/levers_report.h"
+#include "step/train.h"
+#include "trace/trace_file.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int64_t kMostTensors = 1000;
+
+// Where the figures are not those of what was asked.
+std::string warnings_text(const Job& job) {
+  std::string text;
+  for (const Finding& f : job.findings)
+    if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused)
+      text += fmt::format("  {}: {}{}{}\n", f.source, f.setting.empty() ? "" : f.setting + ": ", f.what,
+                          f.why.empty() ? "" : " (" + f.why + ")");
+  return text.empty() ? text : "\nMind\n" + text;
+}
+
+nlohmann::ordered_json findings_json(const Job& job) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const Finding& f : job.findings)
+    out.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
+  return out;
+}
+
+// What the allocator is asked for: of a JAX job two calls of its compiled step.
+Trace trace_of(const Job& job, const std::vector<TargetDevice>& devices) {
+  if (job.framework == Framework::pytorch) return simulate(job).trace;
+  const XlaMemory program = compile(job, device_kind(job, only_device(devices)));
+  return allocator_trace(program, program.temporaries.usual);
+}
+
+// The model of a host and the levers are those of a PyTorch process.
+void check_framework(const EstimateRequest& request, const Job& job) {
+  if (job.framework == Framework::pytorch) return;
+  if (request.host.any())
+    throw Error("[estimate] host memory, unified memory and rules of thumb are for framework pytorch",
+                "leave their flags out with framework jax", ExitCode::usage);
+  if (request.what_if)
+    throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true", ExitCode::usage);
+}
+
+ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
+
+}  // namespace
+
+EstimateRequest estimate_request(const nlohmann::json& request) {
+  std::vector<std::string> keys = with_device_keys(with_job_keys({"what_if", "top", "save_trace"}));
+  keys.insert(keys.end(), host_keys().begin(), host_keys().end());
+  const Config fields = request_of(request, keys);
+  EstimateRequest out;
+  out.job = job_request(fields);
+  out.devices = device_request(fields);
+  out.host = host_request(fields);
+  out.what_if = fields.flag({"what_if"}, false);
+  out.top = fields.integer({"top"}, out.top);
+  out.save_trace = fields.text({"save_trace"}, "");
+  return out;
+}
+
+ExitCode answer(const EstimateRequest& request, const Show& show) {
+  if (request.top < 0 || request.top > kMostTensors)
+    throw Error(fmt::format("[estimate] top {} is not from 0 to {}", request.top, kMostTensors), "e.g. 10");
+  request.host.check();
+  Job job = request.job.job();
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
+  check_framework(request, job);
+  if (!request.save_trace.empty()) write_trace(trace_of(job, devices), request.save_trace);
+  const std::vector<Fit> fits = fits_of(job, devices);
+  const Estimate e = estimate(job, static_cast<size_t>(request.top), only_device(devices));
+  std::optional<WhatIf> changes;
+  if (request.what_if) changes = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
+  const HostSections machine = host_sections(request.host, e);
+  show(
+      [&](const Style& style) {
+        std::string text = estimate_text(e, style, request.text) + warnings_text(e.job);
+        if (!fits.empty()) text += "\n" + fits_text(fits, style);
+        if (changes) text += "\n" + what_if_text(*changes, style);
+        return text + host_sections_text(machine, e, style);
+      },
+      [&] {
+        nlohmann::ordered_json json = estimate_json(e);
+        json["fits"] = fits_json(fits);
+        json["findings"] = findings_json(e.job);
+        if (changes) json["what_if"] = what_if_json(*changes);
+        add_host_sections(json, machine);
+        return json;
+      });
+  const ExitCode host = exit_code(machine.verdict()), device = exit_code_of(fits);
+  return host == ExitCode::no || device == ExitCode::ok ? host : device;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,45 @@
+#include "api/explain.h"
+
+#include <algorithm>
+
+#include "model/registry.h"
+#include "report/explain_report.h"
+
+namespace plimsoll {
+
+namespace {
+
+// Whose defaults a missing key has: LlamaConfig for LlamaForCausalLM.
+std::string configuration_class(const std::string& family) {
+  const ModelEntry* entry = find_model(family);
+  if (!entry || entry->classes.empty() || !entry->library.empty()) return family;
+  const std::string& name = entry->classes.front();
+  const size_t end = std::min(name.find("For"), name.find("LMHead"));
+  return (end == std::string::npos ? name : name.substr(0, end)) + "Config";
+}
+
+Explanation explanation(const ExplainRequest& request) {
+  Job job = request.job.job();
+  const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
+  job.config.watch(lookups);
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  Explanation x = explain_job(estimate(job, 0, only_device(devices)), *lookups, configuration_class(job.family));
+  Fitting fitting(job);
+  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
+  return x;
+}
+
+}  // namespace
+
+ExplainRequest explain_request(const nlohmann::json& request) {
+  const Config fields = request_of(request, with_device_keys(with_job_keys({})));
+  return {job_request(fields), device_request(fields)};
+}
+
+ExitCode answer(const ExplainRequest& request, const Show& show) {
+  const Explanation x = explanation(request);
+  show([&](const Style& style) { return explain_text(x, style); }, [&] { return explain_json(x); });
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,45 @@
+// Which machine an estimate is for beside its devices: its RAM, its /dev/shm, or one pool for device and host; and what follows for it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "estimate/estimate.h"
+#include "estimate/host_fit.h"
+#include "estimate/rule_of_thumb.h"
+#include "estimate/unified_memory.h"
+#include "job/config.h"
+#include "report/style.h"
+
+namespace plimsoll {
+
+struct HostRequest {
+  bool host = false;
+  bool rule = false;
+  std::string memory, shm, system, unified;  // texts of --host-memory, --shm, --os-reserve, --unified
+  std::optional<double> margin;              // part of the pool that stays free
+
+  bool wants_host() const { return host || !memory.empty() || !shm.empty(); }
+  bool any() const { return wants_host() || rule || !unified.empty(); }
+  void check() const;  // what would have no effect is an error
+};
+
+// The keys of HostRequest in a request of the library, and their values.
+const std::vector<std::string>& host_keys();
+HostRequest host_request(const Config& request);
+
+// What was asked for of it.
+struct HostSections {
+  std::optional<HostFit> host;
+  std::optional<UnifiedEstimate> unified;
+  std::optional<RuleOfThumb> rule;
+
+  Verdict verdict() const;  // the worst; unknown when there is none
+};
+
+HostSections host_sections(const HostRequest& request, const Estimate& e);
+std::string host_sections_text(const HostSections& s, const Estimate& e, const Style& style);
+void add_host_sections(nlohmann::ordered_json& json, const HostSections& s);  // as `host`, `unified`, `rule_of_thumb`
+
+}  // namespace plimsoll

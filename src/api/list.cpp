@@ -1,0 +1,122 @@
+#include "api/list.h"
+
+#include <fmt/format.h>
+
+#include "estimate/overheads.h"
+#include "hardware/catalogue.h"
+#include "job/settings.h"
+#include "model/registry.h"
+#include "model/resolve.h"
+#include "optim/optimizer.h"
+#include "report/hardware_report.h"
+#include "report/optimizer_report.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string reference_of(const ModelEntry& e) {
+  if (!e.library.empty()) return e.classes.empty() ? e.library : e.library + " " + join(e.classes, ", ");
+  return e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ");
+}
+
+Json list_models() {
+  Json out = Json::array();
+  for (const ModelEntry& e : model_registry())
+    out.push_back({{"name", e.name}, {"reference", reference_of(e)}, {"inputs", to_string(e.inputs)}, {"default_seq", e.default_seq}});
+  return out;
+}
+
+Json list_presets() {
+  Json out = Json::array();
+  for (const Preset& p : presets())
+    out.push_back({{"name", p.name}, {"family", p.family}, {"config", nlohmann::json::parse(p.config)}, {"seq", p.seq}});
+  return out;
+}
+
+Json list_optimizers() {
+  Json out = Json::array();
+  for (const OptimizerEntry& e : optimizer_registry()) out.push_back({{"name", e.name}, {"keeps", e.keeps}, {"library", e.library}});
+  return out;
+}
+
+Json list_settings() {
+  Json out = Json::array();
+  for (const Setting& s : job_settings()) out.push_back({{"key", s.key}, {"flag", flag_of(s)}, {"value", s.value}, {"help", s.help}});
+  return out;
+}
+
+Json list_overheads() {
+  Json out = Json::array();
+  for (const OverheadRow& r : overhead_table())
+    out.push_back({{"name", r.name},
+                   {"vendor", r.vendor},
+                   {"target", r.target},
+                   {"up_to_gb", r.largest_gb ? fmt::format("{:g}", *r.largest_gb) : ""},
+                   {"when", r.condition},
+                   {"low", to_string(r.range.low)},
+                   {"typical", to_string(r.range.bytes)},
+                   {"high", to_string(r.range.high)},
+                   {"source", r.source}});
+  return out;
+}
+
+Json list_optimizer_bytes() { return optimizer_costs_json(optimizer_cost_table()); }
+std::string optimizer_bytes_text() { return optimizer_costs_text(optimizer_cost_table()); }
+
+Json list_gpus() { return catalogue_json(catalogue()); }
+std::string gpus_text() { return catalogue_text(catalogue()); }
+
+struct Listing {
+  const char* name;
+  Json (*make)();
+  std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
+};
+constexpr Listing kListings[] = {{"models", list_models},         {"presets", list_presets},
+                                 {"optimizers", list_optimizers}, {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
+                                 {"settings", list_settings},     {"gpus", list_gpus, gpus_text},
+                                 {"overheads", list_overheads}};
+
+// Columns as wide as their widest value.
+std::string table_text(const Json& rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (const Json& row : rows) {
+    std::vector<std::string> line;
+    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : dump(item.value()));
+    cells.push_back(line);
+  }
+  std::vector<size_t> width;
+  for (const auto& line : cells) {
+    width.resize(line.size());
+    for (size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
+  }
+  std::string text;
+  for (const auto& line : cells) {
+    for (size_t i = 0; i < line.size(); ++i) text += i + 1 < line.size() ? fmt::format("{:<{}}  ", line[i], width[i]) : line[i];
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ListRequest list_request(const nlohmann::json& request) { return {request_of(request, {"what"}).text({"what"}, "")}; }
+
+ExitCode answer(const ListRequest& request, const Show& show) {
+  std::vector<std::string> names;
+  for (const Listing& l : kListings) {
+    names.emplace_back(l.name);
+    if (request.what != l.name) continue;
+    show([&](const Style&) { return l.text ? l.text() : table_text(l.make()); },
+         [&] {
+           return Json{{"schema", 1}, {"command", "list"}, {l.name, l.make()}};
+         });
+    return ExitCode::ok;
+  }
+  throw Error("[list] '" + request.what + "' is not known", did_you_mean(request.what, names), ExitCode::usage);
+}
+
+}  // namespace plimsoll

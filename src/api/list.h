@@ -1,0 +1,16 @@
+// What is known, row by row: what `plimsoll list` and plimsoll_list() do between the question and the answer.
+#pragma once
+
+#include "api/request.h"
+#include "api/show.h"
+
+namespace plimsoll {
+
+struct ListRequest {
+  std::string what;  // models, presets, ...
+};
+
+ListRequest list_request(const nlohmann::json& request);
+ExitCode answer(const ListRequest& request, const Show& show);
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+#include "api/replay.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "allocator/replay_protocol.h"
+#include "report/snapshot_report.h"
+#include "trace/trace_file.h"
+#include "util/mapped_file.h"
+#include "util/parse_bytes.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+[[noreturn]] void wrong_usage(const std::string& what, const std::string& hint) { throw Error("[replay] " + what, hint, ExitCode::usage); }
+
+ReplayDevice device_of(const ReplayRequest& request) {
+  ReplayDevice device;
+  if (!request.device_memory.empty()) device.memory = parse_bytes(request.device_memory, "--device-memory").count;
+  if (!request.in_use.empty()) device.in_use = parse_bytes(request.in_use, "--in-use").count;
+  if (device.memory && device.in_use > *device.memory)
+    throw Error(fmt::format("[replay] {} bytes in use by others do not fit in a device of {} bytes", device.in_use, *device.memory),
+                "--in-use is a part of --device-memory");
+  return device;
+}
+
+const TraceAllocator* other_allocator(const ReplayRequest& request) {
+  if (request.allocator == "cuda") return nullptr;
+  std::vector<std::string> names{"cuda"};
+  for (const TraceAllocator& a : trace_allocators()) {
+    names.emplace_back(a.name);
+    if (request.allocator != a.name) continue;
+    if (!a.on_device && !(request.device_memory.empty() && request.in_use.empty()))
+      wrong_usage(fmt::format("--allocator {} is on the host", a.name), "leave --device-memory and --in-use away");
+    if (!a.has_settings && request.alloc_conf)
+      wrong_usage(fmt::format("--allocator {} does not read PYTORCH_CUDA_ALLOC_CONF", a.name), "leave --alloc-conf away");
+    return &a;
+  }
+  wrong_usage(fmt::format("no allocator is called '{}'", request.allocator), did_you_mean(request.allocator, names));
+}
+
+ExitCode show_trace(const ReplayRequest& request, const Trace& trace, const Show& show) {
+  const std::string conf = request.alloc_conf.value_or("");
+  const ReplayDevice device = device_of(request);
+  if (const TraceAllocator* other = other_allocator(request)) {
+    const AllocatorFigures f = other->run(trace, {parse_alloc_conf(conf), device.memory, device.in_use});
+    show([&](const Style& s) { return figures_text(trace, *other, f, s); }, [&] { return figures_json(trace, *other, f, device); });
+    return f.oom_event ? ExitCode::no : ExitCode::ok;
+  }
+  const CudaTimeline t = cuda_timeline(trace, parse_alloc_conf(conf), device.cuda());
+  show([&](const Style& s) { return timeline_text(trace, t, conf, device, s); }, [&] { return timeline_json(trace, t, conf, device); });
+  return t.oom ? ExitCode::no : ExitCode::ok;
+}
+
+std::string settings_name(const std::string& conf) { return conf.empty() ? "the default settings" : conf; }
+
+// The recording itself; when others are asked for, they begin with the same blocks laid out anew, and so does a second
+// replay of the recorded ones to compare with.
+std::vector<ReplayColumn> replay_columns(const ReplayRequest& request, const RecordedRun& run, const AllocConf& recorded,
+                                         const CudaDevice& device) {
+  std::vector<ReplayColumn> columns;
+  const auto add = [&](const char* name, const std::string& explanation, const AllocConf& conf, ReplayStart start) {
+    columns.push_back({name, explanation, alloc_conf_text(conf), start, replay_snapshot(run, conf, device, start)});
+  };
+  const std::string recorded_name = settings_name(alloc_conf_text(recorded));
+  add("recorded", recorded_name + ", every block where it was", recorded, ReplayStart::as_recorded);
+  if (!request.alloc_conf) return columns;
+  const AllocConf asked = parse_alloc_conf(*request.alloc_conf);
+  const bool hidden = !run.start.empty();
+  if (hidden) add("afresh", recorded_name + ", what was in use at the start allocated anew", recorded, ReplayStart::afresh);
+  add("asked", settings_name(alloc_conf_text(asked)) + (hidden ? ", the same start" : ""), asked, ReplayStart::afresh);
+  return columns;
+}
+
+ExitCode show_snapshot(const ReplayRequest& request, const Snapshot& snapshot, const Show& show) {
+  const ReplayDevice device = device_of(request);
+  RecordedSettings settings = recorded_settings(snapshot);
+  const RecordedRun run = recorded_run(snapshot, request.device.value_or(busiest_device(snapshot)), settings.conf);
+  if (request.allocator != "cuda") return show_trace(request, trace_of(run), show);
+  const CudaDevice cuda = device.cuda(run.limit ? run.limit->taken + device.in_use : kBoundlessDevice);
+  const SnapshotReport report{snapshot, run, settings, device, replay_columns(request, run, settings.conf, cuda)};
+  show([&](const Style& s) { return snapshot_text(report, s); }, [&] { return snapshot_json(report); });
+  return report.columns.back().replay.runs_out() ? ExitCode::no : ExitCode::ok;
+}
+
+}  // namespace
+
+ReplayRequest replay_request(const nlohmann::json& request) {
+  const Config fields = request_of(request, {"file", "alloc_conf", "device_memory", "in_use", "allocator", "device"});
+  ReplayRequest out;
+  out.file = fields.text({"file"}, "");
+  if (out.file.empty()) wrong_usage("no file is named", "\"file\" is a memory snapshot or a trace file");
+  if (fields.find({"alloc_conf"})) out.alloc_conf = fields.text({"alloc_conf"}, "");
+  out.device_memory = text_or_number(fields, "device_memory");
+  out.in_use = text_or_number(fields, "in_use");
+  out.allocator = fields.text({"allocator"}, out.allocator);
+  if (const std::optional<int64_t> device = fields.optional_integer({"device"})) {
+    if (*device < 0 || *device > std::numeric_limits<int>::max())
+      throw Error(fmt::format("[replay] device {} is not the number of a device", *device), "the first one is 0");
+    out.device = static_cast<int>(*device);
+  }
+  return out;
+}
+
+ExitCode answer(const ReplayRequest& request, const Show& show) {
+  other_allocator(request);
+  const MappedFile file(request.file);
+  const std::string_view bytes = file.bytes();
+  if (looks_like_pickle(bytes)) {
+    const Pickle pickle = read_pickle(bytes, request.file, request.progress);
+    return show_snapshot(request, read_snapshot(pickle, request.file), show);
+  }
+  if (bytes.starts_with("\x1f\x8b"))
+    throw Error(fmt::format("[replay] {} is compressed with gzip", request.file), "unpack it first: gunzip");
+  if (bytes.starts_with("PK\x03\x04"))
+    throw Error(fmt::format("[replay] {} is a zip archive, as torch.save writes", request.file),
+                "torch.cuda.memory._dump_snapshot(FILE) writes a snapshot");
+  if (request.device) wrong_usage("--device is for memory snapshots; a trace file has one device", "leave --device away");
+  return show_trace(request, read_trace_text(bytes, request.file), show);
+}
+
+}  // namespace plimsoll

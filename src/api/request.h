@@ -1,0 +1,55 @@
+// The parts of a request that verbs share, in the words of flags and of JSON: which run, which devices. A flag of a command and a key of
+// the library's JSON fill the same fields.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "estimate/fit.h"
+#include "job/config.h"
+#include "job/job.h"
+
+namespace plimsoll {
+
+struct SettingValue {
+  nlohmann::json value;
+  std::string origin;  // "--batch"
+};
+
+// What is run: `run` and `job` are read in turn, settings win over both.
+struct JobRequest {
+  std::vector<std::string> run;  // a model, a file, a directory, or the words of a training command
+  std::string job_file;
+  std::map<std::string, SettingValue> settings;
+
+  Job job() const;  // with the model resolved
+};
+
+// What it is asked to fit.
+struct DeviceRequest {
+  std::vector<std::string> names;  // of the catalogue, sizes like 24GiB, or `this`
+  std::string group, in_use;       // "all"; a size
+
+  // Empty when none was asked for. Throws an Error for a name that fits no device, and when this machine has none.
+  std::vector<TargetDevice> devices() const;
+};
+
+// One device is a fact about the run; of several none is.
+std::optional<DeviceSpec> only_device(const std::vector<TargetDevice>& devices);
+// An evaluation in the batch of training is part of the question, as in estimate().
+std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices);
+// 0 when one of them fits, 4 when at best it is tight, 3 when none does; 0 without devices or when nothing is known.
+ExitCode exit_code_of(const std::vector<Fit>& fits);
+
+// A request of the library: an object with no key but these, those of JobRequest (run, job, settings) and those of DeviceRequest (gpu,
+// gpus, in_use). Errors name the key and the value.
+Config request_of(const nlohmann::json& request, std::vector<std::string> keys);
+std::vector<std::string> with_job_keys(std::vector<std::string> keys);
+std::vector<std::string> with_device_keys(std::vector<std::string> keys);
+JobRequest job_request(const Config& request);
+DeviceRequest device_request(const Config& request);
+std::string text_or_number(const Config& request, const char* key);  // a size: 24576, "24GiB"; empty when it is not there
+
+}  // namespace plimsoll

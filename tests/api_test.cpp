@@ -1,0 +1,257 @@
+// The library as a program meets it, through its C interface and the C++ header over it: the answers of the command, and no way to break
+// it.
+#include <gtest/gtest.h>
+#include <plimsoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <plimsoll.hpp>
+#include <regex>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Verb = plimsoll_answer* (*)(const char*);
+using Handle = std::unique_ptr<plimsoll_answer, decltype(&plimsoll_answer_free)>;
+
+constexpr Verb kVerbs[] = {plimsoll_estimate, plimsoll_plan, plimsoll_compare, plimsoll_explain, plimsoll_replay, plimsoll_list};
+
+Handle ask(Verb verb, const std::string& request) { return {verb(request.c_str()), plimsoll_answer_free}; }
+
+// What the command prints and exits with. Where a value came from is a flag there and a key of `settings` here.
+std::pair<std::string, int> command(const std::string& args) {
+  FILE* pipe = popen((PLIMSOLL_BINARY " " + args.substr(0, args.find(' ')) + " --json" + args.substr(args.find(' '))).c_str(), "r");
+  std::string out;
+  std::array<char, 4096> buffer;
+  while (size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  out = std::regex_replace(out, std::regex(R"re("([a-z0-9_]+)": "--\1")re"), "\"$1\": \"settings\"");
+  return {out, WIFEXITED(status) ? WEXITSTATUS(status) : -1};
+}
+
+void expect_same(Verb verb, const std::string& request, const std::string& args) {
+  const Handle answer = ask(verb, request);
+  const auto [out, code] = command(args);
+  size_t size = 0;
+  EXPECT_EQ(plimsoll_answer_json(answer.get(), &size) + std::string("\n"), out) << request << plimsoll_answer_message(answer.get());
+  EXPECT_EQ(size + 1, out.size());
+  EXPECT_EQ(plimsoll_answer_code(answer.get()), code) << request;
+  EXPECT_STREQ(plimsoll_answer_message(answer.get()), "");
+}
+
+// An error with `code` whose message and hint have every one of `words`, and no document.
+void expect_error(Verb verb, const std::string& request, int code, std::initializer_list<const char*> words) {
+  const Handle answer = ask(verb, request);
+  const std::string said = plimsoll_answer_message(answer.get()) + std::string(" | ") + plimsoll_answer_hint(answer.get());
+  EXPECT_EQ(plimsoll_answer_code(answer.get()), code) << request << ": " << said;
+  EXPECT_STREQ(plimsoll_answer_json(answer.get(), nullptr), "");
+  EXPECT_EQ(plimsoll_answer_count(answer.get(), ""), 0u);
+  for (const char* word : words) EXPECT_NE(said.find(word), std::string::npos) << request << ": no '" << word << "' in: " << said;
+}
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() /
+                  ("plimsoll_api_" + std::to_string(getpid()) + "_" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+};
+
+const std::string kData = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/data/";
+
+TEST(Library, EstimatesAsTheCommandDoes) {
+  expect_same(plimsoll_estimate, R"({"run": "gpt2", "settings": {"batch": 2, "seq": 128}})", "estimate gpt2 --batch 2 --seq 128");
+  expect_same(plimsoll_estimate, R"({"run": "gpt2", "settings": {"batch": 2, "seq": 128, "precision": "bf16", "lora": {"r": 8}},
+                                     "gpu": "rtx-4090,24GiB", "in_use": "500MiB", "top": 3})",
+              "estimate gpt2 --batch 2 --seq 128 --precision bf16 --lora r=8 --gpu rtx-4090,24GiB --in-use 500MiB --top 3");
+  expect_same(plimsoll_estimate, R"({"run": "gpt2", "settings": {"batch": 2, "seq": 64}, "gpu": ["1GiB"], "what_if": true})",
+              "estimate gpt2 --batch 2 --seq 64 --gpu 1GiB --what-if");
+  expect_same(plimsoll_estimate, R"({"run": "gpt2", "settings": {"seq": 64, "workers": 2}, "host_memory": "16GiB", "unified": 34359738368,
+                                     "margin": 0.05, "rule_of_thumb": true})",
+              "estimate gpt2 --seq 64 --workers 2 --host-memory 16GiB --unified 32GiB --margin 0.05 --rule-of-thumb");
+}
+
+TEST(Library, ReadsFilesAndCommands) {
+  const Folder folder;
+  const std::string file = (folder.path / "run.yaml").string();
+  std::ofstream(file) << "model: gpt2\nbatch: 2\nseq: 64\n";
+  expect_same(plimsoll_explain, Json{{"run", file}}.dump(), "explain " + file);
+  expect_same(plimsoll_estimate, Json{{"job", file}}.dump(), "estimate --job " + file);
+  expect_same(
+      plimsoll_explain,
+      R"({"run": ["python", "train.py", "--model_name_or_path", "gpt2", "--per_device_train_batch_size", "2"], "gpu": "a100-80gb"})",
+      "explain --gpu a100-80gb --ascii -- python train.py --model_name_or_path gpt2 --per_device_train_batch_size 2");
+}
+
+TEST(Library, ComparesAsTheCommandDoes) {
+  expect_same(plimsoll_compare, R"({"jobs": ["gpt2", "gpt2-medium"], "settings": {"seq": 64}, "gpu": "8GiB"})",
+              "compare gpt2 gpt2-medium --seq 64 --gpu 8GiB");
+  expect_same(plimsoll_compare, R"({"jobs": ["gpt2"], "settings": {"seq": 64}, "vary": {"batch": [1, 2], "checkpointing": [false, true]}})",
+              "compare gpt2 --seq 64 --vary batch=1,2 --vary checkpointing=false,true");
+  const Handle named = ask(plimsoll_compare, R"({"settings": {"seq": 64, "batch": 4}, "jobs": [
+      {"name": "small", "run": "gpt2", "settings": {"batch": 1}}, {"name": "large", "run": "gpt2"}]})");
+  ASSERT_EQ(plimsoll_answer_code(named.get()), PLIMSOLL_OK) << plimsoll_answer_message(named.get());
+  EXPECT_STREQ(plimsoll_answer_text(named.get(), "/jobs/0/name"), "small");
+  expect_error(plimsoll_compare, R"({"jobs": ["gpt2"]})", 2, {"nothing to be compared with"});
+  expect_error(plimsoll_compare, R"({"jobs": ["gpt2"], "vary": {"batch": 4}})", 5, {"batch", "[1, 2, 4]"});
+  expect_error(plimsoll_compare, R"({"jobs": ["gpt2"], "vary": {"batch": []}})", 5, {"batch"});
+  expect_error(plimsoll_compare, R"({"jobs": [{"nam": "a"}, "gpt2"]})", 2, {"'nam'", "'name'"});
+}
+
+TEST(Library, PlansByTheRulesOfOthers) {
+  expect_same(plimsoll_plan, R"({"rules": "ai-toolkit", "arch": "flux", "resolution": 512, "vram": 24, "checkpointing": false})",
+              "plan --rules ai-toolkit --arch flux --resolution 512 --vram 24 --no-checkpointing");
+  expect_error(plimsoll_plan, R"({"rules": "ai-tool"})", 2, {"'ai-tool'", "ai-toolkit"});
+  expect_error(plimsoll_plan, R"({"rules": "ai-toolkit", "vrm": 24})", 2, {"'vrm'", "'vram'"});
+}
+
+TEST(Library, ReplaysAsTheCommandDoes) {
+  const std::string snapshot = kData + "fragmented.pickle";
+  expect_same(plimsoll_replay, Json{{"file", snapshot}}.dump(), "replay " + snapshot);
+  expect_same(plimsoll_replay, Json{{"file", snapshot}, {"alloc_conf", "expandable_segments:True"}, {"device_memory", "24GiB"}}.dump(),
+              "replay " + snapshot + " --alloc-conf expandable_segments:True --device-memory 24GiB");
+  const Folder folder;
+  const std::string trace = (folder.path / "run.trace").string();
+  const Handle saved = ask(plimsoll_estimate, Json{{"run", "gpt2"}, {"settings", {{"seq", 64}}}, {"save_trace", trace}}.dump());
+  ASSERT_EQ(plimsoll_answer_code(saved.get()), PLIMSOLL_OK) << plimsoll_answer_message(saved.get());
+  expect_same(plimsoll_replay, Json{{"file", trace}, {"device_memory", 1 << 30}}.dump(), "replay " + trace + " --device-memory 1GiB");
+  expect_error(plimsoll_replay, "{}", 2, {"no file"});
+  expect_error(plimsoll_replay, R"({"file": "/nowhere"})", 5, {"/nowhere"});
+  expect_error(plimsoll_replay, Json{{"file", trace}, {"device", -1}}.dump(), 5, {"-1"});
+}
+
+TEST(Library, ListsAsTheCommandDoes) {
+  for (const char* what : {"models", "presets", "optimizers", "settings", "gpus", "overheads"})
+    expect_same(plimsoll_list, Json{{"what", what}}.dump(), std::string("list ") + what);
+  expect_error(plimsoll_list, R"({"what": "gpu"})", 2, {"'gpu'", "'gpus'"});
+  EXPECT_STREQ(plimsoll_version(), "0.1.0");
+}
+
+TEST(Library, NamesWhatIsWrong) {
+  expect_error(plimsoll_estimate, R"({"rum": "gpt2"})", 2, {"'rum'", "did you mean 'run'"});
+  expect_error(plimsoll_estimate, R"({"run": 8})", 5, {"run 8", "a path"});
+  expect_error(plimsoll_estimate, R"({"run": ["python", 3]})", 5, {"run"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "settings": 8})", 5, {"settings 8"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "settings": {"bach": 8}})", 5, {"'bach'", "did you mean 'batch'"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "settings": {"batch": "many"}})", 5, {"batch", "many"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "what_if": "perhaps"})", 5, {"what_if", "perhaps"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "gpu": "rtx-4091"})", 5, {"rtx-4091"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "gpus": "some"})", 5, {"gpus"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "in_use": "1GiB"})", 2, {"without a device"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "unified": "32GiB", "margin": 2})", 5, {"margin", "2"});
+  expect_error(plimsoll_estimate, R"({"run": "gtp2"})", 5, {"gtp2", "gpt2"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "top": -1})", 5, {"-1"});
+}
+
+TEST(Library, HugeNumbersAreErrors) {
+  for (const char* batch : {"9223372036854775807", "18446744073709551616", "-1", "0", "1e300", "1e999"})
+    expect_error(plimsoll_estimate, std::string(R"({"run": "gpt2", "settings": {"batch": )") + batch + "}}", 5, {});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "top": 9223372036854775807})", 5, {"9223372036854775807"});
+  expect_error(plimsoll_estimate, R"({"run": "gpt2", "settings": {"batch": 2147483647, "seq": 2147483647}})", 5, {});
+}
+
+TEST(Library, WhatIsNoRequestIsAnError) {
+  for (Verb verb : kVerbs) {
+    const Handle nothing(verb(nullptr), plimsoll_answer_free);
+    EXPECT_EQ(plimsoll_answer_code(nothing.get()), PLIMSOLL_USAGE);
+    EXPECT_STRNE(plimsoll_answer_message(nothing.get()), "");
+    expect_error(verb, "", 5, {"json"});
+    expect_error(verb, "{\"run\": ", 5, {"request:1"});
+    expect_error(verb, "{\"run\": \"\xff\xfe\"}", 5, {"json"});
+    expect_error(verb, std::string(100000, '['), 5, {"deeper"});
+    for (const char* other : {"null", "8", "[]", "\"gpt2\""}) {
+      const Handle answer = ask(verb, other);
+      EXPECT_EQ(plimsoll_answer_code(answer.get()), PLIMSOLL_USAGE) << other;
+    }
+  }
+}
+
+TEST(Library, NullIsNoAnswer) {
+  EXPECT_EQ(plimsoll_answer_code(nullptr), PLIMSOLL_USAGE);
+  size_t size = 1;
+  EXPECT_STREQ(plimsoll_answer_json(nullptr, &size), "");
+  EXPECT_EQ(size, 0u);
+  EXPECT_STREQ(plimsoll_answer_message(nullptr), "");
+  EXPECT_STREQ(plimsoll_answer_hint(nullptr), "");
+  EXPECT_EQ(plimsoll_answer_integer(nullptr, "/a", nullptr), 0);
+  EXPECT_EQ(plimsoll_answer_number(nullptr, "/a", nullptr), 0);
+  EXPECT_EQ(plimsoll_answer_text(nullptr, "/a"), nullptr);
+  EXPECT_EQ(plimsoll_answer_count(nullptr, ""), 0u);
+  plimsoll_answer_free(nullptr);
+}
+
+TEST(Library, ValuesAreFoundByPointers) {
+  const Handle answer = ask(plimsoll_estimate, R"({"run": "gpt2", "settings": {"seq": 64}, "gpu": "24GiB"})");
+  int64_t parameters = 0;
+  EXPECT_EQ(plimsoll_answer_integer(answer.get(), "/parameters", &parameters), 1);
+  EXPECT_EQ(parameters, 124439808);
+  double number = 0;
+  EXPECT_EQ(plimsoll_answer_number(answer.get(), "/parameters", &number), 1);
+  EXPECT_EQ(number, 124439808.0);
+  EXPECT_STREQ(plimsoll_answer_text(answer.get(), "/fits/0/verdict"), "fits");
+  EXPECT_EQ(plimsoll_answer_count(answer.get(), "/fits"), 1u);
+  EXPECT_GT(plimsoll_answer_count(answer.get(), ""), 5u);
+  for (const char* pointer :
+       {"/fits/1/verdict", "/fits/-", "/fits/01", "/fits/x", "fits", "/~2", "/parameters/x", "/fits/99999999999999999999"}) {
+    EXPECT_EQ(plimsoll_answer_text(answer.get(), pointer), nullptr) << pointer;
+    EXPECT_EQ(plimsoll_answer_integer(answer.get(), pointer, &parameters), 0) << pointer;
+    EXPECT_EQ(plimsoll_answer_count(answer.get(), pointer), 0u) << pointer;
+  }
+  EXPECT_EQ(plimsoll_answer_text(answer.get(), nullptr), nullptr);
+  EXPECT_EQ(plimsoll_answer_text(answer.get(), "/parameters"), nullptr);
+  EXPECT_EQ(parameters, 124439808);
+}
+
+TEST(Library, ThreadsDoNotMeet) {
+  constexpr int kThreads = 8;
+  const std::string requests[] = {R"({"run": "gpt2", "settings": {"seq": 64}, "gpu": "rtx-4090"})", R"({"run": "resnet18"})",
+                                  R"({"run": "gtp2"})"};
+  std::string alone[3];
+  const auto said = [](const Handle& a) { return plimsoll_answer_json(a.get(), nullptr) + std::string(plimsoll_answer_message(a.get())); };
+  for (int i = 0; i < 3; ++i) alone[i] = said(ask(plimsoll_estimate, requests[i]));
+  std::array<std::string, kThreads> together;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back([&, t] { together[t] = said(ask(plimsoll_estimate, requests[t % 3])); });
+  for (std::thread& t : threads) t.join();
+  for (int t = 0; t < kThreads; ++t) EXPECT_EQ(together[t], alone[t % 3]);
+}
+
+TEST(CppHeader, WritesRequests) {
+  EXPECT_EQ(plimsoll::Request("a\"b\\\n")
+                .set("batch", 8)
+                .set("clip", 0.5)
+                .set("ema", true)
+                .with("gpu", std::vector<plimsoll::Value>{"x", "y"})
+                .json(),
+            R"({"gpu":["x","y"],"run":"a\"b\\\u000a","settings":{"batch":8,"clip":0.5,"ema":true}})");
+  EXPECT_EQ(plimsoll::Request().json(), "{}");
+}
+
+TEST(CppHeader, AnswersAndThrows) {
+  const plimsoll::Answer answer = plimsoll::estimate(plimsoll::Request("gpt2").set("seq", 64).with("gpu", "24GiB"));
+  EXPECT_TRUE(answer.fits());
+  EXPECT_EQ(answer.integer("/parameters"), 124439808);
+  EXPECT_EQ(answer.text("/fits/0/verdict"), "fits");
+  EXPECT_FALSE(answer.text("/nothing").has_value());
+  EXPECT_EQ(Json::parse(answer.json())["parameters"], 124439808);
+  const plimsoll::Answer no = plimsoll::estimate(plimsoll::Request("gpt2").set("seq", 64).with("gpu", "1GiB"));
+  EXPECT_EQ(no.code(), PLIMSOLL_NO);
+  EXPECT_FALSE(no.fits());
+  EXPECT_GT(plimsoll::list("models").count("/models"), 10u);
+  try {
+    plimsoll::explain("gtp2");
+    FAIL() << "nothing was thrown";
+  } catch (const plimsoll::Error& e) {
+    EXPECT_EQ(e.code(), PLIMSOLL_BAD_INPUT);
+    EXPECT_NE(e.hint().find("gpt2"), std::string::npos) << e.hint();
+  }
+}
+
+}  // namespace
