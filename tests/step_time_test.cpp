@@ -93,6 +93,17 @@ TEST(Work, FrozenWeightsWantNoGradient) {
   EXPECT_GT(packed.seconds, plain.seconds);
 }
 
+// The packed product is a Python function, which records no gradients inside.
+TEST(Work, RecomputationIsToldFromBackwardInsideFunctionsToo) {
+  for (const bool reentrant : {false, true}) {
+    const Json checkpointing{{"reentrant", reentrant}};
+    const Flops lora = flops_of(llama({{"lora", "r=8"}, {"checkpointing", checkpointing}}));
+    const Flops qlora = flops_of(llama({{"lora", "r=8"}, {"quantization", "nf4"}, {"checkpointing", checkpointing}}));
+    EXPECT_NEAR(qlora.recompute, lora.recompute, 0.25 * lora.recompute);  // it ends at another op
+    EXPECT_NEAR(qlora.backward, lora.backward, 1e-3 * lora.backward);
+  }
+}
+
 TEST(Work, FusedLossesMultiplyInForwardWhatOthersDoInBackward) {
   const double head = 2 * kTokens * kWidth * kVocabulary;
   const Flops plain = flops_of(llama()), liger = flops_of(llama({{"loss_kernel", "liger"}}));

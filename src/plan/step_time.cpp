@@ -13,9 +13,13 @@ namespace {
 
 // A kernel does not begin when the last one ends: launch, ramp and tail on the device.
 constexpr double kKernelLatency = 3e-6;
-// What Python, the dispatcher and the driver need for one kernel, views between kernels included; backward runs without Python. BERT-base
-// at a batch that leaves an A100 idle takes 23 ms forward and backward (transformers, model_doc/bert, sdpa table): docs/time.md.
-constexpr double kHostForward = 14e-6, kHostBackward = 9e-6;
+// What Python, the dispatcher and the driver need for one kernel of forward, with the modules and views around it, and for one of backward,
+// which runs without Python. A BERT-base too small to fill an A100 takes 23 ms a step with eager attention and 17 ms with sdpa
+// (transformers, model_doc/bert), DistilBERT on another machine half of that for half the layers (model_doc/distilbert).
+constexpr double kHostForward = 45e-6, kHostBackward = 23e-6;
+// Tiles of a product wait for their first operands and write their results while nothing is multiplied: this part of the time that its
+// bytes take is not hidden. Small products reach less of the peak by it.
+constexpr double kUnhidden = 0.6;
 
 // torch.compile fuses element-wise chains and launches what is left from C++: bytes of memory-bound kernels, launches, and the host's part.
 // Calibrated on nanoGPT (250 to 135 ms) and torchtune (7075 to 8998 tokens a second).
@@ -92,8 +96,9 @@ class Clock {
     if (is_step(k) && (form_ == OptimizerForm::foreach || form_ == OptimizerForm::loop)) bytes *= kUnfusedPasses;
     const double n = launches(k);
     KernelTime t;
-    t.device = std::max(arithmetic, bytes / *rates_.memory()) + n * kKernelLatency;
-    const bool python = k.phase != Phase::backward || k.recomputed;
+    const double memory = bytes / *rates_.memory();
+    t.device = std::max(arithmetic + (arithmetic > 0 ? kUnhidden * memory : 0), memory) + n * kKernelLatency;
+    const bool python = k.phase == Phase::forward || k.recomputed;
     t.host = n * (python ? kHostForward : kHostBackward) * (compiled(k) ? kCompiledHost : 1);
     return t;
   }
