@@ -22,14 +22,14 @@ struct Achievable {
   double matmul;
 };
 constexpr Achievable kAchievable[] = {
-    {"Ampere", true, 0.85}, {"Hopper", true, 0.80},     {"Blackwell", true, 0.77}, {"Volta", true, 0.74},  {"CDNA2", true, 0.55},
-    {"CDNA3", true, 0.56},  {"CDNA4", true, 0.68},      {"Gaudi", true, 0.80},     {"Ampere", false, 0.9}, {"Ada", false, 0.9},
+    {"Ampere", true, 0.85}, {"Hopper", true, 0.80},     {"Blackwell", true, 0.77}, {"Volta", true, 0.74},   {"CDNA2", true, 0.55},
+    {"CDNA3", true, 0.56},  {"CDNA4", true, 0.68},      {"Gaudi", true, 0.80},     {"Ampere", false, 0.93}, {"Ada", false, 0.93},
     {"Ada", true, 0.9},     {"Blackwell", false, 0.85}, {"Turing", false, 0.75},   {"Turing", true, 0.6},
 };
 constexpr double kAchievableElsewhere = 0.6;
 
 // The shapes of a model are not the best ones: tiles and waves that do not come out even.
-constexpr double kUsualShapes = 0.85;
+constexpr double kUsualShapes = 0.92;
 
 // FlashAttention-2 (Dao 2023, figures 4 to 6): forward up to 73 % of an A100's peak, backward up to 63 %; on an H100, for which it was not
 // written, 35 to 40 %. Both passes together, at usual head sizes.
@@ -129,7 +129,7 @@ std::optional<double> DeviceRates::flops(Unit unit, DType dtype) const {
   const bool ordinary_cores = top == (device_.fp32_tflops ? std::optional(*device_.fp32_tflops * kTera) : std::nullopt);
   const double gemm = ordinary_cores ? kFp32Cores * kUsualShapes : matmul_;
   if (unit == Unit::attention) return *top * std::min(gemm, attention_);
-  return *top * gemm * (unit == Unit::convolution ? kConvolution : 1);
+  return *top * gemm * (unit == Unit::convolution && !ordinary_cores ? kConvolution : 1);
 }
 
 }  // namespace plimsoll

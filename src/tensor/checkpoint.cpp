@@ -10,6 +10,20 @@ namespace {
 
 struct StopRecomputation {};
 
+// What is counted while it lives is a forward once more, gradients recorded or not.
+class Again {
+ public:
+  explicit Again(Tape& tape) : tape_(tape), first_(tape.work ? tape.work->kernels.size() : 0) {}
+  ~Again() {
+    if (!tape_.work) return;
+    for (size_t i = first_; i < tape_.work->kernels.size(); ++i) tape_.work->kernels[i].recomputed = true;
+  }
+
+ private:
+  Tape& tape_;
+  size_t first_;
+};
+
 // An input of a block between its two runs, which an outer hook may have sent to the host; it is the same variable when it
 // comes back.
 class CheckpointInput {
@@ -75,6 +89,7 @@ struct Reentrant {
   }
 
   Tensors run_again(Tape& tape, const Tensors& inputs) const {
+    const Again again(tape);
     GradGuard grad(tape, true);
     AutocastGuard mode(tape, autocast);
     return (*block)(inputs);
@@ -142,6 +157,7 @@ Ref<Storage> CheckpointFrame::kept_result(const char* op) {
 
 void CheckpointFrame::recompute() {
   recomputed_ = true;
+  const Again again(tape_);
   ScopeGuard scope(tape_, scope_);
   GradGuard grad(tape_, true);
   CheckpointFrame* outer_packing = std::exchange(tape_.packing, nullptr);
