@@ -71,14 +71,6 @@ bool takes_value(const std::string& name) {
   return !holds(kSwitches, name);
 }
 
-// Flags of trainers that take all the words up to the next flag (argparse's nargs).
-bool takes_many(const std::string& name) {
-  static const std::vector<std::string> kMany{
-      "network_args",           "optimizer_args", "lr_scheduler_args", "lora_target_modules",  "lora_modules_to_save",
-      "lora_target_parameters", "base_weights",   "text_encoder_lr",   "optim_target_modules", "report_to"};
-  return holds(kMany, name);
-}
-
 // What a word stands for: also JSON, as in --gradient_checkpointing_kwargs '{"use_reentrant": false}'.
 Json word_value(const std::string& word) {
   if (word.starts_with('{') && word.size() < 100'000 && Json::accept(word)) return parse_json_text(word, "command line");
@@ -103,14 +95,21 @@ class Words {
   const std::string& peek() const { return words_[at_]; }
   std::string take() { return words_[at_++]; }
 
+  size_t at() const { return at_; }
+
   // One flag with its value or values.
-  void take_flag(Json& flags, bool (*has_value)(const std::string&)) {
+  void take_flag(Json& flags, bool (*has_value)(const std::string&), std::map<std::string, FlagWords>& places) {
+    const size_t number = at_;
     const std::string word = take(), name = flag_name(word);
+    const auto known = places.find(name);
+    FlagWords& place = places[name] = {number, {}, known == places.end() ? 1 : known->second.times + 1};
     if (const size_t equals = word.find('='); equals != std::string::npos)
       return add_flag(flags, name, word_value(word.substr(equals + 1)));
     if (!more() || is_flag(peek()) || !has_value(name)) return add_flag(flags, name, true);
-    do add_flag(flags, name, word_value(take()));
-    while (takes_many(name) && more() && !is_flag(peek()));
+    do {
+      place.values.push_back(at_);
+      add_flag(flags, name, word_value(take()));
+    } while (takes_many(name) && more() && !is_flag(peek()));
   }
 
  private:
@@ -120,13 +119,13 @@ class Words {
 
 bool always(const std::string&) { return true; }
 
-void read_launcher(Words& words, Json& value, const std::string& launcher) {
+void read_launcher(Words& words, Json& value, const std::string& launcher, std::map<std::string, FlagWords>& places) {
   value["launcher"] = launcher;
   Json& flags = value["launcher_flags"];
   if (flags.is_null()) flags = Json::object();
   while (words.more() && (is_flag(words.peek()) || words.peek() == "launch" || words.peek() == "run")) {
     if (is_flag(words.peek()))
-      words.take_flag(flags, takes_value);
+      words.take_flag(flags, takes_value, places);
     else
       words.take();
   }
@@ -164,27 +163,26 @@ std::string with_variables(const std::string& word, const Json& variables) {
   return out;
 }
 
-// The commands of a script, one text each: separated by line ends, `;`, `&&`, `||` and `|` outside of quotes.
-std::vector<std::string> commands_of(const std::string& script) {
-  std::vector<std::string> commands(1);
+// Where the commands of a script begin and end: they are separated by line ends, `;`, `&&`, `||` and `|` outside of quotes.
+std::vector<std::pair<size_t, size_t>> commands_of(const std::string& script) {
+  std::vector<std::pair<size_t, size_t>> commands;
+  size_t begin = 0;
   char quote = 0;
   for (size_t i = 0; i < script.size(); ++i) {
     const char c = script[i];
-    const bool starts_word = commands.back().empty() || std::isspace(static_cast<unsigned char>(commands.back().back()));
+    const bool starts_word = i == begin || std::isspace(static_cast<unsigned char>(script[i - 1]));
     if (c == '\\' && i + 1 < script.size() && quote != '\'') {
-      commands.back() += c;
-      commands.back() += script[++i];
+      ++i;
     } else if (quote || c == '\'' || c == '"') {
-      commands.back() += c;
       quote = !quote ? c : c == quote ? 0 : quote;
     } else if (c == '#' && starts_word) {
       while (i + 1 < script.size() && script[i + 1] != '\n') ++i;
     } else if (c == '\n' || c == ';' || c == '&' || c == '|') {
-      commands.emplace_back();
-    } else {
-      commands.back() += c;
+      commands.emplace_back(begin, i);
+      begin = i + 1;
     }
   }
+  commands.emplace_back(begin, script.size());
   return commands;
 }
 
@@ -197,9 +195,10 @@ Json slurm_variables(const std::string& script) {
     const std::vector<std::string> list = shell_words(line.substr(7));
     Words words(list);
     Json flags = Json::object();
+    std::map<std::string, FlagWords> places;
     while (words.more())
       if (is_flag(words.peek()))
-        words.take_flag(flags, always);
+        words.take_flag(flags, always, places);
       else
         words.take();
     const auto text_of = [&](const char* name) {
@@ -221,53 +220,84 @@ int64_t count_of(const Json& variables, const char* name) {
 
 }  // namespace
 
-std::vector<std::string> shell_words(const std::string& text) {
-  std::vector<std::string> words;
-  std::string word;
+bool takes_many(const std::string& name) {
+  static const std::vector<std::string> kMany{
+      "network_args",           "optimizer_args", "lr_scheduler_args", "lora_target_modules",  "lora_modules_to_save",
+      "lora_target_parameters", "base_weights",   "text_encoder_lr",   "optim_target_modules", "report_to"};
+  return holds(kMany, name);
+}
+
+std::vector<ShellWord> placed_words(const std::string& text) {
+  std::vector<ShellWord> words;
+  ShellWord word;
   bool open = false;  // a word has begun
+  const auto begin_at = [&](size_t i) {
+    if (!open) word = {"", i, i};
+    open = true;
+  };
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\\' && i + 1 < text.size()) {
-      if (text[i + 1] == '\n') {
-        ++i;
+      if (text[i + 1] == '\n' || text.compare(i + 1, 2, "\r\n") == 0) {
+        i += text[i + 1] == '\n' ? 1 : 2;
         continue;
       }
-      word += text[++i];
-      open = true;
+      begin_at(i);
+      word.text += text[++i];
     } else if (c == '\'' || c == '"') {
-      open = true;
+      begin_at(i);
       size_t end = i + 1;
       for (; end < text.size() && text[end] != c; ++end) {
         if (c == '"' && text[end] == '\\' && end + 1 < text.size()) ++end;
-        word += text[end];
+        word.text += text[end];
       }
       if (end >= text.size()) throw Error("[command] a quote is not closed: " + printable(text.substr(i), 60), "close it");
       i = end;
     } else if (std::isspace(static_cast<unsigned char>(c))) {
-      if (open) words.push_back(std::exchange(word, ""));
+      if (open) words.push_back(word);
       open = false;
     } else if (c == '#' && !open) {
       while (i + 1 < text.size() && text[i + 1] != '\n') ++i;
     } else {
-      word += c;
-      open = true;
+      begin_at(i);
+      word.text += c;
     }
+    if (open) word.end = i + 1;
   }
   if (open) words.push_back(word);
   return words;
 }
 
-Document command_document(const std::vector<std::string>& words, const std::string& name) {
+std::vector<std::string> shell_words(const std::string& text) {
+  std::vector<std::string> words;
+  for (ShellWord& word : placed_words(text)) words.push_back(std::move(word.text));
+  return words;
+}
+
+std::string shell_quoted(const std::string& word) {
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+Document command_document(const std::vector<std::string>& words, const std::string& name, CommandWords* places) {
   Document d;
   d.kind = Document::Kind::command;
   d.name = name;
-  d.text = join(words, " ");
+  for (const std::string& word : words) d.text += (d.text.empty() ? "" : " ") + shell_quoted(word);
+  CommandWords unused, &place = places ? *places : unused;
   Json value{{"environment", Json::object()}, {"launcher", ""},         {"processes", 1}, {"nodes", 1}, {"program", ""},
              {"arguments", Json::array()},    {"flags", Json::object()}};
   Words rest(words);
   while (rest.more() && value["program"] == "") {
+    const size_t number = rest.at();
     const std::string word = rest.take(), program = fs::path(word).filename().string();
     if (is_assignment(word)) {
+      place.environment[word.substr(0, word.find('='))] = number;
       value["environment"][word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
     } else if (word == "export" || word == "env" || word == "sudo" || word == "nohup" || word == "exec") {
       continue;
@@ -278,46 +308,62 @@ Document command_document(const std::vector<std::string>& words, const std::stri
         if (!rest.more()) break;
         const std::string module = rest.take();
         if (is_launcher(module))
-          read_launcher(rest, value, module);
+          read_launcher(rest, value, module, place.launcher_flags);
         else
           value["program"] = module;
       }
     } else if (is_launcher(program)) {
-      read_launcher(rest, value, program);
+      read_launcher(rest, value, program, place.launcher_flags);
     } else {
       value["program"] = word;
     }
   }
   while (rest.more()) {
-    if (is_flag(rest.peek()))
-      rest.take_flag(value["flags"], always);
-    else
+    if (is_flag(rest.peek())) {
+      rest.take_flag(value["flags"], always, place.flags);
+    } else {
+      place.arguments.push_back(rest.at());
       value["arguments"].push_back(rest.take());
+    }
   }
   d.value = std::move(value);
   return d;
 }
 
+std::vector<ScriptCommand> script_commands(const std::string& script, const std::string& name) {
+  std::vector<ScriptCommand> commands;
+  Json variables = slurm_variables(script);
+  for (const auto& [begin, end] : commands_of(script)) {
+    ScriptCommand command;
+    command.words = placed_words(script.substr(begin, end - begin));
+    if (command.words.size() > 100'000)
+      throw Error("[script] " + name + " holds a command of more than 100000 words", "this is no training script");
+    std::vector<std::string> words;
+    for (ShellWord& word : command.words) {
+      word.begin += begin;
+      word.end += begin;
+      words.push_back(with_variables(word.text, variables));
+    }
+    Document& d = command.document;
+    d = command_document(words, name, &command.places);
+    if (d.value["program"] == "") {
+      variables.update(d.value["environment"]);
+    } else {
+      if (d.value["launcher"] != "" && d.value["nodes"] == 1) d.value["nodes"] = count_of(variables, "SLURM_NNODES");
+      if (d.value["launcher"] == "srun" && d.value["processes"] == 1) d.value["processes"] = count_of(variables, "SLURM_NTASKS_PER_NODE");
+      Json environment = variables;
+      environment.update(d.value["environment"]);
+      d.value["environment"] = std::move(environment);
+    }
+    commands.push_back(std::move(command));
+  }
+  return commands;
+}
+
 std::vector<Document> script_documents(const std::string& script, const std::string& name) {
   std::vector<Document> documents;
-  Json variables = slurm_variables(script);
-  for (const std::string& command : commands_of(script)) {
-    std::vector<std::string> words = shell_words(command);
-    if (words.size() > 100'000)
-      throw Error("[script] " + name + " holds a command of more than 100000 words", "this is no training script");
-    for (std::string& word : words) word = with_variables(word, variables);
-    Document d = command_document(words, name);
-    if (d.value["program"] == "") {  // variables alone
-      variables.update(d.value["environment"]);
-      continue;
-    }
-    if (d.value["launcher"] != "" && d.value["nodes"] == 1) d.value["nodes"] = count_of(variables, "SLURM_NNODES");
-    if (d.value["launcher"] == "srun" && d.value["processes"] == 1) d.value["processes"] = count_of(variables, "SLURM_NTASKS_PER_NODE");
-    Json environment = variables;
-    environment.update(d.value["environment"]);
-    d.value["environment"] = std::move(environment);
-    documents.push_back(std::move(d));
-  }
+  for (ScriptCommand& command : script_commands(script, name))
+    if (command.document.value["program"] != "") documents.push_back(std::move(command.document));
   return documents;
 }
 

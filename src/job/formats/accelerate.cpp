@@ -103,4 +103,54 @@ void read_accelerate(Reader& r) {
   r.finish();
 }
 
+namespace {
+
+Said say_precision(const Wanted& w) { return say_mixed_precision(w, "mixed_precision", "no"); }
+
+bool has_deepspeed(const Wanted& w) { return w.text("distributed_type") == "deepspeed"; }
+
+Said say_accumulation(const Wanted& w) {
+  if (!has_deepspeed(w))
+    return {{},
+            fmt::format("accelerate's file has it with DeepSpeed alone: Accelerator(gradient_accumulation_steps={})", w.job.accumulation)};
+  return {{{"deepspeed_config.gradient_accumulation_steps", w.job.accumulation}}, ""};
+}
+
+Said say_clip(const Wanted& w) {
+  if (!has_deepspeed(w) || !w.job.clip) return {};
+  return {{{"deepspeed_config.gradient_clipping", *w.job.clip}}, ""};
+}
+
+Said say_zero(const Wanted& w) {
+  if (w.find("deepspeed_config.deepspeed_config_file")) return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage 1"};
+  return {{{"distributed_type", "DEEPSPEED"}, {"deepspeed_config.zero_stage", w.job.parallel.zero1 ? 1 : 0}}, ""};
+}
+
+Said say_ddp(const Wanted& w) {
+  const std::optional<DdpSettings>&now = w.before.parallel.ddp, &then = w.job.parallel.ddp;
+  if (then && now && now->bucket_view != then->bucket_view)
+    return {{}, "Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)])"};
+  Said said{{{"num_processes", then ? then->world : 1}}, ""};
+  if (then && (w.text("distributed_type").empty() || w.text("distributed_type") == "no" || w.text("distributed_type") == "false"))
+    said.keys.push_back({"distributed_type", "MULTI_GPU"});
+  return said;
+}
+
+Said say_compile(const Wanted& w) {
+  const bool old = w.find("dynamo_backend") != nullptr;
+  return {{{old ? "dynamo_backend" : "dynamo_config.dynamo_backend", w.job.compile ? "INDUCTOR" : "NO"}}, ""};
+}
+
+}  // namespace
+
+const Writes& writes_accelerate() {
+  static const Writes kWrites{{{"precision", "mixed_precision", say_precision},
+                               {"accumulation", "deepspeed_config.gradient_accumulation_steps", say_accumulation},
+                               {"clip", "deepspeed_config.gradient_clipping", say_clip},
+                               {"ddp", "num_processes", say_ddp},
+                               {"zero1", "deepspeed_config.zero_stage", say_zero},
+                               {"compile", "dynamo_config.dynamo_backend", say_compile}}};
+  return kWrites;
+}
+
 }  // namespace plimsoll

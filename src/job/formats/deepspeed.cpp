@@ -192,4 +192,53 @@ void read_deepspeed(Reader& r) {
   r.finish();
 }
 
+namespace {
+
+// The three numbers are bound to each other; what is "auto" stays so.
+Said say_batch(const Wanted& w) {
+  Said said;
+  if (w.job.batch != w.before.batch || w.has("train_micro_batch_size_per_gpu"))
+    said.keys.push_back({"train_micro_batch_size_per_gpu", w.job.batch});
+  if (w.job.accumulation != w.before.accumulation || w.has("gradient_accumulation_steps"))
+    said.keys.push_back({"gradient_accumulation_steps", w.job.accumulation});
+  for (KeyValue& k : product_of_batch(w, "train_batch_size")) said.keys.push_back(std::move(k));
+  return said;
+}
+
+Said say_precision(const Wanted& w) {
+  const Precision p = w.job.precision;
+  if (p == Precision::amp || p == Precision::amp_fp16 || w.job.autocast)
+    return {{}, "DeepSpeed's bf16 and fp16 put the weights into that type, beside fp32 copies"};
+  Said said;
+  for (const auto& [key, on] : {std::pair{"bf16", p == Precision::bf16}, {"fp16", p == Precision::fp16}})
+    if (on || w.find(key)) said.keys.push_back({std::string(key) + ".enabled", on});
+  return said;
+}
+
+Said say_optimizer(const Wanted& w) {
+  const std::string& name = w.job.optimizer.name;
+  const bool fused = w.job.optimizer.args.values().value("fused", Json()) == true;
+  if (name != "AdamW" && name != "Adam") return {{}, "give DeepSpeed the optimizer from Python: deepspeed.initialize(optimizer=...)"};
+  Said said{{{"optimizer.type", name}}, ""};
+  if (name == "Adam") said.keys.push_back({"optimizer.params.adam_w_mode", false});
+  if (!fused || w.find("optimizer.params.torch_adam")) said.keys.push_back({"optimizer.params.torch_adam", !fused});
+  return said;
+}
+
+Said say_zero(const Wanted& w) { return {{{"zero_optimization.stage", w.job.parallel.zero1 ? 1 : 0}}, ""}; }
+
+}  // namespace
+
+const Writes& writes_deepspeed() {
+  static const Writes kWrites{{{"batch", "train_micro_batch_size_per_gpu", say_batch},
+                               {"accumulation", "gradient_accumulation_steps", say_batch},
+                               {"clip", "gradient_clipping"},
+                               {"precision", "bf16.enabled", say_precision},
+                               {"autocast", "bf16.enabled", say_precision},
+                               {"optimizer", "optimizer.type", say_optimizer},
+                               {"optimizer_args", "optimizer.params.torch_adam", say_optimizer},
+                               {"zero1", "zero_optimization.stage", say_zero}}};
+  return kWrites;
+}
+
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "job/formats/written.h"
 #include "job/model_description.h"
 #include "job/reader.h"
 
@@ -19,6 +20,8 @@ struct Format {
   void (*read)(Reader& reader);
   // The model that the file is about, once the job is built; null: it is about none.
   ModelDescription (*model)(Reader& reader) = nullptr;
+  // How it says settings; null: it has none to say.
+  const Writes& (*writes)() = nullptr;
 };
 
 const std::vector<Format>& formats();

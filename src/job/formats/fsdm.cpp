@@ -161,4 +161,33 @@ void read_fsdm(Reader& r) {
   r.finish();
 }
 
+namespace {
+
+// The flag counts the sets of all devices.
+Said say_batch(const Wanted& w) { return {{{"batch_size", w.job.batch * w.job.jax.replicas}}, ""}; }
+
+Said say_config(const Wanted& w) {
+  Said said;
+  for (const auto& item : w.job.config.values().items())
+    if (w.before.config.values().value(item.key(), Json()) != item.value()) said.keys.push_back({item.key(), item.value()});
+  return said;
+}
+
+Said no_precision(const Wanted&) {
+  return {{}, "use_fp16 reaches nothing in main_jax.py: the model would have to be built with dtype=jnp.bfloat16"};
+}
+
+Said no_donation(const Wanted&) { return {{}, "write donate_argnums=(0,) into the jax.pmap of train_util_jax.py"}; }
+
+}  // namespace
+
+const Writes& writes_fsdm() {
+  static const Writes kWrites{{{"batch", "batch_size", say_batch},
+                               {"config", "sample_size", say_config},
+                               {"precision", "", no_precision},
+                               {"donate", "", no_donation}},
+                              FlagStyle::values};
+  return kWrites;
+}
+
 }  // namespace plimsoll

@@ -174,4 +174,55 @@ void read_gsa(Reader& r) {
     read_file(r);
 }
 
+namespace {
+
+// Training settings, or the model's section, may stand alone.
+std::string place_of(const Json& file, const std::string& key) {
+  if (file.is_object() && file.contains("micro_batch_size") && key.starts_with("training.")) return key.substr(9);
+  if (file.is_object() && file.contains("gsa") && !file.contains("model") && key.starts_with("model.")) return key.substr(6);
+  return key;
+}
+
+Said say_batch(const Wanted& w) {
+  Said said;
+  if (w.job.batch != w.before.batch) said.keys.push_back({"training.micro_batch_size", w.job.batch});
+  if (w.job.accumulation != w.before.accumulation) said.keys.push_back({"training.gradient_accumulation_steps", w.job.accumulation});
+  for (KeyValue& k : product_of_batch(w, "training.global_batch_size")) said.keys.push_back(std::move(k));
+  return said;
+}
+
+Said say_precision(const Wanted& w) { return say_mixed_precision(w, "training.precision", "fp32"); }
+Said say_checkpoints(const Wanted& w) { return say_plain_checkpointing(w, "training.gradient_checkpointing"); }
+Said no_optimizer(const Wanted& w) {
+  return {{}, fmt::format("training/optimizer.py knows AdamW alone: write {} there", w.job.optimizer.name)};
+}
+
+Said say_config(const Wanted& w) {
+  Said said;
+  for (const auto& item : w.job.config.values().items()) {
+    if (w.before.config.values().value(item.key(), Json()) == item.value()) continue;
+    const bool shape = std::find(std::begin(kModelKeys), std::end(kModelKeys), item.key()) != std::end(kModelKeys);
+    said.keys.push_back({(shape ? "model." : "model.gsa.") + item.key(), item.value()});
+  }
+  return said;
+}
+
+}  // namespace
+
+const Writes& writes_gsa() {
+  static const Writes kWrites{{{"batch", "training.micro_batch_size", say_batch},
+                               {"accumulation", "training.gradient_accumulation_steps", say_batch},
+                               {"seq", "training.max_seq_len"},
+                               {"precision", "training.precision", say_precision},
+                               {"checkpointing", "training.gradient_checkpointing", say_checkpoints},
+                               {"clip", "training.grad_clip"},
+                               {"optimizer", "", no_optimizer},
+                               {"optimizer_args", "", no_optimizer},
+                               {"workers", "data.num_workers"},
+                               {"config", "model.gsa.k_max", say_config}},
+                              FlagStyle::none,
+                              place_of};
+  return kWrites;
+}
+
 }  // namespace plimsoll

@@ -255,4 +255,125 @@ void read_hf_training_arguments(Reader& r) {
   read_arguments(inner);
 }
 
+namespace {
+
+bool says_trl(const Wanted& w) { return w.before.trainer == "TRL"; }
+
+Said say_batch(const Wanted& w) {
+  const bool split = w.is("accelerator_config.split_batches") && w.job.parallel.world() > 1;
+  return {{{present(w, {"per_device_train_batch_size", "per_gpu_train_batch_size"}), w.job.batch * (split ? w.job.parallel.world() : 1)}},
+          ""};
+}
+
+Said say_length(const Wanted& w) {
+  const std::string key = present(w, {"max_length", "max_seq_length", "block_size", "max_source_length"});
+  if (!w.has(key) && !says_trl(w)) return {{}, fmt::format("TrainingArguments have no length: tokenize with max_length={}", w.job.seq)};
+  return {{{key, w.job.seq}}, ""};
+}
+
+// Autocast is TrainingArguments' own; the type of the weights is the model's, which TRL's arguments have.
+Said say_precision(const Wanted& w) {
+  const Precision p = w.job.precision;
+  const bool half = p == Precision::bf16 || p == Precision::fp16;
+  const std::string type = p == Precision::bf16 ? "bfloat16" : p == Precision::fp16 ? "float16" : "float32";
+  std::string key = says_trl(w) ? "dtype" : "";
+  for (const char* known : {"model_init_kwargs.dtype", "model_init_kwargs.torch_dtype", "dtype", "torch_dtype"})
+    if (w.find(known)) key = known;
+  const bool was_half = w.before.precision == Precision::bf16 || w.before.precision == Precision::fp16;
+  if (half && key.empty())
+    return {{},
+            fmt::format("TrainingArguments do not say the type of the weights: load the model with dtype=torch.{}{}", type,
+                        w.job.autocast ? "" : ", and leave bf16 and fp16 false")};
+  Said said{{{"bf16", p == Precision::amp || w.job.autocast}}, ""};
+  if (w.find("fp16") || p == Precision::amp_fp16) said.keys.push_back({"fp16", p == Precision::amp_fp16});
+  if (half || was_half) said.keys.push_back({key, type});
+  return said;
+}
+
+Said say_own_checkpointing(const Wanted& w) { return say_checkpointing(w, w.job.platform.transformers < Version{5, 0}); }
+
+Said say_optimizer(const Wanted& w) {
+  Said said = say_hf_optimizer(w, "optim");
+  if (!said.keys.empty() && w.is("adafactor")) said.keys.push_back({"adafactor", false});
+  return said;
+}
+
+Said say_liger(const Wanted& w) {
+  const LossKernel kernel = w.job.loss_settings.kernel;
+  if (kernel != LossKernel::liger && kernel != LossKernel::model) return {};
+  return {{{w.find("use_liger") ? "use_liger" : "use_liger_kernel", kernel == LossKernel::liger || w.job.loss_settings.liger.any()}}, ""};
+}
+
+Said say_offload(const Wanted& w) {
+  if (!says_trl(w) || w.job.offload_activations == Offload::pageable) return {};
+  return {{{"activation_offloading", w.job.offload_activations == Offload::pinned}}, ""};
+}
+
+Said say_lora(const Wanted& w) {
+  const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
+  if (!says_trl(w)) return {};
+  if (!a) return {{{"use_peft", false}}, ""};
+  Said said{{{"use_peft", true}, {"lora_r", a->r}, {"lora_alpha", plain_number(a->alpha)}, {"lora_dropout", plain_number(a->dropout)}}, ""};
+  if (!a->target_modules.empty()) said.keys.push_back({"lora_target_modules", targets_of(*a)});
+  if (!a->modules_to_save.empty()) said.keys.push_back({"lora_modules_to_save", a->modules_to_save});
+  if (a->use_dora || w.has("use_dora")) said.keys.push_back({"use_dora", a->use_dora});
+  return said;
+}
+
+Said say_quantization(const Wanted& w) {
+  const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
+  if (!says_trl(w) || (q && q->type == "qfloat8")) return {};
+  Said said;
+  const bool four = q && q->bits() == 4;
+  if (four || w.find("load_in_4bit")) said.keys.push_back({"load_in_4bit", four});
+  if ((q && !four) || w.find("load_in_8bit")) said.keys.push_back({"load_in_8bit", q && !four});
+  if (four && (q->type != "nf4" || w.has("bnb_4bit_quant_type"))) said.keys.push_back({"bnb_4bit_quant_type", q->type});
+  if (four && (q->double_quant || w.has("use_bnb_nested_quant"))) said.keys.push_back({"use_bnb_nested_quant", q->double_quant});
+  return said;
+}
+
+Said say_attention(const Wanted& w) {
+  const AttentionKernel a = w.job.attention;
+  if (!says_trl(w) && !w.find("attn_implementation"))
+    return {{},
+            fmt::format("TrainingArguments do not say it: load the model with attn_implementation=\"{}\"",
+                        a == AttentionKernel::eager               ? "eager"
+                        : a == AttentionKernel::flash_attention_2 ? "flash_attention_2"
+                                                                  : "sdpa")};
+  if (a == AttentionKernel::eager) return {{{"attn_implementation", "eager"}}, ""};
+  if (a == AttentionKernel::automatic) return {{{"attn_implementation", "sdpa"}}, ""};
+  if (a == AttentionKernel::flash_attention_2) return {{{"attn_implementation", "flash_attention_2"}}, ""};
+  return {};
+}
+
+}  // namespace
+
+const Writes& writes_hf_training_arguments() {
+  static const Writes kWrites = [] {
+    Writes w{{{"batch", "per_device_train_batch_size", say_batch},
+              {"accumulation", "gradient_accumulation_steps"},
+              {"seq", "max_length", say_length},
+              {"precision", "bf16", say_precision},
+              {"autocast", "bf16", say_precision},
+              {"checkpointing", "gradient_checkpointing", say_own_checkpointing},
+              {"optimizer", "optim", say_optimizer},
+              {"optimizer_args", "optim", say_optimizer},
+              {"clip", "max_grad_norm"},
+              {"compile", "torch_compile"},
+              {"loss_kernel", "use_liger_kernel", say_liger},
+              {"liger_kernels", "use_liger_kernel", say_liger},
+              {"offload_activations", "activation_offloading", say_offload},
+              {"lora", "use_peft", say_lora},
+              {"quantization", "load_in_4bit", say_quantization},
+              {"attention", "attn_implementation", say_attention},
+              {"eval_batch", "per_device_eval_batch_size"},
+              {"pad_to_multiple_of", "pad_to_multiple_of"},
+              {"ddp", "ddp_find_unused_parameters", say_hf_ddp}},
+             FlagStyle::values};
+    for (const WrittenKey& k : dataloader_keys()) w.keys.push_back(k);
+    return w;
+  }();
+  return kWrites;
+}
+
 }  // namespace plimsoll

@@ -275,4 +275,61 @@ void read_mamba_trainer(Reader& r) {
     read_document(r);
 }
 
+namespace {
+
+Said say_batch(const Wanted& w) {
+  Said said;
+  if (w.job.batch != w.before.batch) said.keys.push_back({"vram.batch_size", w.job.batch});
+  if (w.job.accumulation != w.before.accumulation) said.keys.push_back({"vram.gradient_accumulation_steps", w.job.accumulation});
+  if (w.find("vram.effective_batch_size")) said.keys.push_back({"vram.effective_batch_size", w.job.batch * w.job.accumulation});
+  return said;
+}
+
+Said say_length(const Wanted& w) {
+  Said said{{{"model.max_seq_len", w.job.seq}}, ""};
+  if (w.find("vram.max_seq_len")) said.keys.push_back({"vram.max_seq_len", w.job.seq});
+  return said;
+}
+
+Said say_precision(const Wanted& w) {
+  if (w.job.precision != Precision::fp32 && w.job.precision != Precision::amp_fp16)
+    return {{}, "train.py has fp32 and, with use_fp16, fp16 autocast: write torch.autocast(\"cuda\", torch.bfloat16) into its train_step"};
+  return {{{"vram.use_fp16", w.job.precision == Precision::amp_fp16}}, ""};
+}
+
+Said no_checkpoints(const Wanted&) {
+  return {
+      {},
+      "use_gradient_checkpointing does nothing in train.py: wrap each layer of models/mamba_model.py in torch.utils.checkpoint.checkpoint"};
+}
+
+Said no_optimizer(const Wanted& w) {
+  return {{}, fmt::format("train.py makes torch.optim.AdamW itself: write {} there", w.job.optimizer.name)};
+}
+
+Said no_allocator(const Wanted&) { return {{}, "train.py sets PYTORCH_ALLOC_CONF itself before it imports torch: write the value there"}; }
+
+Said say_config(const Wanted& w) {
+  Said said;
+  for (const auto& item : w.job.config.values().items())
+    if (w.before.config.values().value(item.key(), Json()) != item.value()) said.keys.push_back({"model." + item.key(), item.value()});
+  return said;
+}
+
+}  // namespace
+
+const Writes& writes_mamba_trainer() {
+  static const Writes kWrites{{{"batch", "vram.batch_size", say_batch},
+                               {"accumulation", "vram.gradient_accumulation_steps", say_batch},
+                               {"seq", "model.max_seq_len", say_length},
+                               {"precision", "vram.use_fp16", say_precision},
+                               {"clip", "training.max_grad_norm"},
+                               {"checkpointing", "", no_checkpoints},
+                               {"optimizer", "", no_optimizer},
+                               {"optimizer_args", "", no_optimizer},
+                               {"alloc_conf", "", no_allocator},
+                               {"config", "model.n_layers", say_config}}};
+  return kWrites;
+}
+
 }  // namespace plimsoll

@@ -108,6 +108,26 @@ void set_hf_optimizer(Reader& r, const std::string& name, const Json& args, std:
   throw Error(fmt::format("[{}] '{}' is no optimizer of transformers", r.origin(path), printable(name, 80)), did_you_mean(name, known));
 }
 
+std::optional<HfOptimizerName> hf_optimizer_of(const OptimizerSpec& optimizer) {
+  const Json& wanted = optimizer.args.values();
+  std::optional<HfOptimizerName> best;
+  size_t said = 0;
+  for (const HfOptimizer& o : hf_optimizers()) {
+    const Json own = Json::parse(o.args);
+    if (!o.ours || optimizer.name != o.ours || (best && own.size() <= said)) continue;
+    std::vector<std::string> rest;
+    bool fits = true;
+    for (const auto& item : own.items()) fits = fits && wanted.value(item.key(), Json()) == item.value();
+    for (const auto& item : wanted.items())
+      if (!own.contains(item.key())) rest.push_back(item.key() + "=" + dump(item.value()));
+    // transformers hands optim_args on to these
+    if (!fits || (!rest.empty() && optimizer.name != "SGD" && optimizer.name != "RMSprop")) continue;
+    best = HfOptimizerName{o.name, join(rest, ",")};
+    said = own.size();
+  }
+  return best;
+}
+
 std::string short_type(const std::string& name) {
   std::string type = lower(name);
   if (type.starts_with("torch.")) type.erase(0, 6);

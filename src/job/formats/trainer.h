@@ -1,6 +1,7 @@
 // What several readers of trainers share: how their words become settings of a job.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "job/reader.h"
@@ -10,6 +11,11 @@ namespace plimsoll {
 // `optim` of transformers' TrainingArguments: one of its 41 names, and optim_args as text ("momentum=0.9") or mapping. One that is not
 // modelled stays by its name, for a finding and an error when nothing else is chosen; a name that transformers does not have throws.
 void set_hf_optimizer(Reader& r, const std::string& name, const nlohmann::json& args, std::string_view path);
+// And back: its name there, and what optim_args has to say beside it. None: transformers has no name for it.
+struct HfOptimizerName {
+  std::string name, args;
+};
+std::optional<HfOptimizerName> hf_optimizer_of(const OptimizerSpec& optimizer);
 // The same for a name with arguments of ours; arguments that cost no memory are left out.
 void set_optimizer(Reader& r, const std::string& name, const nlohmann::json& args, std::string_view path);
 
