@@ -108,6 +108,9 @@ TEST(Library, ComparesAsTheCommandDoes) {
 TEST(Library, PlansByTheRulesOfOthers) {
   expect_same(plimsoll_plan, R"({"rules": "ai-toolkit", "arch": "flux", "resolution": 512, "vram": 24, "checkpointing": false})",
               "plan --rules ai-toolkit --arch flux --resolution 512 --vram 24 --no-checkpointing");
+  expect_same(plimsoll_plan, R"({"run": "resnet50", "settings": {"batch": 64}, "gpu": "rtx-3060-12gb", "keep": ["precision"]})",
+              "plan resnet50 --batch 64 --gpu rtx-3060-12gb --keep precision");
+  expect_error(plimsoll_plan, R"({"run": "gpt2", "gpu": "rtx-4090", "gaol": "memory"})", 2, {"'gaol'", "'goal'"});
   expect_error(plimsoll_plan, R"({"rules": "ai-tool"})", 2, {"'ai-tool'", "ai-toolkit"});
   expect_error(plimsoll_plan, R"({"rules": "ai-toolkit", "vrm": 24})", 2, {"'vrm'", "'vram'"});
 }

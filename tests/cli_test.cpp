@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -367,12 +368,81 @@ TEST_F(Cli, PlanPutsTheRulesOfOthersBesideTheirDocument) {
             2);
 }
 
-TEST_F(Cli, PlanWithoutRulesSaysWhatToUse) {
-  expect_error("plan", 2, {"estimate", "--what-if"});
+TEST_F(Cli, RulesOfOthersAreCheckedToo) {
   expect_error("plan --rules kohya", 2, {"kohya", "ai-toolkit"});
   expect_error("plan --rules ai-toolkit --resolution 0", 5, {"--resolution 0"});
   expect_error("plan --rules ai-toolkit --priority fast", 5, {"fast", "quality"});
   expect_error("plan --rules ai-toolkit --rules-version v9", 5, {"v9"});
+  expect_error("plan --rules ai-toolkit --precision bf16", 2, {"--precision", "means nothing"});
+  expect_error("plan gpt2 --rules ai-toolkit", 2, {"without a run"});
+}
+
+TEST_F(Cli, PlanFindsARecipeWhoseFlagsFit) {
+  const Result text = run("plan gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (const char* part : {"What to change", "Memory against time", "Ladder", "After an OOM", "Quick fixes, in order", "Does not help here",
+                           "Batch", "One more costs"})
+    EXPECT_NE(text.out.find(part), std::string::npos) << part << text.out;
+  const Result flags = run("plan gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb --flags");
+  ASSERT_EQ(flags.code, 0) << flags.err;
+  ASSERT_EQ(std::count(flags.out.begin(), flags.out.end(), '\n'), 1) << flags.out;
+  EXPECT_EQ(run("estimate gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb").code, 3);
+  // The plan's flags win over those before them only where the user's are left out.
+  const std::string changed = flags.out.substr(0, flags.out.size() - 1);
+  EXPECT_EQ(run("estimate gpt2 --seq 512 --gpu rtx-3060-12gb " + changed).code, 0) << changed;
+}
+
+TEST_F(Cli, PlanAnswersInJson) {
+  const Result r = run("plan gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_EQ(j["schema"], 1);
+  EXPECT_EQ(j["plan"]["verdict"], "fits");
+  EXPECT_EQ(j["plan"]["global_batch"], 32);
+  EXPECT_LE(j["plan"]["device_bytes"]["high"], j["limit_bytes"]);
+  EXPECT_GT(j["plan"]["time"]["samples_per_second"], 0);
+  EXPECT_TRUE(j["shortage"].is_null());
+  for (const char* key : {"front", "ladder", "after_oom", "fixes", "sensitivity"}) EXPECT_FALSE(j[key].empty()) << key;
+}
+
+TEST_F(Cli, PlanSaysWhatIsMissing) {
+  const Result r = run("plan gpt2-xl --gpu 6GiB --keep adapter,precision,optimizer,update");
+  EXPECT_EQ(r.code, 3) << r.out;
+  EXPECT_NE(r.out.find("missing at the least"), std::string::npos) << r.out;
+  expect_error("plan gpt2-xl --gpu 6GiB --keep adapter,precision,optimizer,update --flags", 3, {"makes it fit", "missing"});
+  expect_error("plan gpt2 --gpu rtx-4090 --keep precisoin", 2, {"precisoin", "precision"});
+  expect_error("plan gpt2 --gpu rtx-4090 --goal speed", 2, {"speed", "throughput"});
+  expect_error("plan gpt2 --gpu rtx-4090 --leave-free 2", 2, {"--leave-free"});
+  expect_error("plan gpt2 --gpu rtx-4090 --write x.yaml", 2, {"no file or command"});
+  expect_error("plan gpt2 --gpu rtx-4090,a100-80gb --flags", 2, {"one device"});
+}
+
+TEST_F(Cli, PlanWritesTheFileItCameFrom) {
+  const std::string text =
+      "base_model: gpt2  # small\nsequence_len: 512\nmicro_batch_size: 32   # fits?\ngradient_accumulation_steps: 1\n"
+      "optimizer: adamw_torch\nbf16: auto\ndatasets:\n  - path: data.jsonl\n    type: completion\n";
+  const std::string path = file("axolotl.yaml", text), smaller = (folder_ / "smaller.yaml").string();
+  const Result diff = run("plan " + path + " --gpu rtx-3060-12gb --keep loss,checkpointing,optimizer --diff");
+  ASSERT_EQ(diff.code, 0) << diff.err;
+  EXPECT_NE(diff.out.find("-micro_batch_size: 32   # fits?"), std::string::npos) << diff.out;
+  EXPECT_NE(diff.out.find("@@ -1,"), std::string::npos) << diff.out;
+  const Result written = run("plan " + path + " --gpu rtx-3060-12gb --keep loss,checkpointing,optimizer --write " + smaller);
+  ASSERT_EQ(written.code, 0) << written.err;
+  EXPECT_EQ(run("estimate " + smaller + " --alloc-conf expandable_segments:True --gpu rtx-3060-12gb").code, 0);
+  expect_error("plan " + path + " --gpu rtx-3060-12gb --write " + smaller, 2, {"exists already"});
+  expect_error("plan " + path + " --gpu rtx-3060-12gb --write " + (folder_ / "none/x.yaml").string(), 2, {"cannot be written"});
+}
+
+TEST_F(Cli, PlanMakesTables) {
+  const Result matrix = run("plan gpt2 --seq 256 --matrix gpu=rtx-3060-12gb,rtx-4090,batch=1,64 --json");
+  ASSERT_EQ(matrix.code, 0) << matrix.err;
+  EXPECT_EQ(nlohmann::json::parse(matrix.out)["matrix"].size(), 4u);
+  const Result devices = run("plan resnet50 --batch 64 --gpu rtx-3060-12gb,rtx-4090,a100-80gb");
+  ASSERT_EQ(devices.code, 0) << devices.err;
+  EXPECT_EQ(std::count(devices.out.begin(), devices.out.end(), '\n'), 5) << devices.out;
+  expect_error("plan gpt2 --matrix batch=1,2", 2, {"no device"});
+  expect_error("plan gpt2 --matrix 1,2", 2, {"1,2"});
+  expect_error("plan gpt2 --matrix gpu=rtx-4090,btch=1", 5, {"btch"});
 }
 
 TEST_F(Cli, HostSettingsAreCheckedLikeAllOthers) {

@@ -1,20 +1,123 @@
 #include "api/plan.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "api/plan_files.h"
+#include "api/plan_matrix.h"
+#include "job/lint.h"
+#include "plan/plan.h"
+#include "report/plan_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
+namespace {
+
+constexpr const char* kKnobsHint = R"(a list of what a plan turns: ["precision", "optimizer"])";
+
+std::vector<TargetDevice> devices_of(const SearchRequest& request) {
+  if (request.devices.names.empty() && request.devices.group.empty()) {
+    DeviceRequest here = request.devices;
+    here.names = {"this"};
+    return here.devices();
+  }
+  return request.devices.devices();
+}
+
+PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vector<TargetDevice>& devices) {
+  PlanRequest out;
+  out.job = job;
+  out.wishes.keep = {r.keep.begin(), r.keep.end()};
+  out.wishes.allow = {r.allow.begin(), r.allow.end()};
+  if (r.total_batch != 0) out.wishes.global_batch = r.total_batch;
+  out.wishes.gpus = r.num_gpus;
+  if (r.goal != "gpus") out.objective = parse_objective(r.goal);
+  out.leave_free = r.leave_free;
+  if (r.step_time != 0) out.calibration = calibrate(job, devices.front().spec, r.step_time);
+  out.brief = devices.size() > 1;
+  out.progress = r.progress;
+  return out;
+}
+
+void check(const SearchRequest& r) {
+  const auto refuse = [](const std::string& what, const char* hint) { throw Error("[plan] " + what, hint, ExitCode::usage); };
+  if (r.total_batch < 0) refuse(fmt::format("a total batch of {}", r.total_batch), "--total-batch is 1 or more");
+  if (r.num_gpus < 1 || r.num_gpus > 1 << 20) refuse(fmt::format("{} devices", r.num_gpus), "--num-gpus is 1 or more");
+  if (!(r.leave_free >= 0 && r.leave_free < 1))
+    refuse(fmt::format("{} of the device left free", r.leave_free), "--leave-free is a part, e.g. 0.1");
+  if (!(r.step_time >= 0 && r.step_time < 1e9))
+    refuse(fmt::format("a step of {} seconds", r.step_time), "--step-time is what one optimizer step takes");
+  if (r.flags + r.diff + !r.generate.empty() > 1) refuse("--flags, --diff and --generate are three answers", "ask for one of them");
+}
+
+// With as few devices as will do: one, two, four, ... up to what is allowed.
+std::vector<Plan> fewest_gpus(PlanRequest request, const std::vector<TargetDevice>& devices) {
+  std::vector<Plan> plans;
+  const int64_t most = request.wishes.gpus;
+  for (int64_t n = 1;; n = std::min(n * 2, most)) {
+    request.wishes.gpus = n;
+    plans = make_plans(request, devices);
+    if (n == most || std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); })) return plans;
+  }
+}
+
+std::string run_text(const JobRequest& job) {
+  if (job.run.size() == 1) return "plimsoll estimate " + job.run[0];
+  return job.run.empty() ? "plimsoll estimate --job " + job.job_file : "plimsoll estimate";
+}
+
+}  // namespace
+
 void check_rules(const std::string& rules) {
-  if (rules.empty())
-    throw Error("[plan] whose rules are asked for is not said",
-                "--rules ai-toolkit; for a plan of your own run: plimsoll estimate RUN --what-if", ExitCode::usage);
   if (rules != "ai-toolkit")
-    throw Error("[plan] rules '" + rules + "' are not known", did_you_mean(rules, {"ai-toolkit"}), ExitCode::usage);
+    throw Error("[plan] rules '" + printable(rules, 60) + "' are not known", did_you_mean(rules, {"ai-toolkit"}), ExitCode::usage);
+}
+
+SearchRequest search_request(const nlohmann::json& request) {
+  const Config fields = request_of(
+      request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time", "matrix"})));
+  SearchRequest out;
+  out.job = job_request(fields);
+  out.devices = device_request(fields);
+  out.goal = fields.text({"goal"}, out.goal);
+  out.keep = texts(fields, "keep", kKnobsHint);
+  out.allow = texts(fields, "allow", kKnobsHint);
+  out.total_batch = fields.size({"total_batch"}, 0);
+  out.num_gpus = fields.size({"num_gpus"}, 1);
+  out.leave_free = fields.number({"leave_free"}, 0);
+  out.step_time = fields.number({"step_time"}, 0);
+  out.matrix = fields.text({"matrix"}, "");
+  return out;
+}
+
+ExitCode answer(const SearchRequest& request, const Show& show) {
+  check(request);
+  Job job = request.job.job();
+  if (!request.matrix.empty()) return answer_matrix(request, job, show);
+  const std::vector<TargetDevice> devices = devices_of(request);
+  lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
+  const PlanRequest plan = plan_request(request, job, devices);
+  const std::vector<Plan> plans = request.goal == "gpus" ? fewest_gpus(plan, devices) : make_plans(plan, devices);
+  const bool any = std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); });
+  if (wants_file(request)) return answer_with_file(request, job, plans, show);
+  if (plans.size() == 1) {
+    show([&](const Style& style) { return plan_text(plans[0], style); }, [&] { return plan_json(plans[0]); });
+  } else {
+    show([&](const Style& style) { return plans_table(plans, run_text(request.job), style); },
+         [&] {
+           nlohmann::ordered_json out{{"schema", 1}, {"plans", nlohmann::ordered_json::array()}};
+           for (const Plan& p : plans) out["plans"].push_back(plan_json(p));
+           return out;
+         });
+  }
+  return any ? ExitCode::ok : ExitCode::no;
 }
 
 ExitCode answer_plan(const nlohmann::json& request, const Show& show) {
-  // A request without rules is answered by the search, once there is one.
-  check_rules(request.is_object() ? Config("request", request).text({"rules"}, "") : "");
+  if (!request.is_object() || !request.contains("rules")) return answer(search_request(request), show);
+  check_rules(Config("request", request).text({"rules"}, ""));
   return answer(ai_toolkit_request(request), show);
 }
 

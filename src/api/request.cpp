@@ -48,6 +48,13 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
 }
 
 // A text, or a list of texts.
+std::vector<std::string> joined(std::vector<std::string> keys, std::initializer_list<const char*> more) {
+  keys.insert(keys.end(), more.begin(), more.end());
+  return keys;
+}
+
+}  // namespace
+
 std::vector<std::string> texts(const Config& request, const char* key, const std::string& hint) {
   const Json* value = request.find({key});
   if (!value) return {};
@@ -60,13 +67,6 @@ std::vector<std::string> texts(const Config& request, const char* key, const std
   }
   return out;
 }
-
-std::vector<std::string> joined(std::vector<std::string> keys, std::initializer_list<const char*> more) {
-  keys.insert(keys.end(), more.begin(), more.end());
-  return keys;
-}
-
-}  // namespace
 
 Job JobRequest::job() const {
   Job job;

@@ -50,6 +50,7 @@ std::vector<std::string> with_job_keys(std::vector<std::string> keys);
 std::vector<std::string> with_device_keys(std::vector<std::string> keys);
 JobRequest job_request(const Config& request);
 DeviceRequest device_request(const Config& request);
+std::vector<std::string> texts(const Config& request, const char* key, const std::string& hint);  // a text is a list of one
 std::string text_or_number(const Config& request, const char* key);  // a size: 24576, "24GiB"; empty when it is not there
 
 }  // namespace plimsoll

@@ -1,19 +1,103 @@
 #include "api/plan.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/device_flags.h"
+#include "cli/job_flags.h"
 #include "plan/ai_toolkit_document.h"
+#include "plan/space.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
 
-struct Flags : AiToolkitRequest {
+struct Flags {
+  JobFlags job;
+  DeviceFlags devices;
+  SearchRequest search;
   std::string rules;
+  AiToolkitRequest toolkit;
   OutputFlags output;
 };
+
+std::string knobs_text() {
+  std::string out = "What a plan turns (--keep, --allow):\n";
+  for (const Knob& k : knobs()) out += fmt::format("  {:<14} {}{}\n", k.name, k.help, k.asked_for ? " (only with --allow)" : "");
+  return out;
+}
+
+// How many candidates were executed, when it takes longer than a blink and somebody looks.
+std::function<void(size_t)> progress_line() {
+  if (!isatty(STDERR_FILENO)) return {};
+  return [start = std::chrono::steady_clock::now()](size_t executed) {
+    if (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(500)) return;
+    std::cerr << "\r" << executed << " candidates executed " << std::flush;
+  };
+}
+
+// The rules ask about some of the run's settings in words of their own; the others mean nothing to them.
+AiToolkitRequest rules_request(const Flags& f) {
+  AiToolkitRequest out = f.toolkit;
+  const auto number = [&](const nlohmann::json& value, const std::string& flag) {
+    if (!value.is_number())
+      throw Error(fmt::format("[plan] {} '{}' is not a number", flag, printable(dump(value), 60)), "e.g. " + flag + " 2", ExitCode::usage);
+    return value.get<double>();
+  };
+  if (!f.job.input.empty() || !f.job.job_file.empty())
+    throw Error("[plan] --rules is asked without a run", "the rules know --arch, --resolution and the like", ExitCode::usage);
+  for (const auto& [key, setting] : f.job.request().settings) {
+    if (key == "batch") {
+      out.batch = number(setting.value, "--batch");
+    } else if (key == "workers") {
+      out.workers = number(setting.value, "--workers");
+    } else if (key == "ema") {
+      out.ema = true;
+    } else if (key == "checkpointing") {
+      out.checkpointing = true;
+    } else if (key == "quantization") {
+      out.quantization = setting.value.is_string() ? setting.value.get<std::string>() : dump(setting.value);
+    } else {
+      throw Error(fmt::format("[plan] {} means nothing to the AI Toolkit's rules", setting.origin), "leave it out, or plan without --rules",
+                  ExitCode::usage);
+    }
+  }
+  return out;
+}
+
+void add_rules_to(CLI::App& app, Flags& f) {
+  const std::string group = "Rules of others, with --batch, --workers, --ema, --checkpointing and --quantization 8bit|4bit";
+  AiToolkitRequest& t = f.toolkit;
+  app.add_option("--rules", f.rules, "what the rules of others answer instead: ai-toolkit")->type_name("NAME")->group(group);
+  app.add_option("--arch", t.arch, "the toolkit's name of the model: " + join(ai_toolkit::architectures(), ", "))
+      ->type_name("NAME")
+      ->group(group);
+  app.add_option("--resolution", t.resolution, "side of the images in pixels (default 1024)")->type_name("N")->group(group);
+  app.add_option("--images", t.images, "images of the dataset (default 50)")->type_name("N")->group(group);
+  app.add_option("--target", t.target, "lora, lokr or full")->type_name("NAME")->group(group);
+  app.add_option("--save-every", t.save_every, "steps between checkpoints (default 500)")->type_name("N")->group(group);
+  app.add_flag("--dop", t.dop, "with differential output preservation")->group(group);
+  app.add_flag("--no-checkpointing", t.no_checkpointing, "without gradient checkpointing (default: as proposed)")->group(group);
+  app.add_option("--vram", t.vram, "GB of the card (default 24)")->type_name("GB")->group(group);
+  app.add_option("--unified", t.unified, "one pool for CPU and GPU, in place of --vram")->type_name("GB")->group(group);
+  app.add_option("--ram", t.ram, "of the host (default 64, or the pool)")->type_name("GB")->group(group);
+  app.add_option("--available-ram", t.available_ram, "what is free of it (default: all)")->type_name("GB")->group(group);
+  app.add_option("--cores", t.cores, "of the CPU (default 8)")->type_name("N")->group(group);
+  app.add_option("--storage", t.storage, "hdd, ssd or nvme")->type_name("NAME")->group(group);
+  app.add_option("--gpu-type", t.gpu, "nvidia, amd, unified_memory or cpu_only")->type_name("NAME")->group(group);
+  app.add_option("--priority", t.priority, "quality, speed or memory_efficiency")->type_name("NAME")->group(group);
+  app.add_option("--training", t.training, "person, style, object, concept or other")->type_name("NAME")->group(group);
+  app.add_option("--experience", t.experience, "beginner, intermediate or advanced")->type_name("NAME")->group(group);
+  app.add_option("--rules-version", t.version, "v1 to v6 of its file, or a commit (default v3, the document's)")
+      ->type_name("V")
+      ->group(group);
+}
 
 }  // namespace
 
@@ -21,43 +105,76 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
   auto f = std::make_shared<Flags>();
   app.footer(
       "Examples:\n"
-      "  plimsoll plan --rules ai-toolkit --arch flux --resolution 1024 --vram 24\n"
-      "  plimsoll plan --rules ai-toolkit --arch qwen_image --resolution 2048 --unified 120 --workers 2 --ema\n"
-      "What the rules of others answer, what their documents say instead, and what an execution of the same run gives.\n"
-      "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
-  app.add_option("--rules", f->rules, "whose rules: ai-toolkit")->type_name("NAME");
-  constexpr const char* kRun = "The run";
-  app.add_option("--arch", f->arch, "the toolkit's name of the model: " + join(ai_toolkit::architectures(), ", "))
+      "  plimsoll plan llama-3.1-8b --gpu rtx-4090                      the fastest recipe that fits\n"
+      "  plimsoll plan train.yaml --gpu rtx-4090 --keep precision       without touching the precision\n"
+      "  plimsoll plan train.yaml --gpu rtx-4090 --diff                 what to change in the file\n"
+      "  plimsoll plan train.yaml --gpu rtx-4090 --write smaller.yaml   the file with the changes\n"
+      "  python train.py $(plimsoll plan --gpu this --flags -- python train.py)\n"
+      "  plimsoll plan gpt2-xl --batch 64 --gpus all                    settings for every device\n"
+      "  plimsoll plan gpt2-xl --matrix gpu=rtx-4090,a100-80gb,batch=1,2,4,8\n"
+      "  plimsoll plan --rules ai-toolkit --arch flux --resolution 1024 --vram 24\n" +
+      knobs_text() +
+      "A batch that is given is kept as the total: micro-batch and accumulation change. Without one it is free. Times are estimates\n"
+      "(docs/time.md).\n"
+      "Exit codes: 0 a plan was found, 3 nothing that may be changed makes it fit, 2 wrong usage, 5 input not understood, 6 no GPU here\n"
+      "and none named, 1 a bug.");
+  f->job.add_input_to(app);
+  constexpr const char* kGoal = "The goal";
+  app.add_option("--goal", f->search.goal, "throughput (default), memory, batch, sequence or gpus (as few as will do)")
       ->type_name("NAME")
-      ->group(kRun);
-  app.add_option("--resolution", f->resolution, "side of the images in pixels (default 1024)")->type_name("N")->group(kRun);
-  app.add_option("--images", f->images, "images of the dataset (default 50)")->type_name("N")->group(kRun);
-  app.add_option("--target", f->target, "lora, lokr or full")->type_name("NAME")->group(kRun);
-  app.add_option("--quantization", f->quantization, "none, 8bit or 4bit")->type_name("NAME")->group(kRun);
-  app.add_option("--batch", f->batch, "the batch that memory is estimated for (default: the one proposed)")->type_name("N")->group(kRun);
-  app.add_option("--workers", f->workers, "DataLoader workers (default: as proposed)")->type_name("N")->group(kRun);
-  app.add_option("--save-every", f->save_every, "steps between checkpoints (default 500)")->type_name("N")->group(kRun);
-  app.add_flag("--ema", f->ema, "with EMA")->group(kRun);
-  app.add_flag("--dop", f->dop, "with differential output preservation")->group(kRun);
-  auto* on = app.add_flag("--checkpointing", f->checkpointing, "with gradient checkpointing (default: as proposed)")->group(kRun);
-  app.add_flag("--no-checkpointing", f->no_checkpointing, "without")->group(kRun)->excludes(on);
-  constexpr const char* kMachine = "The machine, in GB";
-  app.add_option("--vram", f->vram, "of the card (default 24)")->type_name("GB")->group(kMachine);
-  app.add_option("--unified", f->unified, "one pool for CPU and GPU, in place of --vram")->type_name("GB")->group(kMachine);
-  app.add_option("--ram", f->ram, "of the host (default 64, or the pool)")->type_name("GB")->group(kMachine);
-  app.add_option("--available-ram", f->available_ram, "what is free of it (default: all)")->type_name("GB")->group(kMachine);
-  app.add_option("--cores", f->cores, "of the CPU (default 8)")->type_name("N")->group(kMachine);
-  app.add_option("--storage", f->storage, "hdd, ssd or nvme")->type_name("NAME")->group(kMachine);
-  app.add_option("--gpu-type", f->gpu, "nvidia, amd, unified_memory or cpu_only")->type_name("NAME")->group(kMachine);
-  constexpr const char* kIntent = "The user, as the toolkit asks";
-  app.add_option("--priority", f->priority, "quality, speed or memory_efficiency")->type_name("NAME")->group(kIntent);
-  app.add_option("--training", f->training, "person, style, object, concept or other")->type_name("NAME")->group(kIntent);
-  app.add_option("--experience", f->experience, "beginner, intermediate or advanced")->type_name("NAME")->group(kIntent);
-  app.add_option("--rules-version", f->version, "v1 to v6 of its file, or a commit (default v3, the document's)")->type_name("V");
+      ->group(kGoal);
+  app.add_option("--keep", f->search.keep, "knobs that stay as they are (see below)")->delimiter(',')->type_name("KNOB,...")->group(kGoal);
+  app.add_option("--allow", f->search.allow, "knobs that may be turned, too: seq, model")
+      ->delimiter(',')
+      ->type_name("KNOB,...")
+      ->group(kGoal);
+  app.add_option("--total-batch", f->search.total_batch, "samples of an optimizer step, all devices together")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group(kGoal);
+  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP and ZeRO-1 are tried")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group(kGoal);
+  app.add_option("--leave-free", f->search.leave_free, "part of the device to leave free, beside the interval, e.g. 0.1")
+      ->check(CLI::Range(0.0, 0.99))
+      ->type_name("PART")
+      ->group(kGoal);
+  app.add_option("--step-time", f->search.step_time, "seconds that a step of the run as it is takes on your machine: times are tied to it")
+      ->check(CLI::PositiveNumber)
+      ->type_name("SECONDS")
+      ->group(kGoal);
+  constexpr const char* kAnswer = "The answer";
+  app.add_flag("--flags", f->search.flags, "only what changes, as flags of the trainer, on one line")->group(kAnswer);
+  app.add_flag("--diff", f->search.diff, "what changes in the file or script")->group(kAnswer);
+  app.add_option("--write", f->search.write, "write the file with the changes; comments and all else stay")
+      ->type_name("FILE")
+      ->group(kAnswer);
+  app.add_option("--generate", f->search.generate,
+                 "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, ai_toolkit")
+      ->type_name("KIND")
+      ->group(kAnswer);
+  app.add_option("--matrix", f->search.matrix, "need and verdict for all combinations, instead of a plan")
+      ->type_name("KEY=A,B,KEY=...")
+      ->group(kAnswer);
+  f->devices.add_to(app);
   f->output.add_to(app);
+  f->job.add_to(app);
+  add_rules_to(app, *f);
   return [f] {
-    check_rules(f->rules);
-    return answer(*f, f->output.show());
+    if (!f->rules.empty()) {
+      check_rules(f->rules);
+      return answer(rules_request(*f), f->output.show());
+    }
+    SearchRequest request = f->search;
+    request.job = f->job.request();
+    request.devices = f->devices;
+    if (!f->output.json) request.progress = progress_line();
+    const Show show = f->output.show();
+    return answer(request, [&](const auto& text, const auto& json) {
+      if (request.progress) std::cerr << "\r\033[K";
+      show(text, json);
+    });
   };
 }
 

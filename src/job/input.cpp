@@ -104,4 +104,15 @@ void read_input(Job& job, const std::vector<std::string>& words) {
   apply_setting(job, "model", words[0], "command line");
 }
 
+std::optional<Document> input_document(const std::vector<std::string>& words, const std::string& job_file) {
+  if (words.empty()) return job_file.empty() ? std::nullopt : std::optional(read_document(job_file));
+  std::error_code error;
+  if (words.size() == 1 && fs::is_directory(words[0], error))
+    throw Error("[input] " + words[0] + " is a directory: which of its files shall change is not said", "name that file");
+  if (words.size() == 1 && fs::exists(words[0], error)) return read_document(words[0]);
+  const std::vector<std::string> split = words.size() == 1 ? shell_words(words[0]) : words;
+  if (split.size() > 1) return command_document(split);
+  return std::nullopt;
+}
+
 }  // namespace plimsoll

@@ -1,0 +1,124 @@
+#include "api/plan_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "job/input.h"
+#include "job/launch_files.h"
+#include "job/writer.h"
+#include "util/line_diff.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const PlannedRun& only_plan(const std::vector<Plan>& plans) {
+  if (plans.size() != 1)
+    throw Error(fmt::format("[plan] a file is for one device, and {} were named", plans.size()), "name one: --gpu rtx-4090",
+                ExitCode::usage);
+  const Plan& p = plans.front();
+  if (p.best) return p.best->run;
+  throw Error(fmt::format("[plan] nothing that may be changed makes it fit on {}{}", p.device.name,
+                          p.shortage ? ": " + to_string(p.shortage->missing) + " are missing at the least" : ""),
+              "without --flags, --diff, --write and --generate, plan says what would fit", ExitCode::no);
+}
+
+// What our own flags changed is not in the document either; the plan has the last word.
+Changes changes_of(const Job& job, const PlannedRun& run) {
+  Changes out;
+  for (auto& [key, value] : given_by_flags(job))
+    if (!run.changes.contains(key)) out.emplace_back(key, value);
+  for (const auto& [key, value] : run.changes.items()) out.emplace_back(key, value);
+  return out;
+}
+
+// A whole file or none: what a crash leaves is not called by its name.
+void write_file(const std::string& path, const std::string& text) {
+  std::error_code error;
+  if (fs::exists(path, error))
+    throw Error("[plan] " + path + " exists already", "choose another name, or remove it first", ExitCode::usage);
+  const std::string unfinished = path + ".part";
+  {
+    std::ofstream out(unfinished, std::ios::binary);
+    out << text;
+    out.flush();
+    if (!out) {
+      fs::remove(unfinished, error);
+      throw Error("[plan] " + path + " cannot be written", "check that its directory exists, its permissions and the room on its disk",
+                  ExitCode::usage);
+    }
+  }
+  fs::rename(unfinished, path, error);
+  if (error) throw Error("[plan] " + path + " cannot be written: " + error.message(), "choose another directory");
+}
+
+std::string notes_of(const Rewritten& r) {
+  std::string out;
+  for (const auto& [name, value] : r.environment) out += fmt::format("set {}={}\n", name, value);
+  for (const Consequence& c : r.consequences)
+    out += fmt::format("mind: {} becomes {} (was {})\n", c.setting, dump(c.after), dump(c.before));
+  for (const NotWritten& n : r.not_written) out += fmt::format("not written: {} {}: {}\n", n.setting, dump(n.value), n.instead);
+  return out;
+}
+
+nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path) {
+  nlohmann::ordered_json written = nlohmann::ordered_json::array(), left = written, more = written;
+  for (const WrittenValue& w : r.written) written.push_back({{"key", w.key}, {"before", w.before}, {"after", w.after}});
+  for (const NotWritten& n : r.not_written) left.push_back({{"setting", n.setting}, {"value", n.value}, {"instead", n.instead}});
+  for (const Consequence& c : r.consequences) more.push_back({{"setting", c.setting}, {"before", c.before}, {"after", c.after}});
+  return {{"schema", 1},
+          {"path", path},
+          {"text", r.text},
+          {"written", written},
+          {"not_written", left},
+          {"consequences", more},
+          {"environment", r.environment}};
+}
+
+}  // namespace
+
+bool wants_file(const SearchRequest& r) { return r.flags || r.diff || !r.write.empty() || !r.generate.empty(); }
+
+ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show) {
+  const PlannedRun& run = only_plan(plans);
+  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
+  if (request.flags) {
+    Changes planned;
+    for (const auto& [key, value] : run.changes.items()) planned.emplace_back(key, value);
+    const std::string flags = document ? flags_for(*document, job, planned) : flags_for(planned);
+    show([&](const Style&) { return flags + "\n"; }, [&] { return nlohmann::ordered_json{{"schema", 1}, {"flags", flags}}; });
+    return ExitCode::ok;
+  }
+  Rewritten file;
+  std::string original;
+  if (!request.generate.empty()) {
+    file = generate(run.job, parse_launch_file(request.generate));
+  } else {
+    if (!document)
+      throw Error("[plan] there is no file or command to write the changes into",
+                  "point at one (plimsoll plan train.yaml --gpu ...), or make one: --generate deepspeed", ExitCode::usage);
+    JobRequest plain = request.job;
+    plain.settings.clear();
+    file = rewrite(*document, plain.job(), changes_of(job, run));
+    original = document->text;
+  }
+  if (!request.write.empty()) write_file(request.write, file.text);
+  const std::string notes = notes_of(file);
+  show(
+      [&](const Style& style) {
+        std::string text = request.diff            ? line_diff(original, file.text, document->name)
+                           : request.write.empty() ? file.text
+                                                   : fmt::format("{} written\n", request.write);
+        return text + (notes.empty() ? "" : request.write.empty() && !request.diff ? "" : notes);
+      },
+      [&] { return file_json(file, request.write); });
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll

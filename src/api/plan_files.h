@@ -1,0 +1,13 @@
+// A plan as something to use: flags for a command, a difference of the user's file, that file itself, or a fresh one.
+#pragma once
+
+#include "api/plan.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+bool wants_file(const SearchRequest& request);
+// Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.
+ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show);
+
+}  // namespace plimsoll

@@ -1,0 +1,131 @@
+#include "api/plan_matrix.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "job/settings.h"
+#include "plan/candidate.h"
+#include "plan/search.h"
+#include "report/fit_report.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostRuns = 4096;
+
+struct Axis {
+  std::string key;
+  std::vector<std::string> values;
+};
+
+// "gpu=a,b,batch=1,2": a value with '=' begins the next axis.
+std::vector<Axis> axes_of(const std::string& text) {
+  std::vector<Axis> out;
+  for (const std::string& part : split_at(text, ',')) {
+    const size_t equals = part.find('=');
+    if (equals != std::string::npos) out.push_back({part.substr(0, equals), {}});
+    const std::string value = equals == std::string::npos ? part : part.substr(equals + 1);
+    if (out.empty() || out.back().key.empty() || value.empty())
+      throw Error("[matrix] '" + printable(text, 80) + "' is not KEY=VALUE,VALUE,KEY=...",
+                  "e.g. --matrix gpu=rtx-4090,a100-80gb,batch=1,2,4", ExitCode::usage);
+    out.back().values.push_back(value);
+  }
+  return out;
+}
+
+struct Run {
+  std::vector<std::string> values;  // by axis
+  const Candidate* candidate = nullptr;
+};
+
+std::string cell_text(const Candidate& c, size_t device, const Style& style) {
+  if (c.needs.empty()) return fmt::format("{:>22}", "cannot be run");
+  const Need& n = c.needs[device];
+  const std::string text =
+      fmt::format("{:>11} {:<10}", to_string(n.device.bytes), n.verdict == Verdict::does_not_fit ? "no" : to_string(n.verdict));
+  return n.verdict == Verdict::fits ? style.green(text) : n.verdict == Verdict::does_not_fit ? style.red(text) : text;
+}
+
+}  // namespace
+
+ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show& show) {
+  std::vector<Axis> axes = axes_of(request.matrix);
+  DeviceRequest wanted = request.devices;
+  std::erase_if(axes, [&](const Axis& a) {
+    if (a.key != "gpu") return false;
+    for (const std::string& name : a.values) name == "all" ? void(wanted.group = "all") : wanted.names.push_back(name);
+    return true;
+  });
+  if (wanted.names.empty() && wanted.group.empty())
+    throw Error("[matrix] no device is named", "add gpu=rtx-4090,... to the matrix, or --gpu", ExitCode::usage);
+  const std::vector<TargetDevice> devices = wanted.devices();
+
+  std::vector<Recipe> recipes{no_changes()};
+  std::vector<std::vector<std::string>> names{{}};
+  for (const Axis& a : axes) {
+    std::vector<Recipe> more;
+    std::vector<std::vector<std::string>> longer;
+    for (size_t i = 0; i < recipes.size(); ++i)
+      for (const std::string& value : a.values) {
+        more.push_back(merged(recipes[i], {{a.key, parse_scalar(value)}}));
+        with(job, more.back());  // a key or value that is none is said at once
+        longer.push_back(names[i]);
+        longer.back().push_back(value);
+      }
+    recipes = std::move(more), names = std::move(longer);
+    if (recipes.size() > kMostRuns)
+      throw Error(fmt::format("[matrix] {} runs are more than {}", recipes.size(), kMostRuns), "vary fewer settings at once",
+                  ExitCode::usage);
+  }
+  Evaluator evaluator(job, devices);
+  evaluator.progress = request.progress;
+  evaluator.prepare(recipes);
+
+  // Settings along, devices down.
+  const auto text = [&](const Style& style) {
+    std::string out = style.bold(fmt::format("{}: need and verdict", job.model)) + "\n";
+    std::string head = fmt::format("  {:<30} {:>10}", "device", "has");
+    for (const auto& values : names) {
+      std::string title;
+      for (size_t i = 0; i < values.size(); ++i) title += (title.empty() ? "" : " ") + axes[i].key + " " + values[i];
+      head += fmt::format(" {:>22}", printable(title.empty() ? "as it is" : title, 22));
+    }
+    out += style.dim(head) + "\n";
+    for (size_t d = 0; d < devices.size(); ++d) {
+      out +=
+          fmt::format("  {:<30} {:>10}", printable(devices[d].name, 30), devices[d].capacity ? to_string(devices[d].capacity->bytes) : "?");
+      for (const Recipe& r : recipes) out += " " + cell_text(evaluator.of(r), d, style);
+      out += "\n";
+    }
+    for (const Recipe& r : recipes)
+      if (const Candidate& c = evaluator.of(r); !c.impossible.empty()) out += fmt::format("  {}: {}\n", dump(r), c.impossible);
+    return out;
+  };
+  const auto json = [&] {
+    Json rows = Json::array();
+    for (size_t i = 0; i < recipes.size(); ++i) {
+      const Candidate& c = evaluator.of(recipes[i]);
+      for (size_t d = 0; d < devices.size(); ++d) {
+        Json row{{"device", devices[d].name}, {"settings", Json(recipes[i])}};
+        if (c.needs.empty()) {
+          row["impossible"] = c.impossible;
+        } else {
+          row["device_bytes"] = range_json(c.needs[d].device);
+          row["verdict"] = to_string(c.needs[d].verdict);
+          row["step_seconds"] = c.needs[d].time ? Json(c.needs[d].time->seconds) : Json(nullptr);
+        }
+        rows.push_back(std::move(row));
+      }
+    }
+    return Json{{"schema", 1}, {"matrix", rows}};
+  };
+  show(text, json);
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll
