@@ -12,10 +12,9 @@ namespace {
 constexpr double kTera = 1e12, kGiga = 1e9;
 
 // The best that torch.mm reaches in bf16 on any shape, as a part of the dense peak: stas00/ml-engineering, compute/accelerator, "Maximum
-// Achievable Matmul FLOPS" (A100 SXM 86.9 %, A100 PCIe 81.1 %, H100 80.3 %, B200 77.6 %, MI300X 51.4 %, MI325X 60.4 %, MI355X 68.0 %,
-// Gaudi 2 96.9 %, Gaudi 3 74.1 %). GeForce and workstation cards accumulate in fp32 at half rate and are not held back by power or memory:
-// bitsandbytes-free GEMMs on Ada and Ampere reach 90 % and more of that halved peak (DefTruth/CUDA-Learn-Notes, hgemm: L20, 105 to 115 of
-// 119.5). Volta and Turing: NVIDIA's own V100 GEMM figures, 90 to 95 of 125.
+// Achievable Matmul FLOPS" (A100 SXM 86.9 %, PCIe 81.1 %, H100 80.3 %, B200 77.6 %, MI300X 51.4 %, MI325X 60.4 %, MI355X 68.0 %, Gaudi 2
+// and 3 96.9 and 74.1 %). GeForce and workstation cards are not held back by their memory: an L20 reaches 105 to 115 of 119.5 TFLOPS
+// (DefTruth/CUDA-Learn-Notes, hgemm). Volta, Turing and CDNA2 are in neither source: taken lower than their successors.
 struct Achievable {
   const char* arch;
   bool datacenter;
@@ -28,7 +27,7 @@ constexpr Achievable kAchievable[] = {
 };
 constexpr double kAchievableElsewhere = 0.6;
 
-// The shapes of a model are not the best ones: tiles and waves that do not come out even.
+// The shapes of a model are not the best ones: tiles and waves that do not come out even. Set on published runs (docs/time.md).
 constexpr double kUsualShapes = 0.92;
 
 // FlashAttention-2 (Dao 2023, figures 4 to 6): forward up to 73 % of an A100's peak, backward up to 63 %; on an H100, for which it was not
@@ -40,11 +39,11 @@ constexpr double kConvolution = 0.7;
 // Plain CUDA cores: cuBLAS SGEMM reaches nine tenths; a scan waits for its own results.
 constexpr double kFp32Cores = 0.9, kScan = 0.3;
 
-// Copies of large arrays reach 85 to 92 % of the memory's peak (BabelStream on V100, A100, MI250X); element-wise kernels somewhat less.
+// Copies of large arrays reach about nine tenths of the memory's peak, element-wise kernels somewhat less.
 constexpr double kMemory = 0.8;
 
-// Of a link's raw rate: what cudaMemcpy of pinned memory reaches (25 of 31.5 GB/s on PCIe 4.0 x16), and NCCL's bus bandwidth against one
-// direction of NVLink (230 to 240 of 300 GB/s on an A100, nccl-tests). All-reduce over PCIe goes through the host: half as fast.
+// Of one direction of a link: usual readings of copies from pinned memory (25 of 31.5 GB/s on PCIe 4.0 x16) and of NCCL between A100s (230
+// of 300 GB/s). All-reduce over PCIe goes through the host: half as fast.
 constexpr double kHostLink = 0.8, kNvlink = 0.77, kRingOverPcie = 0.4;
 
 // Gigabytes a second of one lane, after encoding.

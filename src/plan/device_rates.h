@@ -29,7 +29,7 @@ class DeviceRates {
  private:
   void assume(const std::string& text) const;
 
-  const DeviceSpec& device_;
+  DeviceSpec device_;
   double matmul_, attention_;  // fractions of the peak
   std::optional<double> memory_;
   double host_link_ = 0, ring_ = 0;

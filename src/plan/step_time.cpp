@@ -18,7 +18,7 @@ constexpr double kKernelLatency = 3e-6;
 // (transformers, model_doc/bert), DistilBERT on another machine half of that for half the layers (model_doc/distilbert).
 constexpr double kHostForward = 45e-6, kHostBackward = 23e-6;
 // Tiles of a product wait for their first operands and write their results while nothing is multiplied: this part of the time that its
-// bytes take is not hidden. Small products reach less of the peak by it.
+// bytes take is not hidden. Small products reach less of the peak by it. Set on published runs (docs/time.md).
 constexpr double kUnhidden = 0.6;
 
 // torch.compile fuses element-wise chains and launches what is left from C++: bytes of memory-bound kernels, launches, and the host's part.
