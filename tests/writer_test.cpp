@@ -416,9 +416,9 @@ TEST(Writer, UnicodeAndComments) {
 }
 
 TEST(Writer, YamlThatIsNotPlainLines) {
-  const std::string flow = "{base_model: x, datasets: [], micro_batch_size: 4}\n";
-  EXPECT_EQ(written(flow, "a.yml", {{"batch", 2}, {"accumulation", 2}}).text,
-            "{gradient_accumulation_steps: 2, base_model: x, datasets: [], micro_batch_size: 2}\n");
+  const std::string flow = "training: {micro_batch_size: 4, max_seq_len: 128} # here\n";
+  EXPECT_EQ(written(flow, "gsa.yaml", {{"batch", 2}, {"accumulation", 2}}).text,
+            "training: {gradient_accumulation_steps: 2, micro_batch_size: 2, max_seq_len: 128} # here\n");
   const std::string quoted = "'base_model': 'x'\ndatasets: []\n\"micro_batch_size\" : '4'\nbf16: \n";
   EXPECT_EQ(written(quoted, "a.yml", {{"batch", 2}, {"precision", "bf16"}, {"autocast", false}}).text,
             "'base_model': 'x'\ndatasets: []\n\"micro_batch_size\" : 2\nbf16: full \n");
@@ -718,7 +718,7 @@ TEST(Writer, AnyChanges) {
   std::mt19937 random(7);
   int done = 0, refused = 0;
   for (const auto& [name, text] : all_texts())
-    for (int round = 0; round < 40; ++round) {
+    for (int round = 0; round < 12; ++round) {
       const Changes changes = random_changes(random);
       const Document document = parse_document(text, name);
       Job before;
@@ -756,7 +756,7 @@ TEST(Writer, AnyBytes) {
                                         "<<", "!", "%", "null", "1e999", "#", "'",  "\\", "$X", "`", "\xff"};
   int accepted = 0, thrown = 0;
   for (const auto& [name, seed] : all_texts())
-    for (int round = 0; round < PLIMSOLL_FUZZ_ROUNDS / 20; ++round) {
+    for (int round = 0; round < PLIMSOLL_FUZZ_ROUNDS / 100; ++round) {
       std::string text = seed;
       for (size_t i = 0, n = 1 + random() % 4; i < n; ++i) {
         const size_t at = random() % (text.size() + 1);

@@ -111,12 +111,13 @@ Document parse_document(std::string text, const std::string& path) {
   d.name = fs::path(path).filename().string();
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
   const std::string extension = fs::path(path).extension().string();
+  const bool script = extension == ".sh" || extension == ".slurm" || extension == ".sbatch" || text.starts_with("#!");
   if (looks_like_json(text) && extension != ".toml") {
     parse_json(d, text);
-  } else if (extension == ".toml" || looks_like_toml(text)) {
+  } else if (extension == ".toml" || (!script && looks_like_toml(text))) {  // a script may begin with NAME=value, too
     d.value = parse_toml_text(text, d.name);
     d.kind = Document::Kind::toml;
-  } else if (extension != ".sh" && extension != ".slurm" && extension != ".sbatch" && !text.starts_with("#!")) {
+  } else if (!script) {
     d.value = parse_yaml_text(text, d.name);
     d.kind = Document::Kind::yaml;
   }

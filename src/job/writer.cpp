@@ -143,7 +143,7 @@ bool may_follow(const std::string& setting, const std::string& changed) {
       {"loss_kernel", {"liger_kernels"}},
       {"liger_kernels", {"loss_kernel"}},
       {"ema", {"ema_update"}},
-      {"workers", {"prefetch_factor", "persistent_workers"}},
+      {"workers", {"prefetch_factor", "persistent_workers", "pin_memory"}},
       {"ddp", {"ranks_per_host"}},
       {"zero1", {"ddp", "master_weights"}},
   };
