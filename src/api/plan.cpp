@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/host_request.h"
 #include "api/plan_files.h"
 #include "api/plan_matrix.h"
 #include "job/lint.h"
@@ -68,6 +69,24 @@ std::string run_text(const JobRequest& job) {
   return job.run.empty() ? "plimsoll estimate --job " + job.job_file : "plimsoll estimate";
 }
 
+// The plan's own host side, or that of the run as it is when there is no plan.
+struct HostAnswer {
+  Estimate estimate;
+  HostSections sections;
+};
+
+std::optional<HostAnswer> host_of(const SearchRequest& request, const Plan& plan) {
+  if (request.host_memory.empty()) return std::nullopt;
+  const Job& job = plan.best ? plan.best->run.job : plan.as_is.job;
+  if (job.framework != Framework::pytorch)
+    throw Error("[plan] host memory is for framework pytorch", "leave --host-memory out with framework jax", ExitCode::usage);
+  HostRequest host;
+  host.memory = request.host_memory;
+  HostAnswer out{estimate(job, 0, plan.device.spec), {}};
+  out.sections = host_sections(host, out.estimate);
+  return out;
+}
+
 }  // namespace
 
 void check_rules(const std::string& rules) {
@@ -76,8 +95,8 @@ void check_rules(const std::string& rules) {
 }
 
 SearchRequest search_request(const nlohmann::json& request) {
-  const Config fields = request_of(
-      request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time", "matrix"})));
+  const Config fields = request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus",
+                                                                            "leave_free", "step_time", "host_memory", "matrix"})));
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
@@ -88,6 +107,7 @@ SearchRequest search_request(const nlohmann::json& request) {
   out.num_gpus = fields.size({"num_gpus"}, 1);
   out.leave_free = fields.number({"leave_free"}, 0);
   out.step_time = fields.number({"step_time"}, 0);
+  out.host_memory = text_or_number(fields, "host_memory");
   out.matrix = fields.text({"matrix"}, "");
   return out;
 }
@@ -103,7 +123,16 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   const bool any = std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); });
   if (wants_file(request)) return answer_with_file(request, job, plans, show);
   if (plans.size() == 1) {
-    show([&](const Style& style) { return plan_text(plans[0], style); }, [&] { return plan_json(plans[0]); });
+    const std::optional<HostAnswer> host = host_of(request, plans[0]);
+    show(
+        [&](const Style& style) {
+          return plan_text(plans[0], style) + (host ? "\n" + host_sections_text(host->sections, host->estimate, style) : "");
+        },
+        [&] {
+          nlohmann::ordered_json out = plan_json(plans[0]);
+          if (host) add_host_sections(out, host->sections);
+          return out;
+        });
   } else {
     show([&](const Style& style) { return plans_table(plans, run_text(request.job), style); },
          [&] {

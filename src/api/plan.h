@@ -20,6 +20,7 @@ struct SearchRequest {
   int64_t num_gpus = 1;
   double leave_free = 0;                          // part of the device
   double step_time = 0;                           // seconds that a step of the run takes; 0: not known
+  std::string host_memory;                        // a size; empty: the host is not asked about
   std::string matrix;                             // "gpu=a,b,batch=1,2"; a table instead of a plan
   bool flags = false;                             // only what changes, in the trainer's spelling
   bool diff = false;                              // of the user's file

@@ -58,6 +58,7 @@ std::function<ExitCode()> set_up_compare(CLI::App& app) {
   app.add_option("jobs", flags->subjects, "models and job files")->type_name("JOB");
   app.add_option("--vary", flags->vary, "a setting and its values: one job for each, and for each combination (repeatable)")
       ->type_name("KEY=A,B,...")
+      ->allow_extra_args(false)
       ->delimiter('\0');
   flags->job.add_to(app);
   flags->devices.add_to(app);

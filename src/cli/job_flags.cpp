@@ -29,9 +29,13 @@ void JobFlags::add_to(CLI::App& app) {
     const std::string key = s.key;
     if (key == "model") continue;
     if (key == "config") {
-      app.add_option("--config", config, "override a key of the model's configuration (repeatable)")->type_name("KEY=VALUE")->group(kGroup);
+      app.add_option("--config", config, "override a key of the model's configuration (repeatable)")
+          ->allow_extra_args(false)
+          ->type_name("KEY=VALUE")
+          ->group(kGroup);
     } else if (key == "optimizer_args") {
       app.add_option("--optimizer-args", optimizer_args, "an argument of the optimizer (repeatable)")
+          ->allow_extra_args(false)
           ->type_name("KEY=VALUE")
           ->group(kGroup);
     } else if (*s.value == '\0') {

@@ -123,9 +123,14 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
   app.add_option("--goal", f->search.goal, "throughput (default), memory, batch, sequence or gpus (as few as will do)")
       ->type_name("NAME")
       ->group(kGoal);
-  app.add_option("--keep", f->search.keep, "knobs that stay as they are (see below)")->delimiter(',')->type_name("KNOB,...")->group(kGoal);
+  app.add_option("--keep", f->search.keep, "knobs that stay as they are (see below)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KNOB,...")
+      ->group(kGoal);
   app.add_option("--allow", f->search.allow, "knobs that may be turned, too: seq, model")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->type_name("KNOB,...")
       ->group(kGoal);
   app.add_option("--total-batch", f->search.total_batch, "samples of an optimizer step, all devices together")
@@ -139,6 +144,9 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
   app.add_option("--leave-free", f->search.leave_free, "part of the device to leave free, beside the interval, e.g. 0.1")
       ->check(CLI::Range(0.0, 0.99))
       ->type_name("PART")
+      ->group(kGoal);
+  app.add_option("--host-memory", f->search.host_memory, "RAM of the machine: does the plan fit there, too, and with how many workers?")
+      ->type_name("BYTES")
       ->group(kGoal);
   app.add_option("--step-time", f->search.step_time, "seconds that a step of the run as it is takes on your machine: times are tied to it")
       ->check(CLI::PositiveNumber)

@@ -58,6 +58,7 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
       ->type_name("STYLE");
   app.add_option("--language", flags->language, "en or vi")->type_name("LANGUAGE");
   app.add_option("--against", flags->against, "another configuration for the comparison (repeatable; default: smaller batches)")
+      ->allow_extra_args(false)
       ->type_name("JOB");
   app.add_option("--output", flags->output, "write to FILE instead of stdout")->type_name("FILE");
   flags->job.add_to(app);

@@ -77,7 +77,9 @@ std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Pl
   std::vector<Rung> out;
   const Candidate* now = &evaluator.of(start);
   std::set<std::string> tried;
-  while (out.size() < kMostRungs && !now->needs.empty()) {
+  const auto need = [&](const Candidate& c) { return static_cast<double>(c.needs[device].device.bytes.count); };
+  const double enough = now->needs.empty() ? 0 : need(*now) / 5;
+  while (out.size() < kMostRungs && !now->needs.empty() && need(*now) > enough) {
     std::vector<Lever> levers = levers_for(now->job);
     std::erase_if(levers, [](const Lever& l) { return l.knob == "batch" || l.knob == "compile" || l.name == "SGD without momentum"; });
     if (std::optional<Lever> smaller = smaller_batch(space, now->job)) levers.push_back(*smaller);
@@ -90,9 +92,7 @@ std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Pl
       Recipe changes = now->changes;
       for (const auto& [key, value] : l.settings) changes = merged(changes, {{key, value}});
       const Candidate& c = evaluator.of(changes);
-      if (c.needs.empty() ||
-          static_cast<double>(c.needs[device].device.bytes.count) > 0.98 * static_cast<double>(now->needs[device].device.bytes.count))
-        continue;
+      if (c.needs.empty() || need(c) > 0.98 * need(*now)) continue;
       next = &c;
       name = l.name;
       break;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::other_numbers, LeverKind::other_training};
 constexpr double kRecommendedShare = 0.9;
+constexpr double kWorthAChange = 0.97;  // of the time that the plan takes
 
 Bytes share(Bytes b, double part) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * part)}; }
 
@@ -71,7 +72,7 @@ class Planner {
       } else {
         c = search.best(kind);
       }
-      if (c == nullptr) continue;
+      if (c == nullptr || (best && std::get<0>(search.cost(*c)) > kWorthAChange * std::get<0>(search.cost(*best)))) continue;
       (best ? plan_.alternatives.emplace_back() : plan_.best.emplace()) = {kind, planned(*c, device_)};
       best = c;
     }
@@ -159,16 +160,12 @@ class Planner {
   }
 
   // Why a change of that knob does nothing here.
-  std::string why_not(const Lever& l) const {
+  std::string why_not(const Fix& f) const {
     static const std::set<std::string> activations{"checkpointing", "offload", "attention", "loss", "output", "batch", "seq", "compile"};
-    static const std::set<std::string> states{"optimizer", "update", "ema"};
-    const char* phase = phase_name(plan_.peak_phase).data();
-    if (activations.contains(l.knob) && (plan_.peak_phase == Phase::optimizer || plan_.peak_phase == Phase::setup))
+    const std::string_view phase = phase_name(plan_.peak_phase);
+    if (activations.contains(f.lever.knob) && (plan_.peak_phase == Phase::optimizer || plan_.peak_phase == Phase::setup))
       return fmt::format("the peak is in the phase {}, where no activations are left", phase);
-    if (states.contains(l.knob) && plan_.peak_phase != Phase::optimizer)
-      return fmt::format("the peak is in the phase {}: what the update takes for itself is gone by then", phase);
-    if (l.knob == "precision") return "weights, gradients and activations have that size already";
-    return "what it saves is not there at the peak";
+    return fmt::format("the peak, in the phase {}, moves by {} only", phase, to_string(Bytes{std::abs(f.saving.count)}));
   }
 
   void fixes() {
@@ -193,7 +190,7 @@ class Planner {
         f.outcome = f.saving.count > noticed    ? LeverOutcome::saves
                     : f.saving.count < -noticed ? LeverOutcome::costs_memory
                                                 : LeverOutcome::nothing;
-        if (f.outcome == LeverOutcome::nothing) f.why = why_not(f.lever);
+        if (f.outcome == LeverOutcome::nothing) f.why = why_not(f);
       }
       plan_.fixes.push_back(std::move(f));
     }
@@ -309,7 +306,9 @@ class Planner {
   void front() {
     std::vector<const Candidate*> all;
     for (const Candidate* c : evaluator_.all())
-      if (!c->needs.empty() && (!space_.global || c->global_batch() == global_of(*c)) && c->job.seq == request_.job.seq) all.push_back(c);
+      if (!c->needs.empty() && (!space_.global || c->global_batch() == global_of(*c)) && !c->changes.contains("seq") &&
+          !c->changes.contains("config"))
+        all.push_back(c);
     for (const Candidate* c : pareto_front(all, device_)) plan_.front.push_back(planned(*c, device_));
   }
   // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
