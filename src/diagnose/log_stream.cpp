@@ -107,7 +107,7 @@ Prefix named(std::string_view text) {
 
 }  // namespace
 
-LogStream::LogStream(std::istream& in) : in_(in), buffer_(kBuffer, '\0') {}
+LogStream::LogStream(std::istream& in) : in_(in), buffer_(std::make_unique_for_overwrite<char[]>(kBuffer)) {}
 
 size_t LogStream::following() const { return std::min(filled_ - end_, kFollowing); }
 
@@ -129,7 +129,7 @@ size_t LogStream::read_piece(char* to, size_t most) {
 
 void LogStream::fill() {
   const size_t keep = begin_ > kHistory ? begin_ - kHistory : 0;
-  std::memmove(buffer_.data(), buffer_.data() + keep, filled_ - keep);
+  std::memmove(buffer_.get(), buffer_.get() + keep, filled_ - keep);
   filled_ -= keep;
   begin_ -= keep;
   end_ -= keep;
@@ -144,13 +144,13 @@ void LogStream::fill() {
     } else if (n == 2 && mark[0] == '\xfe' && mark[1] == '\xff') {
       encoding_ = Encoding::utf16be;
     } else {
-      std::memcpy(buffer_.data(), mark, n);
+      std::memcpy(buffer_.get(), mark, n);
       filled_ = n;
     }
-    filled_ += read_piece(buffer_.data() + filled_, kBuffer - filled_);
-    binary_ = std::memchr(buffer_.data(), 0, std::min<size_t>(filled_, 4096)) != nullptr;
+    filled_ += read_piece(buffer_.get() + filled_, kBuffer - filled_);
+    binary_ = std::memchr(buffer_.get(), 0, std::min<size_t>(filled_, 4096)) != nullptr;
   } else {
-    filled_ += read_piece(buffer_.data() + filled_, kBuffer - filled_);
+    filled_ += read_piece(buffer_.get() + filled_, kBuffer - filled_);
   }
   finished_ = !in_;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <istream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,13 +23,13 @@ class LogStream {
   bool binary() const { return binary_; }                                    // zero bytes in the first piece: no text
 
  private:
-  std::string_view view(size_t from, size_t to) const { return std::string_view(buffer_).substr(from, to - from); }
+  std::string_view view(size_t from, size_t to) const { return {buffer_.get() + from, to - from}; }
   size_t following() const;
   void fill();
   size_t read_piece(char* to, size_t most);
 
   std::istream& in_;
-  std::string buffer_;
+  std::unique_ptr<char[]> buffer_;  // not initialised: a short log touches little of it
   size_t filled_ = 0, first_ = 0, begin_ = 0, end_ = 0;
   int64_t number_ = 0;
   bool finished_ = false, started_ = false, binary_ = false;

@@ -21,22 +21,22 @@ bool is_quote(char c) { return c == '"' || c == '\'' || c == '`'; }
 // Lines of a program, of its traceback's source, or of a comment.
 bool is_code(std::string_view line) {
   line = trimmed(line);
-  for (const std::string_view start : {"#",       "//",      "/*",    "raise ",   "except", "if ",      "elif ",    "assert",     "print(",
-                                       "return ", "def ",    "class", "import ",  "from ",  "logger.",  "logging.", "log.",       "echo ",
-                                       "throw ",  "catch (", "with ", "warnings", "TORCH_", "AT_ERROR", "std::",    "self.assert"})
+  for (const std::string_view start :
+       {"#",      "//",         "/*",     "raise ",    "except ",  "if ",      "elif ",    "assert ", "print(",        "return ",    "def ",
+        "class ", "import ",    "from ",  "logger.",   "logging.", "log.error", "log.info", "log.warn", "warnings.warn", "echo ",      "throw ",
+        "catch ", "AT_ERROR", "TORCH_CHECK", "self.assert"})
     if (line.starts_with(start)) return true;
   return line.find("in str(") != std::string_view::npos || line.find("assertRaises") != std::string_view::npos ||
          line.find("pytest.raises") != std::string_view::npos;
 }
 
-// The message is a string in quotes: JSON and the repr of an exception are messages, quotations are not.
+// The message is a string in quotes inside a sentence: no value of a key, no repr of an exception, no line that is quoted as a whole.
 bool is_quotation(std::string_view before) {
   if (before.empty() || !is_quote(before.back())) return false;
   const std::string_view outside = trimmed(before.substr(0, before.size() - 1));
   if (outside.find("raise ") != std::string_view::npos) return true;
-  if (outside.ends_with("Error(") || outside.ends_with("Exception(")) return false;
-  const bool json = outside.ends_with(':') && outside.size() > 1 && is_quote(outside[outside.size() - 2]);
-  return !json;
+  const bool value = outside.empty() || outside.ends_with(':') || outside.ends_with('=');
+  return !value && !outside.ends_with("Error(") && !outside.ends_with("Exception(");
 }
 
 // Drops the names of exceptions and of C++'s what() at the end: "torch.OutOfMemoryError: ", "what():  ".
@@ -58,16 +58,22 @@ std::string_view without_class(std::string_view before, bool& dropped) {
   }
 }
 
+bool has_any(std::string_view text, std::initializer_list<std::string_view> words) {
+  const std::string padded = " " + lower(text) + " ";
+  return std::any_of(words.begin(), words.end(), [&](std::string_view w) { return padded.find(w) != std::string::npos; });
+}
+
+// The sentence is advice, or an example.
+bool is_advice(std::string_view before) {
+  return has_any(before, {" if you ", " when you ", " whenever you ", " if it says ", " in case of ", " to avoid ", " e.g", " such as ", " for example", " instead of ",
+                          " error like ", " errors like ", " message like ", " looks like "});
+}
+
 // A condition or a negation: the sentence is about such errors.
 bool is_prose(std::string_view before) {
-  const std::string words = " " + lower(before) + " ";
-  for (const std::string_view word :
-       {" if ",      " when ",   " whenever ",   " avoid",    " may ",      " might ", " can ",    " e.g",
-        " such as ", " example", " no ",         " without ", " not ",      " never ", " how to ", " fix",
-        " tip",      " hint",    " handle ",     " handles ", " handling ", " catch",  " prevent", " would ",
-        " should ",  " like ",   " instead of ", " recover",  " simulat",   " test",   " unless ", " in case "})
-    if (words.find(word) != std::string::npos) return true;
-  return false;
+  return has_any(before, {" if ", " when ", " whenever ", " avoid", " may ", " might ", " can ", " e.g", " such as ", " example", " no ", " without ", " not ",
+                          " never ", " how to ", " fix", " tip", " hint", " handle ", " handles ", " handling ", " catch", " prevent", " would ", " should ",
+                          " like ", " instead of ", " simulat", " unless ", " in case "});
 }
 
 }  // namespace
@@ -90,7 +96,7 @@ bool is_complete_message(const Place& place) {
   const std::string_view before = without_class(place.before(), named);
   if (is_quotation(before)) return false;
   if (before.find("RESOURCE_EXHAUSTED") != std::string_view::npos) return true;
-  return named || !is_prose(before.substr(before.size() > 60 ? before.size() - 60 : 0));
+  return named || !is_advice(before);
 }
 
 bool is_message(const Place& place) {

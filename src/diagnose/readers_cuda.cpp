@@ -52,9 +52,16 @@ std::optional<Symptom> driver_error(const Place& place) {
   return s;
 }
 
-std::optional<Symptom> cublas(const Place& place, Certainty certainty) {
+// A status after what failed: "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED".
+bool is_status(const Place& place) {
+  const size_t last = place.before().find_last_not_of(' ');
+  const bool after_colon = last != std::string_view::npos && place.before()[last] == ':';
   const bool calling = place.after().starts_with(" when calling") || place.after().starts_with(" while calling");
-  if (!is_message(place) || (!calling && !ends_sentence(place.after()))) return {};
+  return is_complete_message(place) && (after_colon || is_message(place)) && (calling || ends_sentence(place.after()));
+}
+
+std::optional<Symptom> cublas(const Place& place, Certainty certainty) {
+  if (!is_status(place)) return {};
   Symptom s = on_gpu("cublas", framework_of(place.line()));
   // A handle that cannot be created has no memory; other calls fail so after an earlier error.
   s.certainty = certainty == Certainty::likely && !has(place.line(), "cublasCreate") && !has(place.line(), "create cublas handle")
@@ -64,7 +71,7 @@ std::optional<Symptom> cublas(const Place& place, Certainty certainty) {
 }
 
 std::optional<Symptom> cudnn(const Place& place, Certainty certainty) {
-  if (!is_message(place) || !ends_sentence(place.after())) return {};
+  if (!is_status(place)) return {};
   Symptom s = on_gpu("cudnn", framework_of(place.line()));
   s.certainty = certainty;
   return s;

@@ -162,6 +162,20 @@ std::optional<Symptom> old_cpu(const Place& place) {
   return s;
 }
 
+// The exception with a message that no other reader knows ("Allocation on device"), at the beginning of its line.
+std::optional<Symptom> exception(const Place& place) {
+  const std::string_view before = place.before(), after = place.after();
+  const bool name = before.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_. ") == std::string_view::npos &&
+                    before.find(' ', before.find_first_not_of(' ')) == std::string_view::npos;
+  if (!name || !(after.empty() || after[0] == '\n' || after.starts_with(": "))) return {};
+  const bool java = before.find("java") != std::string_view::npos;
+  Symptom s;
+  s.kind = java ? "java_memory" : "pytorch_cuda";
+  s.framework = java ? "java" : before.find("torch") != std::string_view::npos ? "pytorch" : "";
+  if (java) s.memory = Memory::host;
+  return s;
+}
+
 }  // namespace
 
 std::vector<SymptomReader> pytorch_readers() {
@@ -171,6 +185,7 @@ std::vector<SymptomReader> pytorch_readers() {
       {"XPU out of memory", [](const Place& p) { return allocator(p, "pytorch_xpu"); }},
       {"NPU out of memory", [](const Place& p) { return allocator(p, "pytorch_npu"); }},
       {"Tried to allocate ", headless},
+      {"OutOfMemoryError", exception},
       {"would exceed allowed memory. (out of memory)", async_allocator},
       {"MPS backend out of memory", mps},
       {"DefaultCPUAllocator: ", cpu},

@@ -15,7 +15,6 @@ namespace plimsoll {
 namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-bool is_token(char c) { return is_word(c) || c == '-' || c == '.' || c == '/' || c == '+' || c == '='; }
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 size_t run_of(std::string_view text, size_t at, bool (*is)(char)) {
