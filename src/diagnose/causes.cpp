@@ -47,13 +47,13 @@ class Causes {
     if (s_.impossible_size)
       return add(
           "a size beyond an exbibyte was asked for: a negative or corrupted size (often after a failed collective), no lack of memory");
-    limit();
-    other_processes();
     if (s_.tried && s_.total && *s_.tried > *s_.total)
       add(fmt::format(
           "one tensor larger than the device: {} was asked for at once, the device has {}; a quadratic attention, a sequence that is too "
           "long, or a wrong shape",
           size(*s_.tried), size(*s_.total)));
+    limit();
+    other_processes();
     fragmentation();
     outside_the_allocator();
     if (s_.tried && s_.free && *s_.free > *s_.tried && d_.fragmentation != Fragmentation::yes && !s_.allowed)

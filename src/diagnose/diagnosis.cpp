@@ -79,7 +79,9 @@ std::string message_of(std::string_view text) {
     out += '\n';
     text.remove_prefix(std::min(text.size(), end + 1));
   }
-  return single_line(out).substr(0, 1500);
+  out = single_line(out).substr(0, 1500);
+  if (out.ends_with(' ')) out.pop_back();
+  return out;
 }
 
 // The traceback, or some lines of the log, and the message.

@@ -50,6 +50,9 @@ class Fixes {
   void device() {
     if (s_.impossible_size)
       return add("look at the first error of the log, and at lengths and shapes that come from data", "the size is wrong, not the memory");
+    if (cause("one tensor larger"))
+      add("find that tensor's shape: fused attention instead of eager, a shorter sequence, a smaller batch",
+          "no device of this size holds it, however empty");
     if (cause("other processes") || s_.kind == "cuda_error" || s_.kind == "cublas")
       add("end the other processes on the device, or take another one", "what they hold is not yours to use",
           "nvidia-smi; CUDA_VISIBLE_DEVICES=1");

@@ -22,9 +22,9 @@ bool is_quote(char c) { return c == '"' || c == '\'' || c == '`'; }
 bool is_code(std::string_view line) {
   line = trimmed(line);
   for (const std::string_view start :
-       {"#",      "//",         "/*",     "raise ",    "except ",  "if ",      "elif ",    "assert ", "print(",        "return ",    "def ",
-        "class ", "import ",    "from ",  "logger.",   "logging.", "log.error", "log.info", "log.warn", "warnings.warn", "echo ",      "throw ",
-        "catch ", "AT_ERROR", "TORCH_CHECK", "self.assert"})
+       {"#",     "//",     "/*",      "raise ",   "except ",     "if ",        "elif ",     "assert ",  "print(",   "return ",
+        "def ",  "class ", "import ", "from ",    "logger.",     "logging.",   "log.error", "log.info", "log.warn", "warnings.warn",
+        "echo ", "throw ", "catch ",  "AT_ERROR", "TORCH_CHECK", "self.assert"})
     if (line.starts_with(start)) return true;
   return line.find("in str(") != std::string_view::npos || line.find("assertRaises") != std::string_view::npos ||
          line.find("pytest.raises") != std::string_view::npos;
@@ -65,15 +65,16 @@ bool has_any(std::string_view text, std::initializer_list<std::string_view> word
 
 // The sentence is advice, or an example.
 bool is_advice(std::string_view before) {
-  return has_any(before, {" if you ", " when you ", " whenever you ", " if it says ", " in case of ", " to avoid ", " e.g", " such as ", " for example", " instead of ",
-                          " error like ", " errors like ", " message like ", " looks like "});
+  return has_any(before, {" if you ", " when you ", " whenever you ", " if it says ", " in case of ", " to avoid ", " e.g", " such as ",
+                          " for example", " instead of ", " error like ", " errors like ", " message like ", " looks like "});
 }
 
 // A condition or a negation: the sentence is about such errors.
 bool is_prose(std::string_view before) {
-  return has_any(before, {" if ", " when ", " whenever ", " avoid", " may ", " might ", " can ", " e.g", " such as ", " example", " no ", " without ", " not ",
-                          " never ", " how to ", " fix", " tip", " hint", " handle ", " handles ", " handling ", " catch", " prevent", " would ", " should ",
-                          " like ", " instead of ", " simulat", " unless ", " in case "});
+  return has_any(before, {" if ",      " when ",   " whenever ",   " avoid",    " may ",      " might ",  " can ",    " e.g",
+                          " such as ", " example", " no ",         " without ", " not ",      " never ",  " how to ", " fix",
+                          " tip",      " hint",    " handle ",     " handles ", " handling ", " catch",   " prevent", " would ",
+                          " should ",  " like ",   " instead of ", " simulat",  " unless ",   " in case "});
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ bool is_secret_name(std::string_view name) {
              {"tokens", "tokenizer", "token_id", "tokenizers", "pad_token", "eos_token", "bos_token", "unk_token", "mask_token",
               "cls_token", "sep_token", "num_token", "tokens_per", "add_token", "image_token", "special_token"})
           if (has(n, harmless)) return false;
-      return part != "auth" || !has(n, "author");
+      return part != "auth" || !has(n, "author") || has(n, "authoriz");
     }
   return n == "key" || n.ends_with("_key") || n.ends_with("-key");
 }
@@ -187,20 +187,19 @@ std::string Redaction::settings(std::string_view line) {
     std::string_view rest = line.substr(value);
     if (const size_t scheme = rest.find("Bearer "); scheme == 0) rest = rest.substr(7), value += 7;
     if (const size_t scheme = rest.find("Basic "); scheme == 0) rest = rest.substr(6), value += 6;
-    const char quote = !rest.empty() && (rest[0] == '"' || rest[0] == '\'') ? rest[0] : '\0';
-    size_t end = quote ? rest.find(quote, 1) : rest.find_first_of(" \t,;&)]}'\"");
-    end = std::min(end, rest.size());
-    const std::string_view content = quote ? rest.substr(1, end == 0 ? 0 : end - 1) : rest.substr(0, end);
+    // Quotes, also those inside another string: \"value\".
+    const std::string_view quote = rest.starts_with("\\\"") ? "\\\"" : rest.starts_with('"') ? "\"" : rest.starts_with('\'') ? "'" : "";
+    const size_t end = std::min(rest.size(), quote.empty() ? rest.find_first_of(" \t,;&)]}'\"") : rest.find(quote, quote.size()));
+    const std::string_view content = rest.substr(quote.size(), end - std::min(end, quote.size()));
     const bool trivial = content.empty() || content == "None" || content == "null" || content == "True" || content == "False" ||
-                         content == "true" || content == "false" || content.starts_with("[left out");
+                         content == "true" || content == "false" || rest.starts_with("[left out]");
     out += line.substr(at, value - at);
     at = value;
     if (trivial) continue;
-    if (quote) out += quote;
+    out += quote;
     out += "[left out]";
     at += end;
     count(secret ? "values of secret settings" : "values of environment variables");
-    if (at < line.size() && quote && line[at] == quote) out += quote, ++at;
   }
   return out;
 }
@@ -309,6 +308,12 @@ std::string Redaction::places(std::string_view text) {
     shorter += out[i++];
   }
   return shorter;
+}
+
+std::string Redaction::value(std::string_view name, std::string_view text) {
+  if (!is_secret_name(name) || text.empty()) return (*this)(text);
+  count("values of secret settings");
+  return "[left out]";
 }
 
 std::string Redaction::operator()(std::string_view text) {

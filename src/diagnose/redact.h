@@ -23,6 +23,7 @@ class Redaction {
   void learn(std::string_view text);
   // The text without what is private, the learned names included.
   std::string operator()(std::string_view text);
+  std::string value(std::string_view name, std::string_view text);  // of a setting: all of it when the name says that it is a secret
   // "2 tokens of Hugging Face", by kind.
   const std::map<std::string, int64_t>& left_out() const { return counts_; }
 

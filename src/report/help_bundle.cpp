@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "diagnose/tar.h"
 #include "job/config.h"
@@ -30,31 +31,56 @@ std::string readme(const HelpBundle& b, const WrittenBundle& w) {
   return out;
 }
 
+using Json = nlohmann::ordered_json;
+
+// By values, so that it stays JSON.
+Json redacted(Redaction& redact, const Json& value, const std::string& name = "") {
+  if (value.is_string()) return redact.value(name, value.get<std::string>());
+  if (!value.is_structured()) return value;
+  Json out = value.is_object() ? Json::object() : Json::array();
+  for (const auto& item : value.items()) {
+    if (value.is_object()) {
+      out[redact(item.key())] = redacted(redact, item.value(), item.key());
+    } else {
+      out.push_back(redacted(redact, item.value(), name));
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 WrittenBundle write_bundle(const HelpBundle& b, const PrivateNames& names) {
-  Redaction redact(names);
-  std::vector<std::pair<std::string, std::string>> files;
-  const auto add = [&](const std::string& name, const std::string& content) { files.emplace_back(name, content.substr(0, kLargest)); };
+  struct File {
+    std::string name, text;
+    std::optional<Json> json;
+  };
+  std::vector<File> parts;
+  const auto add_text = [&](std::string name, const std::string& text) {
+    parts.push_back({std::move(name), text.substr(0, kLargest), {}});
+  };
+  const auto add_json = [&](std::string name, Json json) { parts.push_back({std::move(name), "", std::move(json)}); };
+  const Style plain{false, false};
   if (b.diagnosis) {
-    add("error.txt", b.diagnosis->symptom ? b.diagnosis->excerpt : "no out-of-memory was found in the log\n");
-    add("diagnosis.txt", diagnosis_text(*b.diagnosis, Style{false, false}));
-    add("diagnosis.json", dump(diagnosis_json(*b.diagnosis), 2) + "\n");
+    add_text("error.txt", b.diagnosis->symptom ? b.diagnosis->excerpt : "no out-of-memory was found in the log\n");
+    add_text("diagnosis.txt", diagnosis_text(*b.diagnosis, plain));
+    add_json("diagnosis.json", diagnosis_json(*b.diagnosis));
   }
-  add("hardware.json", dump(machine_json(b.machine), 2) + "\n");
-  add("hardware.txt", machine_text(b.machine, Style{false, false}));
-  if (!b.command.empty()) add("command.txt", b.command + "\n");
-  for (const auto& [name, text] : b.configuration) add("config/" + name.substr(0, 90), text);
+  add_json("hardware.json", machine_json(b.machine));
+  add_text("hardware.txt", machine_text(b.machine, plain));
+  if (!b.command.empty()) add_text("command.txt", b.command + "\n");
+  for (const auto& [name, text] : b.configuration) add_text("config/" + name, text);
   if (b.estimate) {
-    add("estimate.json", dump(estimate_json(*b.estimate), 2) + "\n");
-    add("estimate.txt", estimate_text(*b.estimate, Style{false, false}, {}));
+    add_json("estimate.json", estimate_json(*b.estimate));
+    add_text("estimate.txt", estimate_text(*b.estimate, plain, {}));
   }
-  for (const auto& [name, text] : files) redact.learn(text);  // a name in one is taken out of all
+  Redaction redact(names);
+  for (const File& f : parts) redact.learn(f.json ? dump(*f.json) : f.text);  // a name in one is taken out of all
   WrittenBundle out;
-  for (auto& [name, text] : files) {
-    name = redact(name).substr(0, 100);
-    text = redact(text);
-    out.files.push_back(name);
+  std::vector<std::pair<std::string, std::string>> files;
+  for (const File& f : parts) {
+    files.emplace_back(redact(f.name).substr(0, 100), f.json ? dump(redacted(redact, *f.json), 2) + "\n" : redact(f.text));
+    out.files.push_back(files.back().first);
   }
   for (const auto& [kind, n] : redact.left_out()) out.left_out.push_back(fmt::format("{} {}", n, kind));
   files.insert(files.begin(), {"README.txt", readme(b, out)});
