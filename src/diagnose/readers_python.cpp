@@ -93,7 +93,7 @@ std::optional<Symptom> shared_memory(const Place& place) {
 std::optional<Symptom> no_space(const Place& place) {
   const std::string_view line = place.line();
   if (!has(line, "/dev/shm") && !has(line, "shared memory")) return {};
-  if (has(line, "torch_") || !is_complete_message(place)) return {};
+  if (has(line, "unable to write to file") || !is_complete_message(place)) return {};
   return on_host("shm", Memory::shm);
 }
 
