@@ -134,6 +134,9 @@ TEST(Diagnose, ExceptionsWithoutKnownMessages) {
             "pytorch_cuda");
   EXPECT_EQ(diagnosis_of("java.lang.OutOfMemoryError: Java heap space\n").symptom->memory, Memory::host);
   EXPECT_EQ(diagnosis_of("MemoryError\n").symptom->kind, "python_memory");
+  EXPECT_EQ(diagnosis_of("ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n").symptom->memory,
+            Memory::host);
+  EXPECT_FALSE(diagnosis_of("Note: 'CUDA out of memory' errors can be avoided.\ndocs say exit code 137 means much\n").is_oom());
   EXPECT_FALSE(diagnosis_of("catching OutOfMemoryError is on\nMemoryErrors: 0\n").is_oom());
 }
 

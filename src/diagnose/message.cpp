@@ -71,10 +71,10 @@ bool is_advice(std::string_view before) {
 
 // A condition or a negation: the sentence is about such errors.
 bool is_prose(std::string_view before) {
-  return has_any(before, {" if ",      " when ",   " whenever ",   " avoid",    " may ",      " might ",  " can ",    " e.g",
-                          " such as ", " example", " no ",         " without ", " not ",      " never ",  " how to ", " fix",
-                          " tip",      " hint",    " handle ",     " handles ", " handling ", " catch",   " prevent", " would ",
-                          " should ",  " like ",   " instead of ", " simulat",  " unless ",   " in case "});
+  return has_any(before, {" if ",      " when ",   " whenever ",   " avoid",    " may ",      " might ",   " can ",    " e.g",
+                          " such as ", " example", " no ",         " without ", " not ",      " never ",   " how to ", " fix",
+                          " tip",      " hint",    " handle ",     " handles ", " handling ", " catch",    " prevent", " would ",
+                          " should ",  " like ",   " instead of ", " simulat",  " unless ",   " in case ", " see "});
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ bool is_message(const Place& place) {
   bool named = false;
   const std::string_view before = trimmed(without_class(place.before(), named));
   if (before.empty()) return true;
-  if (!named && is_prose(before)) return false;
+  if (!named && (is_prose(before) || is_quote(before.back()))) return false;
   const auto last = static_cast<unsigned char>(before.back());
   const bool decoration = std::string_view(":]|>-)*('\"").find(static_cast<char>(last)) != std::string_view::npos || last >= 0x80;
   return named || decoration || before == "E" || before == "F";

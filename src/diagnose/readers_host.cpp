@@ -151,9 +151,8 @@ std::optional<Symptom> evicted(const Place& place) {
 std::optional<Symptom> killed_code(const Place& place) {
   const std::string_view after = place.after();
   if (!after.empty() && after[0] >= '0' && after[0] <= '9') return {};
-  if (!is_complete_message(place)) return {};
-  Symptom s = on_host("sigkill", Certainty::likely);
-  return s;
+  if (!is_complete_message(place) || !ends_sentence(after)) return {};
+  return on_host("sigkill", Certainty::likely);
 }
 
 // torchrun: "failed (exitcode: -9) local_rank: 4 (pid: 899509)"; its summary has "exitcode  : -9 (pid: 14750)" after the rank.

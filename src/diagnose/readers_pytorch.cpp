@@ -168,11 +168,15 @@ std::optional<Symptom> exception(const Place& place) {
   const bool name = before.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_. ") == std::string_view::npos &&
                     before.find(' ', before.find_first_not_of(' ')) == std::string_view::npos;
   if (!name || !(after.empty() || after[0] == '\n' || after.starts_with(": "))) return {};
-  const bool java = before.find("java") != std::string_view::npos;
   Symptom s;
-  s.kind = java ? "java_memory" : "pytorch_cuda";
-  s.framework = java ? "java" : before.find("torch") != std::string_view::npos ? "pytorch" : "";
-  if (java) s.memory = Memory::host;
+  s.kind = "pytorch_cuda";
+  s.framework = before.find("torch") != std::string_view::npos ? "pytorch" : "";
+  for (const std::string_view other : {"java", "ray"})  // a heap of its own; a node whose memory is watched
+    if (before.find(other) != std::string_view::npos) {
+      s.framework = other;
+      s.kind = s.framework + "_memory";
+      s.memory = Memory::host;
+    }
   return s;
 }
 
