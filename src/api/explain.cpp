@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "api/explain_log.h"
 #include "model/registry.h"
 #include "report/explain_report.h"
 
@@ -32,13 +33,20 @@ Explanation explanation(const ExplainRequest& request) {
 }  // namespace
 
 ExplainRequest explain_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, with_device_keys(with_job_keys({})));
-  return {job_request(fields), device_request(fields)};
+  const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle"})));
+  return {job_request(fields), device_request(fields), fields.text({"log_of"}, ""), fields.text({"bundle"}, "")};
 }
 
 ExitCode answer(const ExplainRequest& request, const Show& show) {
+  if (auto log = read_log(request.job.run)) return answer_log(request, std::move(*log), show);
+  if (!request.run.empty())
+    throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,
+                ExitCode::usage);
   const Explanation x = explanation(request);
   show([&](const Style& style) { return explain_text(x, style); }, [&] { return explain_json(x); });
+  HelpBundle bundle;
+  bundle.estimate = x.estimate;
+  save_bundle(request, std::move(bundle), request.job.run);
   return ExitCode::ok;
 }
 

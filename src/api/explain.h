@@ -1,4 +1,5 @@
-// What a configuration really does: what `plimsoll explain` and plimsoll_explain() do between the question and the answer.
+// What a configuration really does, or what a log says: what `plimsoll explain` and plimsoll_explain() do between the question and the
+// answer.
 #pragma once
 
 #include "api/request.h"
@@ -9,6 +10,8 @@ namespace plimsoll {
 struct ExplainRequest {
   JobRequest job;
   DeviceRequest devices;
+  std::string run;     // whose log it is, when `job` names a log: a model, a file, a command
+  std::string bundle;  // a path for the archive to ask for help with; empty: none
 };
 
 ExplainRequest explain_request(const nlohmann::json& request);

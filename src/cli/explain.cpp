@@ -14,6 +14,7 @@ struct Flags {
   JobFlags job;
   DeviceFlags devices;
   OutputFlags output;
+  std::string run, bundle;
 };
 
 }  // namespace
@@ -21,17 +22,29 @@ struct Flags {
 std::function<ExitCode()> set_up_explain(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.footer(
-      "Examples:\n"
+      "Before a run: what a configuration or command will really do; every value is shown with the place it comes from.\n"
       "  plimsoll explain config.json                                     a trainer's configuration\n"
       "  plimsoll explain -- python train.py --model_size medium --vram 16gb\n"
       "  plimsoll explain 'torchrun --nproc_per_node=4 train.py --config x.yaml' --gpu a100-80gb\n"
       "  plimsoll explain ./my-run                                        a directory with several of them\n"
-      "Every value is shown with the place it comes from. Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
+      "After a failure: what its log or error says, why, and what to change. Logs are recognised by their content.\n"
+      "  plimsoll explain train.log                                       the first out-of-memory in it, its causes and fixes\n"
+      "  plimsoll explain - < slurm-123.out                               from a pipe\n"
+      "  plimsoll explain train.log -- python train.py --batch_size 8     with the run: fixes have computed savings\n"
+      "  plimsoll explain train.log --run config.yaml --bundle help.tar   and an archive to ask for help with, without secrets\n"
+      "Exit codes: 0 done (with --json, is_oom tells what was found), 2 wrong usage, 5 input not understood, 1 a bug.");
   flags->job.add_input_to(app);
   flags->job.add_to(app);
   flags->devices.add_to(app);
+  constexpr const char* kFailure = "After a failure";
+  app.add_option("--run", flags->run, "the run whose log it is: a model, a file, a directory or a command in quotes")
+      ->type_name("RUN")
+      ->group(kFailure);
+  app.add_option("--bundle", flags->bundle, "write hardware, configuration, error and estimate to a tar archive, without secrets and names")
+      ->type_name("FILE.tar")
+      ->group(kFailure);
   flags->output.add_to(app);
-  return [flags] { return answer(ExplainRequest{flags->job.request(), flags->devices}, flags->output.show()); };
+  return [flags] { return answer(ExplainRequest{flags->job.request(), flags->devices, flags->run, flags->bundle}, flags->output.show()); };
 }
 
 }  // namespace plimsoll

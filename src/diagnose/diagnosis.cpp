@@ -1,0 +1,281 @@
+#include "diagnose/diagnosis.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "diagnose/log_stream.h"
+#include "diagnose/needles.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr size_t kMessage = 16 << 10, kRepetition = 2 << 10;  // what readers see of the first message and of those after it
+constexpr size_t kCandidates = 50000;                         // places looked at closely; a log that has more repeats itself
+
+bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
+
+struct Wordings {
+  Needles needles;
+  size_t progress;  // indices from here on are words of progress lines
+
+  Wordings() : needles(words()), progress(symptom_readers().size()) {}
+
+  static std::vector<std::string_view> words() {
+    std::vector<std::string_view> all;
+    for (const SymptomReader& r : symptom_readers()) all.emplace_back(r.needle);
+    for (const std::string_view w : progress_words()) all.push_back(w);
+    return all;
+  }
+};
+
+const Wordings& wordings() {
+  static const Wordings kWordings;
+  return kWordings;
+}
+
+// A line and those that follow of the same rank, without prefixes.
+std::string message_text(const CleanLine& first, std::string_view after, size_t most) {
+  std::string text = first.text;
+  while (!after.empty() && text.size() < most) {
+    after.remove_prefix(1);
+    const size_t end = std::min(after.size(), after.find('\n'));
+    std::string_view raw = after.substr(0, std::min(end, most));
+    if (raw.ends_with('\r')) raw.remove_suffix(1);
+    if (const size_t drawn = raw.rfind('\r'); drawn != std::string_view::npos) raw.remove_prefix(drawn + 1);
+    const CleanLine line = clean_line(raw);
+    after = after.substr(end);
+    if (first.rank && line.rank && line.rank != first.rank) continue;
+    text += '\n';
+    text += line.text;
+  }
+  return text;
+}
+
+std::string single_line(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\t' || c == '\n';
+    if (!(space && (out.empty() || out.back() == ' '))) out += space ? ' ' : c;
+  }
+  return out;
+}
+
+// The message: its line, and those below that belong to it by their words, as terminals and XLA break it.
+std::string message_of(std::string_view text) {
+  constexpr std::array<std::string_view, 8> kMore{"Tried to allocate", " is free",        "Currently allocated", "Requested ",
+                                                  "Device limit",      "Free (according", "Exceeded hbm",        "Cannot allocate "};
+  std::string out;
+  for (int i = 0; i < 10 && !text.empty(); ++i) {
+    const size_t end = std::min(text.size(), text.find('\n'));
+    const std::string_view line = text.substr(0, end);
+    const bool belongs =
+        i == 0 || line.empty() || std::any_of(kMore.begin(), kMore.end(), [&](std::string_view w) { return has(line, w); });
+    if (!belongs) break;
+    out += line;
+    out += '\n';
+    text.remove_prefix(std::min(text.size(), end + 1));
+  }
+  out = single_line(out).substr(0, 1500);
+  if (out.ends_with(' ')) out.pop_back();
+  return out;
+}
+
+// The traceback, or some lines of the log, and the message.
+std::string excerpt_of(std::string_view before, std::string_view line, std::string_view after) {
+  before = before.substr(before.size() > 32000 ? before.size() - 32000 : 0);
+  size_t begin = before.rfind("Traceback (most recent call last)");
+  if (begin == std::string_view::npos) begin = before.size() > 1500 ? before.size() - 1500 : 0;
+  begin = begin == 0 ? 0 : before.rfind('\n', begin - 1) + 1;  // npos + 1 is the beginning
+  size_t end = 0;
+  for (int i = 0; i < 30 && end < std::min<size_t>(after.size(), 16000); ++i) end = std::min(after.size(), after.find('\n', end + 1));
+  std::string out(before.substr(begin));
+  out += line.substr(0, 4000);
+  out += after.substr(0, end);
+  std::replace(out.begin(), out.end(), '\r', '\n');
+  return out;
+}
+
+// Who else is on the card: what is in use less what this process has.
+std::optional<Bytes> others_of(const Symptom& s) {
+  if (s.memory == Memory::mps && !s.processes.empty()) return Bytes{s.processes[0].bytes};
+  if (s.memory != Memory::gpu) return {};
+  int64_t listed = 0;
+  for (const ProcessOnDevice& p : s.processes) listed += p.bytes;
+  if (s.process && !s.processes.empty()) return Bytes{listed};
+  if (!s.total || !s.free) return {};
+  const auto own = s.process ? s.process : s.reserved ? s.reserved : s.allocated;
+  return own ? std::optional(Bytes{std::max<int64_t>(0, *s.total - *s.free - *own)}) : std::nullopt;
+}
+
+Fragmentation fragmentation_of(const Symptom& s) {
+  if (!s.tried || !s.reserved || !s.allocated) return Fragmentation::unknown;
+  return *s.reserved - *s.allocated >= *s.tried && *s.tried > 0 ? Fragmentation::yes : Fragmentation::no;
+}
+
+// How much a symptom says: an error that says it, a program that went on, a signal, a status with other reasons.
+int weight(const Symptom& s) {
+  if (s.certainty == Certainty::possible) return 0;
+  if (s.harmless_alone) return 1;
+  return s.certainty == Certainty::likely ? 2 : 3;
+}
+
+int numbers_of(const Symptom& s) {
+  return (s.tried ? 2 : 0) + s.total.has_value() + s.free.has_value() + s.allocated.has_value() + s.reserved.has_value() +
+         (s.shape.empty() ? 0 : 1);
+}
+
+// The last lines that may tell how far the run is; which of them do is found out when it is asked.
+class LastProgress {
+ public:
+  void add(std::string_view line, int64_t number) {
+    if (line.find("File \"") != std::string_view::npos) return;  // "training_step" in a traceback
+    Line& slot = lines_[next_++ % lines_.size()];
+    slot.text.assign(line.substr(line.size() > 400 ? line.size() - 400 : 0));
+    slot.number = number;
+  }
+
+  // The last that tells, of those below line `after`.
+  std::optional<Progress> last(int64_t after = -1) const {
+    for (size_t i = 0; i < std::min(next_, lines_.size()); ++i) {
+      const Line& line = lines_[(next_ - 1 - i) % lines_.size()];
+      if (line.number <= after) return {};
+      if (auto p = read_progress(line.text)) return p;
+    }
+    return {};
+  }
+
+ private:
+  struct Line {
+    std::string text;
+    int64_t number = 0;
+  };
+  std::array<Line, 64> lines_;
+  size_t next_ = 0;
+};
+
+class Reading {
+ public:
+  explicit Reading(std::istream& in) : log_(in) {}
+
+  Diagnosis run() {
+    while (log_.next()) read_line();
+    finish();
+    return std::move(d_);
+  }
+
+ private:
+  void read_line() {
+    const std::string_view raw = log_.line();
+    const Wordings& w = wordings();
+    bool progressed = false;
+    hits_.clear();
+    const auto found = [&](size_t word, size_t end) {
+      if (word >= w.progress) {
+        progressed = true;
+      } else if (hits_.size() < 16) {
+        hits_.push_back(word);
+      }
+    };
+    if (raw.find('\x1b') == std::string_view::npos) {
+      w.needles.search(raw, found);
+    } else {
+      w.needles.search(clean_line(raw).text, found);
+    }
+    if (!hits_.empty() && candidates_ < kCandidates) read_hits(raw);
+    if (progressed) progress_.add(raw, log_.number());
+  }
+
+  void read_hits(std::string_view raw) {
+    ++candidates_;
+    const CleanLine line = clean_line(raw);
+    const std::string text = message_text(line, log_.after(), d_.symptom ? kRepetition : kMessage);
+    std::optional<Symptom> best;  // one line, one symptom: the one that says most
+    for (const size_t hit : hits_) {
+      const SymptomReader& reader = symptom_readers()[hit];
+      const size_t at = text.find(reader.needle);
+      if (at == std::string::npos || at > std::min(text.find('\n'), text.size())) continue;
+      const auto symptom = reader.read({text, at, std::string_view(reader.needle).size()});
+      if (symptom &&
+          (!best || weight(*symptom) > weight(*best) || (weight(*symptom) == weight(*best) && numbers_of(*symptom) > numbers_of(*best))))
+        best = symptom;
+    }
+    if (best) take(*best, line, text, raw);
+  }
+
+  void take(const Symptom& symptom, const CleanLine& line, const std::string& text, std::string_view raw) {
+    const auto rank = line.rank ? line.rank : symptom.rank;
+    if (rank) ranks_.insert(*rank);
+    ++d_.occurrences;
+    // What is not certain gives way to what is; else the first counts.
+    const bool better = !d_.symptom || weight(symptom) > weight(*d_.symptom);
+    // The same failure, told again with numbers: NCCL's size after its error, the kernel's summary.
+    const bool completes = d_.symptom && symptom.kind == d_.symptom->kind && !d_.symptom->tried && !d_.symptom->allocated &&
+                           (symptom.tried || symptom.allocated) && log_.number() <= d_.line + 60;
+    if (!better && !completes) return;
+    if (completes && !better) {
+      --d_.occurrences;
+      Symptom both = symptom;
+      if (both.note.empty()) both.note = d_.symptom->note;
+      d_.symptom = both;
+      return;
+    }
+    d_.symptom = symptom;
+    d_.rank = rank;
+    d_.line = log_.number();
+    d_.text = message_of(text);
+    d_.excerpt = excerpt_of(log_.before(), raw, log_.after());
+    d_.traceback = read_traceback(log_.before(), line.rank);
+    const auto same_line = has(raw, "it]") || has(raw, "it/s") ? read_progress(raw) : std::nullopt;  // a bar and the error on one line
+    d_.progress = same_line ? same_line : progress_.last();
+  }
+
+  void finish() {
+    d_.lines = log_.number();
+    d_.binary = log_.binary();
+    d_.ranks.assign(ranks_.begin(), ranks_.end());
+    if (!d_.symptom) return;
+    const auto later = progress_.last(d_.line);
+    d_.recovered = later && later->training && later->done && (!d_.progress || !d_.progress->done || *later->done > *d_.progress->done);
+    if (d_.symptom->harmless_alone && d_.recovered) {
+      const int64_t lines = d_.lines;
+      d_ = {};
+      d_.lines = lines;
+      return;
+    }
+    d_.phase = d_.traceback.phase();
+    if (d_.phase.empty() && d_.progress && !d_.progress->training && lower(d_.progress->text).find("load") != std::string::npos)
+      d_.phase = "loading";
+    if (d_.progress && d_.progress->training)
+      d_.first_step = d_.progress->done ? std::optional(*d_.progress->done == 0) : std::optional(false);
+    d_.others = others_of(*d_.symptom);
+    d_.fragmentation = fragmentation_of(*d_.symptom);
+    find_causes(d_);
+    find_fixes(d_);
+  }
+
+  LogStream log_;
+  Diagnosis d_;
+  std::vector<size_t> hits_;
+  std::set<int> ranks_;
+  LastProgress progress_;
+  size_t candidates_ = 0;
+};
+
+}  // namespace
+
+const char* to_string(Fragmentation f) {
+  switch (f) {
+    case Fragmentation::no: return "no";
+    case Fragmentation::yes: return "yes";
+    case Fragmentation::unknown: return "unknown";
+  }
+  return "";
+}
+
+Diagnosis diagnose(std::istream& log) { return Reading(log).run(); }
+
+}  // namespace plimsoll
