@@ -33,6 +33,8 @@ struct HiDreamConfig {
         axes_dims_rope(sizes_in(c, "axes_dims_rope", {64, 32, 32}, 3)),
         llama_layers(indices_in(c, "llama_layers")),
         llama_states(c.size({"llama_states"}, 32)) {
+    const std::vector<int64_t> largest = sizes_in(c, "max_resolution", {128, 128}, 2);
+    max_seq = checked_mul(largest[0], largest[1]) / (patches.patch * patches.patch);
     require_rotary_axes(c, "axes_dims_rope", axes_dims_rope, "attention_head_dim", head_dim);
     if (num_routed_experts < 0 || (num_routed_experts > 0 && num_activated_experts > num_routed_experts))
       throw Error("[hidream] num_activated_experts " + std::to_string(num_activated_experts) + " of num_routed_experts " +
@@ -56,6 +58,7 @@ struct HiDreamConfig {
   int64_t text_emb_dim, num_routed_experts, num_activated_experts;
   std::vector<int64_t> axes_dims_rope, llama_layers;
   int64_t llama_states;  // layers whose states the text encoder gives
+  int64_t max_seq = 0;   // tokens of the largest image
 };
 
 struct FeedForwardSwiGLU : Module {
@@ -167,17 +170,24 @@ struct Projections {
   FusedRMSNorm q_rms_norm, k_rms_norm;
 };
 
-// A table (B, S, 1, D / 2, 2, 2) of rotations, applied in fp32.
-Tensor apply_rope(const Tensor& x, const Tensor& rope) {
+// Turned by a table (B, S, 1, D / 2, 2, 2), in fp32.
+Tensor rotated(const Tensor& pairs, const Tensor& rope) {
+  const Tensor first = mul(select(rope, -1, 0), select(pairs, -1, 0));  // (B, S, H, D / 2, 2)
+  const Tensor second = mul(select(rope, -1, 1), select(pairs, -1, 1));
+  return add(first, second);
+}
+
+Tensor as_pairs(const Tensor& x) {
   const Tensor wide = to(x, DType::float32);
-  const Tensor pairs = reshape(wide, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 1, 2});
-  Tensor out;
-  {
-    const Tensor first = mul(select(rope, -1, 0), select(pairs, -1, 0));  // (B, S, H, D / 2, 2)
-    const Tensor second = mul(select(rope, -1, 1), select(pairs, -1, 1));
-    out = add(first, second);
-  }
-  return reshape(out, x.sizes());
+  return reshape(wide, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 1, 2});
+}
+
+void apply_rope(Tensor& query, Tensor& key, const Tensor& rope) {
+  const Tensor query_pairs = as_pairs(query), key_pairs = as_pairs(key);
+  const Tensor query_out = rotated(query_pairs, rope), key_out = rotated(key_pairs, rope);
+  const Tensor q = to(reshape(query_out, query.sizes()), query.dtype()), k = to(reshape(key_out, key.sizes()), key.dtype());
+  query = q;
+  key = k;
 }
 
 struct HiDreamAttention : Module {
@@ -210,12 +220,7 @@ struct HiDreamAttention : Module {
       joint.key = cat({i.key, t.key}, 1);
       joint.value = cat({i.value, t.value}, 1);
     }
-    {
-      const Tensor query = apply_rope(joint.query, rope), key = apply_rope(joint.key, rope);
-      const Tensor q = to(query, joint.query.dtype()), k = to(key, joint.key.dtype());
-      joint.query = q;
-      joint.key = k;
-    }
+    apply_rope(joint.query, joint.key, rope);
     Tensor hidden = attention(joint);
     if (!text) return {image.to_out(hidden)};
     const Tensors parts = split(hidden, std::vector<int64_t>{image_tokens.size(1), text_tokens.size(1)}, 1);
@@ -245,16 +250,15 @@ struct Modulation : Module {
   Linear linear;
 };
 
-// norm(x) * (1 + scale) + shift
-Tensor normed(const LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift) {
-  Tensor out = to(norm(x), x.dtype());
+// out = norm(x) * (1 + scale) + shift, over what `out` was
+void set_normed(Tensor& out, const LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift) {
+  out = to(norm(x), x.dtype());
   Tensor scaled;
   {
     const Tensor factor = add_scalar(scale);
     scaled = mul(out, factor);
   }
   out = add(scaled, shift);
-  return out;
 }
 
 Tensor gated(const Tensor& gate, const Tensor& y, const Tensor& x) {
@@ -275,10 +279,11 @@ struct HiDreamImageSingleTransformerBlock : Module {
     Forward here(*this);
     Tensor image = in[0];
     const Tensors m = chunk(unsqueeze(adaLN_modulation(in[1]), 1), 6, -1);
-    Tensor norm = normed(norm1_i, image, m[1], m[0]);
+    Tensor norm;
+    set_normed(norm, norm1_i, image, m[1], m[0]);
     const Tensor attn_output = attn1(norm, {}, in[2])[0];
     image = gated(m[2], attn_output, image);
-    norm = normed(norm3_i, image, m[4], m[3]);
+    set_normed(norm, norm3_i, image, m[4], m[3]);
     const Tensor ff_output = mul(m[5], ff_i(norm));
     image = add(ff_output, image);
     return {image};
@@ -308,12 +313,14 @@ struct HiDreamImageTransformerBlock : Module {
     Forward here(*this);
     Tensor image = in[0], text = in[1];
     const Tensors m = chunk(unsqueeze(adaLN_modulation(in[2]), 1), 12, -1);
-    Tensor norm_image = normed(norm1_i, image, m[1], m[0]), norm_text = normed(norm1_t, text, m[7], m[6]);
+    Tensor norm_image, norm_text;
+    set_normed(norm_image, norm1_i, image, m[1], m[0]);
+    set_normed(norm_text, norm1_t, text, m[7], m[6]);
     const Tensors attended = attn1(norm_image, norm_text, in[3]);
     image = gated(m[2], attended[0], image);
     text = gated(m[8], attended[1], text);
-    norm_image = normed(norm3_i, image, m[4], m[3]);
-    norm_text = normed(norm3_t, text, m[10], m[9]);
+    set_normed(norm_image, norm3_i, image, m[4], m[3]);
+    set_normed(norm_text, norm3_t, text, m[10], m[9]);
     const Tensor ff_output_i = mul(m[5], ff_i(norm_image)), ff_output_t = mul(m[11], ff_t(norm_text));
     image = add(ff_output_i, image);
     text = add(ff_output_t, text);
@@ -479,9 +486,10 @@ class HiDreamImageTransformer2DModel : public Denoiser {
     return run_block(block, run, inputs);
   }
 
-  // 'B C (H p1) (W p2) -> B (H W) (p1 p2 C)'
+  // 'B C (H p1) (W p2) -> B (H W) (p1 p2 C)', beside a mask for images that are not square
   Tensor patchify(const Tensor& x) const {
     const int64_t p = config_.patches.patch, rows = x.size(2) / p, columns = x.size(3) / p;
+    const Tensor x_masks = filled(tape(), "zeros", {x.size(0), config_.max_seq}, x.dtype());
     const Tensor patches = permute(reshape(x, {x.size(0), x.size(1), rows, p, columns, p}), {0, 2, 4, 3, 5, 1});
     return reshape(patches, {x.size(0), rows * columns, p * p * x.size(1)});
   }
@@ -496,10 +504,17 @@ class HiDreamImageTransformer2DModel : public Denoiser {
     return cat(images, 0);
   }
 
+  // (B, S, 3), the same for every sample
   Tensor image_ids(int64_t batch, int64_t side) const {
     const Tensor ids = filled(tape(), "zeros", {side, side, 3}, DType::float32);
-    for (int axis = 0; axis < 2; ++axis) const Tensor shifted = filled(tape(), "add", {side, side}, DType::float32);
-    return filled(tape(), "repeat", {batch, side * side, 3}, DType::float32);
+    for (int axis = 0; axis < 2; ++axis) {
+      Tensor shifted;
+      {
+        const Tensor along = arange(tape(), side);
+        shifted = filled(tape(), "add", {side, side}, DType::float32);
+      }
+    }
+    return expand(unsqueeze(view(ids, {side * side, 3}), 0), {batch, -1, -1});
   }
 
   // EmbedND: rotations of every axis in fp64, kept in fp32, (B, S, 1, D / 2, 2, 2)
@@ -512,14 +527,24 @@ class HiDreamImageTransformer2DModel : public Denoiser {
   Tensor rope(int64_t batch, int64_t tokens, int64_t dim) const {
     const auto fp64 = [this](const char* op, const Dims& sizes) { return filled(tape(), op, sizes, DType::float64); };
     const Dims angles{batch, tokens, dim / 2};
-    const Tensor scale = fp64("div", {dim / 2}), omega = fp64("mul", {dim / 2});
-    const Tensor out = fp64("mul", angles), cos_out = fp64("cos", angles), sin_out = fp64("sin", angles);
-    Tensor stacked;
+    Tensor scale, omega;
+    {
+      const Tensor steps = fp64("arange", {dim / 2});
+      scale = fp64("div", {dim / 2});
+    }
+    {
+      const Tensor power = fp64("pow", {dim / 2}), inverse = fp64("reciprocal", {dim / 2});
+      omega = fp64("mul", {dim / 2});
+    }
+    Tensor out = fp64("mul", angles);
+    const Tensor cos_out = fp64("cos", angles), sin_out = fp64("sin", angles);
+    Tensor stacked_out;
     {
       const Tensor minus = fp64("neg", angles);
-      stacked = fp64("stack", {batch, tokens, dim / 2, 2, 2});
+      stacked_out = fp64("stack", {batch, tokens, dim / 2, 2, 2});
     }
-    return to(stacked, DType::float32);
+    out = stacked_out;
+    return to(out, DType::float32);
   }
 
   HiDreamConfig config_;
