@@ -235,7 +235,7 @@ class ToolkitStep : public DenoiserStep {
         inputs.push_back(empty(tape, {samples, tokens_read(prompts_, text_encoders_, i, conditions_[0].sizes[1])}, DType::int64));
       if (!text_encoders_.empty()) continue;
       for (const Condition& c : conditions_)
-        if (c.kind == Condition::Kind::text) inputs.push_back(empty(tape, c.sizes, c.dtype));
+        if (c.kind == Condition::Kind::text) inputs.push_back(empty(tape, c.sizes, is_floating(c.dtype) ? c.dtype : DType::int64));
     }
     model_.build().adapter_multiplier = empty(tape, {samples}, DType::float32);
     return inputs;

@@ -101,7 +101,7 @@ struct Lumina2Attention : Module {
     key = repeat_heads(key);  // (B, S, H, D)
     value = repeat_heads(value);
     AttentionArgs args;
-    if (mask) args.mask = view(mask, {batch, 1, 1, -1});
+    if (mask) args.mask = view(mask.dtype() == DType::bool_ ? mask : nondiff("_to_copy", mask, DType::bool_), {batch, 1, 1, -1});
     query = transpose(query, 1, 2);  // (B, H, S, D)
     key = transpose(key, 1, 2);
     value = transpose(value, 1, 2);

@@ -72,12 +72,9 @@ Tensors encode_prompts_sd3(TextEncoders& te, const Tensors& tokens) {
 
 // Lumina2Pipeline._get_gemma_prompt_embeds: the states before the last layer, and the mask
 Tensors encode_prompts_lumina2(TextEncoders& te, const Tensors& tokens) {
-  Tensor states;
-  {
-    const TextStates prompt_embeds = te[0]->encode(tokens[0], true);
-    states = prompt_embeds.hidden_states[prompt_embeds.hidden_states.size() - 2];
-  }
-  return {states};
+  TextStates prompt_embeds = te[0]->encode(tokens[0], true);
+  const Tensor states = prompt_embeds.hidden_states[prompt_embeds.hidden_states.size() - 2];
+  return {states, prompt_embeds.attention_mask};
 }
 
 // QwenImagePipeline._get_qwen_prompt_embeds: the last states without those of the template, sample by sample

@@ -20,9 +20,9 @@ struct LmTextEncoder : TextEncoder {
   TextStates encode(const Tensor& input_ids, bool output_hidden_states) override {
     Forward here(*this);
     TextStates out;
-    const Tensor attention_mask = empty(tape(), input_ids.sizes(), DType::int64);
+    out.attention_mask = empty(tape(), input_ids.sizes(), DType::int64);
     build().cache = &out.kept;
-    out.last_hidden_state = model(input_ids, output_hidden_states ? &out.hidden_states : nullptr, attention_mask);
+    out.last_hidden_state = model(input_ids, output_hidden_states ? &out.hidden_states : nullptr, out.attention_mask);
     build().cache = nullptr;
     if (lm_head) out.kept.push_back((*lm_head)(out.last_hidden_state));  // (N, T, vocabulary)
     return out;

@@ -11,7 +11,7 @@ import diffusers_models as dm
 
 DTYPE = {'fp32': torch.float32, 'bf16': torch.bfloat16, 'fp16': torch.float16, None: None}
 CLASSES = {'unet2d-condition': 'UNet2DConditionModel', 'flux': 'FluxTransformer2DModel', 'sd3': 'SD3Transformer2DModel',
-           'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
+           'lumina2': 'Lumina2Transformer2DModel', 'gemma2': 'Gemma2Model', 'llama': 'LlamaForCausalLM', 'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
            'clip-text-projection': 'CLIPTextModelWithProjection', 't5-encoder': 'T5EncoderModel'}
 main = sys.modules['__main__']
 
@@ -39,6 +39,7 @@ class ToolkitLora(torch.nn.Module):
         lora_input = x.to(self.lora_down.weight.dtype)
         lora_output = self.call_forward(lora_input)
         multiplier = self.network.multiplier
+        if lora_output.size(0) != multiplier.size(0): multiplier = multiplier.repeat_interleave(lora_output.size(0) // multiplier.size(0))
         for _ in range(lora_output.dim() - multiplier.dim()): multiplier = multiplier.unsqueeze(-1)
         scaled = lora_output * multiplier
         scaled = scaled.to(org_forwarded.dtype)
@@ -132,6 +133,41 @@ def encode_prompts_sd3(te, texts):
     return [torch.cat([clip_embeds, t5_embeds], dim=-2), torch.cat([pooled, pooled_2], dim=-1)]
 
 
+def attention_mask(tokens): return torch.empty(tokens.shape, dtype=torch.int64, device=tokens.device)
+
+
+def encode_prompts_lumina2(te, texts):
+    mask = attention_mask(texts[0])
+    prompt_embeds = te[0](texts[0], attention_mask=mask, output_hidden_states=True)
+    prompt_embeds = prompt_embeds.hidden_states[-2]
+    return [prompt_embeds, mask]
+
+
+def encode_prompts_hidream(te, texts):
+    def clip_prompt_embeds(te, tokens):
+        prompt_embeds = te(tokens, output_hidden_states=True)
+        prompt_embeds = prompt_embeds[0]
+        prompt_embeds = prompt_embeds.repeat(1, 1)
+        return prompt_embeds
+
+    def t5_prompt_embeds(te, tokens):
+        prompt_embeds = te(tokens)[0]
+        prompt_embeds = prompt_embeds.repeat(1, 1, 1)
+        return prompt_embeds
+
+    def llama3_prompt_embeds(te, tokens):
+        outputs = te(tokens, attention_mask=attention_mask(tokens), output_hidden_states=True)
+        prompt_embeds = outputs.hidden_states[1:]
+        prompt_embeds = torch.stack(prompt_embeds, dim=0)
+        prompt_embeds = prompt_embeds.repeat(1, 1, 1, 1)
+        return prompt_embeds
+
+    pooled_1, pooled_2 = clip_prompt_embeds(te[0], texts[0]), clip_prompt_embeds(te[1], texts[1])
+    pooled = torch.cat([pooled_1, pooled_2], dim=-1)
+    t5 = t5_prompt_embeds(te[2], texts[2])
+    return [t5, llama3_prompt_embeds(te[3], texts[3]), pooled]
+
+
 # ---------------------------------------------------------------- denoisers (toolkit/stable_diffusion_model.py, predict_noise)
 class UNet:
     """Latents (N, C, h, w); text states, for SDXL also a pooled text, and six numbers of sizes and crops that every step makes."""
@@ -196,10 +232,40 @@ class Flux:
         return noise_pred
 
 
+class Lumina2:
+    usual_tokens = 256
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        t = 1 - timestep / 1000
+        noise_pred = self.net(hidden_states=latent_model_input, timestep=t, encoder_attention_mask=conditions[1],
+                              encoder_hidden_states=conditions[0]).sample
+        noise_pred = -noise_pred
+        return noise_pred
+
+
+class HiDream:
+    usual_tokens = 128
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        noise_pred = self.net(hidden_states=latent_model_input, timesteps=timestep, encoder_hidden_states=conditions[:2],
+                              pooled_embeds=conditions[2], return_dict=False)[0]
+        noise_pred = -noise_pred
+        return noise_pred
+
+
 def scale_model_input(latents): return torch.cat(list(torch.chunk(latents, latents.shape[0])), dim=0)
 
 
-KINDS = {'UNet2DConditionModel': UNet, 'SD3Transformer2DModel': SD3, 'FluxTransformer2DModel': Flux}
+KINDS = {'UNet2DConditionModel': UNet, 'SD3Transformer2DModel': SD3, 'FluxTransformer2DModel': Flux, 'Lumina2Transformer2DModel': Lumina2,
+         'HiDreamImageTransformer2DModel': HiDream}
 
 
 # ---------------------------------------------------------------- the step
@@ -211,8 +277,10 @@ class Trainer(dm.Training):
         self.vae = vae
         self.text_encoders = torch.nn.ModuleList(text_encoders)
         names = tuple(te['model'] for te in args.get('text_encoders', []))
+        clips = ('clip-text-projection', 'clip-text-projection')
         self.encode_texts = {('clip-text', 'clip-text-projection'): encode_prompts_xl, ('clip-text', 't5-encoder'): encode_prompts_flux,
-                             ('clip-text-projection', 'clip-text-projection', 't5-encoder'): encode_prompts_sd3}.get(names, encode_prompts)
+                             (*clips, 't5-encoder'): encode_prompts_sd3, (*clips, 't5-encoder', 'llama'): encode_prompts_hidream,
+                             ('gemma2',): encode_prompts_lumina2}.get(names, encode_prompts)
         self.dop, self.flow_matching, self.train_dtype = args.get('dop', False), args.get('flow_matching', False), dtype
 
     def dtype(self): return self.train_dtype
@@ -233,8 +301,10 @@ class Trainer(dm.Training):
         return inputs
 
     def tokens(self, te, tokens):
-        """CLIP reads as many as it can; T5 the rest of the text."""
-        if hasattr(te.config, 'max_position_embeddings'): return te.config.max_position_embeddings
+        """CLIP reads as many as it can, unless for HiDream; the others the rest of the text."""
+        if type(te).__name__.startswith('CLIP'):
+            most = te.config.max_position_embeddings
+            return min(most, tokens) if self.encode_texts is encode_prompts_hidream else most
         return tokens - (77 if self.encode_texts is encode_prompts_sd3 else 0)
 
     def encode_images(self, imgs):
@@ -259,7 +329,7 @@ class Trainer(dm.Training):
         dtype = self.dtype()
         if not len(self.text_encoders): return [t.clone().detach() for t in texts]
         for te in self.text_encoders: te.eval()
-        return [t.to(dtype) for t in self.encode_texts(self.text_encoders, texts)]
+        return [t.to(dtype) if t.is_floating_point() else t for t in self.encode_texts(self.text_encoders, texts)]
 
     def predict(self, noisy_latents, timesteps, conditions):
         return self.kind.predict(noisy_latents.to(self.dtype()), timesteps, conditions)
@@ -313,7 +383,10 @@ class Trainer(dm.Training):
 def part(value):
     config = {k: v for k, v in value.items() if k != 'model'}
     name = CLASSES.get(value['model'], value['model'])
-    if name.startswith(('CLIP', 'T5')): return dm.text_encoder(name, config)
+    if name.startswith(('CLIP', 'T5', 'Gemma', 'Llama')): return dm.text_encoder(name, config)
+    if name == 'hidream':
+        import toolkit_transformers
+        return toolkit_transformers.HiDream(config).net
     import diffusers
     return dm.diffusers_model(name, config) if name in ('UNet2DConditionModel', 'AutoencoderKL') else getattr(diffusers, name)(**config)
 
