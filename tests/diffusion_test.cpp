@@ -154,6 +154,16 @@ TEST(Diffusion, ALanguageModelIsATextEncoder) {
   EXPECT_EQ(encoded.trainable, cached.trainable);
 }
 
+TEST(Diffusion, ConvolutionsTakePlainLora) {
+  Job job = job_of("unet2d-condition", small_unet());
+  for (const char* implementation : {"peft", "ai-toolkit"}) {
+    apply_setting(job, "lora", std::string("r=4,target_modules=conv_in,implementation=") + implementation, "test");
+    EXPECT_EQ(simulate(job).trainable, 4 * 4 * 3 * 3 + 32 * 4) << implementation;  // 4 channels to r, r to 32
+  }
+  apply_setting(job, "lora", "r=4,target_modules=conv_in,use_dora=true", "test");
+  EXPECT_THROW(simulate(job), Error);
+}
+
 TEST(Diffusion, CachedPartsAreNotOnTheDevice) {
   const Simulation all = run(small_trainer());
   const Simulation latents = run(with(small_trainer(), "cache_latents", true));
