@@ -101,7 +101,6 @@ struct MoEGate : Module {
 struct MOEFeedForwardSwiGLU : Module {
   MOEFeedForwardSwiGLU(Module& parent, std::string_view name, const HiDreamConfig& c)
       : Module(parent, name),
-        num_activated_experts(c.num_activated_experts),
         shared_experts(*this, "shared_experts", c.width, 2 * c.width),
         experts(*this, "experts"),
         gate(add_experts(c), "gate", c) {}
@@ -141,7 +140,6 @@ struct MOEFeedForwardSwiGLU : Module {
     return *this;
   }
 
-  int64_t num_activated_experts;
   FeedForwardSwiGLU shared_experts;
   ModuleList<FeedForwardSwiGLU> experts;
   MoEGate gate;
