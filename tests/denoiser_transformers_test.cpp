@@ -108,6 +108,21 @@ TEST(DenoiserTransformers, BadSizesAreNamed) {
   EXPECT_TRUE(has(error_of(job_of("flux", with(kFlux, {{"num_layers", 0}}))), "num_layers"));
 }
 
+TEST(DenoiserTransformers, HiDreamsExpertsAndTextsAreChecked) {
+  const Json small = {{"in_channels", 16},        {"num_layers", 1},
+                      {"num_single_layers", 1},   {"num_attention_heads", 2},
+                      {"attention_head_dim", 16}, {"axes_dims_rope", {8, 4, 4}},
+                      {"llama_states", 3},        {"caption_channels", {8, 8}},
+                      {"text_emb_dim", 8}};
+  EXPECT_EQ(error_of(job_of("hidream", small)), "");
+  EXPECT_EQ(error_of(job_of("hidream", with(small, {{"num_routed_experts", 0}}))), "");
+  EXPECT_TRUE(
+      has(error_of(job_of("hidream", with(small, {{"num_activated_experts", 5}}))), "num_activated_experts 5 of num_routed_experts 4"));
+  EXPECT_TRUE(has(error_of(job_of("hidream", with(small, {{"llama_layers", {0}}}))), "llama_layers names 1 layers for 2 blocks"));
+  EXPECT_TRUE(has(error_of(job_of("hidream", with(small, {{"llama_layers", {0, 3}}}))), "llama_layers has 3"));
+  EXPECT_TRUE(has(error_of(job_of("hidream", with(small, {{"height", 64}, {"width", 128}}))), "only square images"));
+}
+
 TEST(DenoiserTransformers, PositionsAreMadeForOtherSizesThanTheStoredOne) {
   EXPECT_EQ(error_of(job_of("pixart", kPixArt, 96)), "");
   EXPECT_EQ(error_of(job_of("pixart", with(kPixArt, {{"height", 64}, {"width", 160}}))), "");

@@ -120,6 +120,7 @@ TEST(Diffusion, TheTrainerNamesWhatIsWrong) {
       {"text_encoders", R"("clip-text")", "expected a list"},
       {"text_encoders", R"(["gpt2"])", "gpt2 is not a text encoder"},
       {"text_encoders", "[]", "no text_encoders are named"},
+      {"text_encoders", R"(["clip-text", "clip-text"])", "no pipeline has the text_encoders clip-text + clip-text"},
       {"vae_dtype", R"("fp8")", "vae_dtype 'fp8' is not known"},
       {"cache_latent", "true", "cache_latent is not known"},
       {"dop", "3", "dop"},
@@ -130,6 +131,37 @@ TEST(Diffusion, TheTrainerNamesWhatIsWrong) {
   Json other = small_trainer();
   other["vae"]["latent_channels"] = 16;
   EXPECT_NE(refusal("diffusion-trainer", other).find("are not the denoiser's"), std::string::npos);
+  Json wider = small_trainer();
+  wider["text_encoders"][0]["hidden_size"] = 64;
+  EXPECT_NE(refusal("diffusion-trainer", wider).find("the text encoders give (2, 77, 64), the denoiser takes (2, 77, 32)"),
+            std::string::npos);
+}
+
+// The body without its head; nothing of it is trained.
+TEST(Diffusion, ALanguageModelIsATextEncoder) {
+  Json trainer = with(small_trainer(), "cache_latents", true);
+  trainer["text_encoders"] = {{{"model", "gemma2"},
+                               {"vocab_size", 100},
+                               {"hidden_size", 32},
+                               {"intermediate_size", 64},
+                               {"num_hidden_layers", 2},
+                               {"num_attention_heads", 4},
+                               {"num_key_value_heads", 2},
+                               {"head_dim", 8}}};
+  const Simulation encoded = run(trainer), cached = run(with(trainer, "cache_text_embeddings", true));
+  // embedding, and in each layer q, k, v, o, the feed-forward and four norms; one more at the end
+  EXPECT_EQ(encoded.parameters - cached.parameters, 100 * 32 + 2 * (32 * (32 + 16 + 16 + 32) + 3 * 32 * 64 + 4 * 32) + 32);
+  EXPECT_EQ(encoded.trainable, cached.trainable);
+}
+
+TEST(Diffusion, ConvolutionsTakePlainLora) {
+  Job job = job_of("unet2d-condition", small_unet());
+  for (const char* implementation : {"peft", "ai-toolkit"}) {
+    apply_setting(job, "lora", std::string("r=4,target_modules=conv_in,implementation=") + implementation, "test");
+    EXPECT_EQ(simulate(job).trainable, 4 * 4 * 3 * 3 + 32 * 4) << implementation;  // 4 channels to r, r to 32
+  }
+  apply_setting(job, "lora", "r=4,target_modules=conv_in,use_dora=true", "test");
+  EXPECT_THROW(simulate(job), Error);
 }
 
 TEST(Diffusion, CachedPartsAreNotOnTheDevice) {

@@ -32,7 +32,8 @@ constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector},
                                 OwnModel{"yolov8", "yolov8", InputKind::own},
                                 OwnModel{"diffusion_trainer", "diffusion-trainer", InputKind::own},
                                 OwnModel{"diffusers_models", "", InputKind::own},
-                                OwnModel{"diffusers_transformers", "", InputKind::own}};
+                                OwnModel{"diffusers_transformers", "", InputKind::own},
+                                OwnModel{"toolkit_transformers", "", InputKind::own}};
 
 std::string python_file(const Json& model) {
   std::string name = model.value("py", "");

@@ -120,11 +120,12 @@ class ChromaTransformer2DModel : public Denoiser {
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }
 
   // text states, positions of text and image, a mask of all tokens
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 512;
-    Tensors out{empty(tape(), {samples, text, config_.joint_attention_dim}, dtype), empty(tape(), {text, 3}, dtype),
-                empty(tape(), {image_tokens(canvas), 3}, dtype)};
-    if (config_.text_mask) out.push_back(empty(tape(), {samples, text + image_tokens(canvas)}, dtype));
+    Conditions out{{{samples, text, config_.joint_attention_dim}, dtype},
+                   {{text, 3}, dtype, Condition::Kind::positions},
+                   {{image_tokens(canvas), 3}, dtype, Condition::Kind::positions}};
+    if (config_.text_mask) out.push_back({{samples, text + image_tokens(canvas)}, dtype});
     return out;
   }
 

@@ -8,6 +8,7 @@ namespace plimsoll {
 std::unique_ptr<Model> make_chroma(Build& build, const Config& config);
 std::unique_ptr<Model> make_dit(Build& build, const Config& config);
 std::unique_ptr<Model> make_flux(Build& build, const Config& config);
+std::unique_ptr<Model> make_hidream(Build& build, const Config& config);
 std::unique_ptr<Model> make_hunyuan_video(Build& build, const Config& config);
 std::unique_ptr<Model> make_lumina2(Build& build, const Config& config);
 std::unique_ptr<Model> make_pixart(Build& build, const Config& config);

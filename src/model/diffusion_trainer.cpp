@@ -10,6 +10,7 @@
 #include "model/registry.h"
 #include "model/resolve.h"
 #include "model/text_encoders.h"
+#include "model/toolkit_prompts.h"
 #include "nn/autoencoder_kl.h"
 #include "nn/denoiser.h"
 #include "ops/loss.h"
@@ -59,9 +60,10 @@ struct TextEncoderFamily {
   const char* name;
   MakeTextEncoder make;
 };
-constexpr TextEncoderFamily kTextEncoders[]{{"clip-text", make_clip_text_model},
-                                            {"clip-text-projection", make_clip_text_model_with_projection},
-                                            {"t5-encoder", make_t5_encoder_model}};
+constexpr TextEncoderFamily kTextEncoders[]{
+    {"clip-text", make_clip_text_model}, {"clip-text-projection", make_clip_text_model_with_projection},
+    {"gemma2", make_gemma2_text_model},  {"llama", make_llama_text_model},
+    {"qwen2", make_qwen2_text_model},    {"t5-encoder", make_t5_encoder_model}};
 
 MakeTextEncoder text_encoder_of(const Part& part) {
   std::vector<std::string> names;
@@ -124,8 +126,15 @@ struct TrainerConfig {
     if (list)
       for (const Json& value : *list) text_encoders.push_back(part_of(value, "text_encoders"));
     for (const Part& part : text_encoders) text_encoder_of(part);
+    prompt_encoding_of(text_encoder_families());
     if (text_encoders.empty() && !encodes_nothing())
       throw Error("[diffusion-trainer] no text_encoders are named", "name them, or set cache_text_embeddings");
+  }
+
+  std::vector<std::string> text_encoder_families() const {
+    std::vector<std::string> families;
+    for (const Part& part : text_encoders) families.push_back(part.entry->name);
+    return families;
   }
 
   bool encodes_nothing() const { return cache_text_embeddings || unload_text_encoder; }
@@ -179,9 +188,23 @@ class Inference {
   GradGuard no_grad_;
 };
 
+// Latents of an image are packed, 2 x 2 to a token, where a denoiser takes tokens.
+Tensor packed(const Tensor& x) {
+  const int64_t n = x.size(0), c = x.size(1), h = x.size(2) / 2, w = x.size(3) / 2;
+  const Tensor patches = permute(reshape(x, {n, c, h, 2, w, 2}), {0, 2, 4, 1, 3, 5});
+  return reshape(patches, {n, h * w, 4 * c});
+}
+
+Tensor unpacked(const Tensor& tokens, const Dims& sizes) {
+  const int64_t n = sizes[0], c = sizes[1], h = sizes[2] / 2, w = sizes[3] / 2;
+  const Tensor patches = permute(reshape(tokens, {n, h, w, c, 2, 2}), {0, 3, 1, 4, 2, 5});
+  return reshape(patches, sizes);
+}
+
 class ToolkitStep : public DenoiserStep {
  public:
-  ToolkitStep(DenoiserModel& model, const TrainerConfig& c) : config_(c), model_(model), net_(model.net()) {
+  ToolkitStep(DenoiserModel& model, const TrainerConfig& c)
+      : config_(c), model_(model), net_(model.net()), prompts_(prompt_encoding_of(c.text_encoder_families())) {
     Build& build = model.build();
     build.input_require_grads = false;
     if (c.vae && !c.cache_latents) {
@@ -191,7 +214,7 @@ class ToolkitStep : public DenoiserStep {
     if (c.encodes_nothing()) return;
     for (const Part& part : c.text_encoders) {
       const std::string name = text_encoders_.empty() ? "text_encoder" : fmt::format("text_encoder_{}", text_encoders_.size() + 1);
-      const FrozenBuild frozen(build, name, c.te_dtype, c.quantize_te && part.entry->name == "t5-encoder");  // CLIP's never is
+      const FrozenBuild frozen(build, name, c.te_dtype, c.quantize_te && !part.entry->name.starts_with("clip"));  // CLIP's never is
       text_encoders_.push_back(text_encoder_of(part)(model, name, part.config));
     }
   }
@@ -202,15 +225,17 @@ class ToolkitStep : public DenoiserStep {
     canvas_ = canvas;
     dtype_ = dtype;
     samples_ = samples;
-    const Dims latents = net_.latent_sizes(samples, canvas);
-    Tensors inputs{
-        vae_ ? empty(tape, {samples, vae_->config.in_channels, canvas.height, canvas.width}, dtype) : empty(tape, latents, dtype),
-        empty(tape, {samples}, DType::int64)};
-    if (vae_) check_latents(latents);
+    conditions_ = net_.conditions(samples, canvas, dtype);
+    latent_sizes_ = latent_sizes();
+    Tensors inputs{empty(tape, vae_ ? Dims{samples, vae_->config.in_channels, canvas.height, canvas.width} : latent_sizes_, dtype),
+                   empty(tape, {samples}, config_.flow_matching ? DType::float32 : DType::int64)};
+    if (vae_) check_latents();
     for (int pass = 0; pass < (config_.dop ? 2 : 1); ++pass) {
-      for (const auto& encoder : text_encoders_) inputs.push_back(empty(tape, {samples, encoder->usual_tokens()}, DType::int64));
+      for (size_t i = 0; i < text_encoders_.size(); ++i)
+        inputs.push_back(empty(tape, {samples, tokens_read(prompts_, text_encoders_, i, conditions_[0].sizes[1])}, DType::int64));
       if (!text_encoders_.empty()) continue;
-      for (Tensor& t : net_.make_conditions(samples, canvas, dtype)) inputs.push_back(std::move(t));
+      for (const Condition& c : conditions_)
+        if (c.kind == Condition::Kind::text) inputs.push_back(empty(tape, c.sizes, is_floating(c.dtype) ? c.dtype : DType::int64));
     }
     model_.build().adapter_multiplier = empty(tape, {samples}, DType::float32);
     return inputs;
@@ -226,35 +251,45 @@ class ToolkitStep : public DenoiserStep {
       noise = filled(tape, "randn", latents.sizes(), dtype_);
       noise = mul_scalar(noise);
       latents = mul_scalar(latents);
-      noisy_latents = add_noise(latents, noise);
+      noisy_latents = add_noise(latents, noise, timesteps);
     }
     const Tensor ones = filled(tape, "ones", {samples_, 1, 1, 1}, dtype_), mask = filled(tape, "ones", {samples_, 1, 1, 1}, dtype_);
-    const Tensors conditions = conditions_of(inputs, 0), class_conditions = config_.dop ? conditions_of(inputs, 1) : Tensors{};
+    const Tensors texts = encode_texts(inputs, 0), class_texts = config_.dop ? encode_texts(inputs, 1) : Tensors{};
     Tensor prior;
-    if (config_.dop) prior = prior_prediction(noisy_latents, timesteps, class_conditions);
-    const Tensor prediction = predict(noisy_latents, timesteps, conditions);
+    if (config_.dop) prior = prior_prediction(noisy_latents, timesteps, class_texts);
+    const Tensor prediction = predict(noisy_latents, timesteps, texts);
     Tensor loss = prediction_loss(prediction, noise, latents, mask), preserved;
     if (config_.dop) {
-      preserved = predict(noisy_latents, timesteps, class_conditions);
+      preserved = predict(noisy_latents, timesteps, class_texts);
       Tensor preservation = mse_loss(preserved, prior);
       preservation = mul_scalar(preservation);
       loss = add(loss, preservation);
     }
     loss = mul(loss, mean_of(ones));
     Tensors kept{latents, noise, noisy_latents, prediction, prior, preserved, ones, mask};
-    kept.insert(kept.end(), conditions.begin(), conditions.end());
-    kept.insert(kept.end(), class_conditions.begin(), class_conditions.end());
+    kept.insert(kept.end(), texts.begin(), texts.end());
+    kept.insert(kept.end(), class_texts.begin(), class_texts.end());
     kept.erase(std::remove_if(kept.begin(), kept.end(), [](const Tensor& t) { return !t; }), kept.end());
     return {loss, kept};
   }
 
  private:
-  void check_latents(const Dims& wanted) const {
+  bool packs() const { return net_.latent_sizes(samples_, canvas_).size() == 3; }
+
+  // Before they are packed; what else a denoiser is shown, a reference or a control image, is no part of them.
+  Dims latent_sizes() const {
+    const Dims target = net_.target_sizes(samples_, canvas_);
+    if (!packs()) return net_.latent_sizes(samples_, canvas_);
+    return {samples_, target[2] / 4, canvas_.height / kPixelsPerLatent, canvas_.width / kPixelsPerLatent};
+  }
+
+  void check_latents() const {
     const int64_t scale = vae_->config.scale();
     const Dims given{samples_, vae_->config.latent_channels, canvas_.height / scale, canvas_.width / scale};
-    if (canvas_.frames == 1 && numel(given) == numel(wanted)) return;
-    throw Error(fmt::format("[diffusion-trainer] the vae's latents {} are not the denoiser's {}", to_string(given), to_string(wanted)),
-                "name the autoencoder that belongs to the denoiser, or cache_latents");
+    if (given == latent_sizes_) return;
+    throw Error(
+        fmt::format("[diffusion-trainer] the vae's latents {} are not the denoiser's {}", to_string(given), to_string(latent_sizes_)),
+        "name the autoencoder that belongs to the denoiser, or cache_latents");
   }
 
   static Tensor mean_of(const Tensor& x) {
@@ -275,67 +310,105 @@ class ToolkitStep : public DenoiserStep {
       const LatentDistribution posterior = vae_->encode(images);
       latents = posterior.sample();
     }
-    latents = sub_scalar(latents);
-    return mul_scalar(latents);
+    const Tensor shifted = sub_scalar(latents);
+    return mul_scalar(shifted);
   }
 
-  // add_noise: sample by sample
-  static Tensor add_noise(const Tensor& latents, const Tensor& noise) {
+  // add_noise: sample by sample. Times of flow matching are fp32, and so are the sums.
+  Tensor add_noise(const Tensor& latents, const Tensor& noise, const Tensor& timesteps) const {
     Tensors noisy;
-    const Tensors samples = split(latents, 1, 0), noises = split(noise, 1, 0);
+    const Tensors samples = split(latents, 1, 0), noises = split(noise, 1, 0), times = split(timesteps, 1, 0);
+    Tensor t;
     for (size_t i = 0; i < samples.size(); ++i) {
-      const Tensor kept = mul_scalar(samples[i]), added = mul_scalar(noises[i]);
+      if (config_.flow_matching) t = div_scalar(times[i]);
+      const Tensor kept = t ? mul(rsub_scalar(t), samples[i]) : mul_scalar(samples[i]);
+      const Tensor added = t ? mul(t, noises[i]) : mul_scalar(noises[i]);
       noisy.push_back(add(kept, added));
     }
     return cat(noisy, 0);
   }
 
-  // What the encoders say of the texts, or what was cached of it. toolkit/train_tools.py, encode_prompts and encode_prompts_xl.
-  Tensors conditions_of(const Tensors& inputs, size_t pass) {
+  // What the encoders say of the texts, or what was cached of it.
+  Tensors encode_texts(const Tensors& inputs, size_t pass) {
     const size_t each = (inputs.size() - 2) / (config_.dop ? 2 : 1);
     const auto first = inputs.begin() + 2 + static_cast<std::ptrdiff_t>(pass * each);
     const Tensors own(first, first + static_cast<std::ptrdiff_t>(each));
+    Tensors texts;
     GradGuard no_grad(model_.tape(), false);
     if (text_encoders_.empty()) {  // clone().detach() of what the loader gave
-      Tensors copies;
-      for (const Tensor& t : own) copies.push_back(clone(t));
-      return copies;
+      for (const Tensor& t : own) texts.push_back(clone(t));
+      return texts;
     }
     const Inference mode(model_.tape());
-    const bool several = text_encoders_.size() > 1;
-    Tensors states;
-    Tensor pooled;
-    for (size_t i = 0; i < text_encoders_.size(); ++i) {
-      TextEncoder& encoder = *text_encoders_[i];
-      const bool penultimate = several && encoder.gives_hidden_states();
-      TextStates out = encoder.encode(own[i], penultimate);
-      pooled = penultimate ? encoder.result(out) : out.pooled;
-      if (penultimate) {
-        const Tensor before_last = out.hidden_states[out.hidden_states.size() - 2];
-        out = {};
-        states.push_back(clone(before_last));  // repeat(1, num_images_per_prompt, 1)
-      } else {
-        states.push_back(out.last_hidden_state);
+    const Tensors encoded = prompts_.encode(text_encoders_, own);
+    for (const Tensor& t : encoded) texts.push_back(is_floating(t.dtype()) ? to(t, dtype_) : t);
+    check_texts(texts);
+    return texts;
+  }
+
+  void check_texts(const Tensors& texts) const {
+    size_t next = 0;
+    for (const Condition& c : conditions_) {
+      if (c.kind != Condition::Kind::text || next == texts.size()) continue;
+      const Tensor& given = texts[next++];
+      if (given.sizes() == c.sizes) continue;
+      throw Error(
+          fmt::format("[diffusion-trainer] the text encoders give {}, the denoiser takes {}", to_string(given.sizes()), to_string(c.sizes)),
+          "name the encoders that belong to the denoiser, or cache_text_embeddings");
+    }
+  }
+
+  // toolkit/stable_diffusion_model.py, predict_noise
+  Tensor predict(const Tensor& noisy, const Tensor& timesteps, const Tensors& texts) {
+    const Tensor latents = to(noisy, dtype_);
+    Tensors conditions;
+    Tensor input, tokens;  // (N, C, h, w), (N, S, 4 C)
+    {
+      GradGuard no_grad(model_.tape(), false);
+      input = cat(split(latents, 1, 0), 0);  // scale_model_input
+      if (packs()) tokens = shown(packed(input));
+      conditions = with_own_conditions(texts);
+    }
+    Tensor prediction = net_.predict(tokens ? tokens : input, tokens ? div_scalar(timesteps) : timesteps, conditions);
+    if (tokens) prediction = unpacked(prediction, latent_sizes_);
+    if (!net_.predicts_noise()) prediction = neg(prediction);
+    return prediction;
+  }
+
+  // The tokens of the latents with those of other images.
+  Tensor shown(const Tensor& tokens) const {
+    const Dims sizes = net_.latent_sizes(samples_, canvas_);
+    return tokens.sizes() == sizes ? tokens : filled(tokens.tape(), "cat", sizes, tokens.dtype());
+  }
+
+  // Positions are made for every sample, of which one is used; sizes for one, then for all; guidance for one.
+  Tensors with_own_conditions(const Tensors& texts) const {
+    Tape& tape = model_.tape();
+    Tensors all;
+    size_t next_text = 0;
+    for (const Condition& c : conditions_) {
+      Dims sizes = c.sizes;
+      switch (c.kind) {
+        case Condition::Kind::text: all.push_back(next_text < texts.size() ? texts[next_text++] : empty(tape, c.sizes, c.dtype)); break;
+        case Condition::Kind::positions:
+          sizes.insert(0, samples_);
+          all.push_back(select(empty(tape, sizes, DType::float32), 0, 0));
+          break;
+        case Condition::Kind::sizes:
+          sizes[0] = 1;
+          all.push_back(cat(Tensors(static_cast<size_t>(samples_), empty(tape, sizes, c.dtype)), 0));
+          break;
+        case Condition::Kind::guidance: all.push_back(expand(empty(tape, {1}, c.dtype), c.sizes)); break;
       }
     }
-    return net_.make_conditions(samples_, canvas_, dtype_);  // joined, in the type of the training
-  }
-
-  // rearrange, where the denoiser takes latents by patches
-  static Tensor arranged(const Tensor& x, const Dims& sizes) {
-    return x.sizes() == sizes ? x : filled(x.tape(), "rearrange", sizes, x.dtype());
-  }
-
-  Tensor predict(const Tensor& noisy, const Tensor& timesteps, const Tensors& conditions) {
-    const Tensor latents = arranged(to(noisy, dtype_), net_.latent_sizes(samples_, canvas_));
-    return net_.predict(latents, timesteps, conditions);
+    return all;
   }
 
   // SDTrainer.get_prior_prediction: the denoiser without its adapter
-  Tensor prior_prediction(const Tensor& noisy, const Tensor& timesteps, const Tensors& conditions) {
+  Tensor prior_prediction(const Tensor& noisy, const Tensor& timesteps, const Tensors& texts) {
     const Inference mode(model_.tape());
     Tensors embeds;
-    for (const Tensor& t : conditions) embeds.push_back(clone(t));
+    for (const Tensor& t : texts) embeds.push_back(clone(t));
     model_.build().adapters_active = false;
     Tensor out = predict(noisy, timesteps, embeds);
     model_.build().adapters_active = true;
@@ -345,8 +418,7 @@ class ToolkitStep : public DenoiserStep {
   // SDTrainer.calculate_loss: by element, times a mask of ones and one number a sample
   Tensor prediction_loss(const Tensor& prediction, const Tensor& noise, const Tensor& latents, const Tensor& mask) {
     const Tensor by_sample = filled(model_.tape(), "_to_copy", {samples_}, DType::float32);
-    const Tensor unpacked = config_.flow_matching ? sub(noise, latents) : noise;
-    const Tensor target = arranged(unpacked, prediction.sizes());
+    const Tensor target = config_.flow_matching ? sub(noise, latents) : noise;
     Tensor loss = mse_loss_by_element(to(prediction, DType::float32), to(target, DType::float32));  // like the prediction
     loss = mul_scalar(loss);
     loss = mul(loss, view(mask, mask_sizes(loss)));
@@ -364,11 +436,16 @@ class ToolkitStep : public DenoiserStep {
     return sizes;
   }
 
+  static constexpr int64_t kPixelsPerLatent = 8;
+
   TrainerConfig config_;
   DenoiserModel& model_;
   Denoiser& net_;
+  const PromptEncoding& prompts_;
   std::unique_ptr<AutoencoderKL> vae_;
-  std::vector<std::unique_ptr<TextEncoder>> text_encoders_;
+  TextEncoders text_encoders_;
+  Conditions conditions_;
+  Dims latent_sizes_;
   Canvas canvas_;
   DType dtype_ = DType::float32;
   int64_t samples_ = 1;

@@ -147,7 +147,7 @@ class DiTTransformer2DModel : public Denoiser {
   }
 
   // labels
-  Tensors make_conditions(int64_t samples, const Canvas&, DType) override { return {empty(tape(), {samples}, DType::int64)}; }
+  Conditions conditions(int64_t samples, const Canvas&, DType) override { return {{{samples}, DType::int64}}; }
 
   Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& c) override {
     const Tensor output = (*this)(latents, timestep, c[0]);

@@ -55,12 +55,13 @@ class FluxTransformer2DModel : public Denoiser {
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }
 
   // text states, pooled text, positions of text and image, guidance
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 512;
-    Tensors out{empty(tape(), {samples, text, config_.joint_attention_dim}, dtype),
-                empty(tape(), {samples, config_.pooled_projection_dim}, dtype), empty(tape(), {text, 3}, dtype),
-                empty(tape(), {latent_sizes(1, canvas)[1], 3}, dtype)};
-    if (config_.guidance_embeds) out.push_back(empty(tape(), {samples}, DType::float32));
+    Conditions out{{{samples, text, config_.joint_attention_dim}, dtype},
+                   {{samples, config_.pooled_projection_dim}, dtype},
+                   {{text, 3}, dtype, Condition::Kind::positions},
+                   {{latent_sizes(1, canvas)[1], 3}, dtype, Condition::Kind::positions}};
+    if (config_.guidance_embeds) out.push_back({{samples}, DType::float32, Condition::Kind::guidance});
     generated_tokens_ = image_tokens(canvas);
     return out;
   }

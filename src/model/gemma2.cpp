@@ -1,8 +1,10 @@
 // transformers.models.gemma2: Gemma2ForCausalLM and Gemma2ForSequenceClassification.
 #include "model/families.h"
+#include "model/text_encoders.h"
 #include "nn/decoder_stack.h"
 #include "nn/gemma.h"
 #include "nn/last_token_classifier.h"
+#include "nn/lm_text_encoder.h"
 #include "ops/pointwise.h"
 
 namespace plimsoll {
@@ -89,6 +91,10 @@ std::unique_ptr<Model> make_gemma2(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gemma2_classifier(Build& build, const Config& c) {
   const Gemma2Config config(c);
   return std::make_unique<LastTokenClassifier<Gemma2Config, Gemma2Model>>(build, c, config, "model", config.hidden_size, 0);
+}
+
+std::unique_ptr<TextEncoder> make_gemma2_text_model(Module& parent, std::string_view name, const Config& c) {
+  return std::make_unique<LmTextEncoder<Gemma2Config, Gemma2Model>>(parent, name, Gemma2Config(c), false);
 }
 
 }  // namespace plimsoll

@@ -358,11 +358,12 @@ class HunyuanVideoTransformer3DModel : public Denoiser {
   }
 
   // text states, their mask, pooled text, guidance
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 256;
-    Tensors out{empty(tape(), {samples, text, config_.text_embed_dim}, dtype), empty(tape(), {samples, text}, DType::int64),
-                empty(tape(), {samples, config_.pooled_projection_dim}, dtype)};
-    if (config_.guidance_embeds) out.push_back(empty(tape(), {samples}, DType::float32));
+    Conditions out{{{samples, text, config_.text_embed_dim}, dtype},
+                   {{samples, text}, DType::int64},
+                   {{samples, config_.pooled_projection_dim}, dtype}};
+    if (config_.guidance_embeds) out.push_back({{samples}, DType::float32, Condition::Kind::guidance});
     return out;
   }
 

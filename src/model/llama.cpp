@@ -1,5 +1,6 @@
 // transformers.models.llama: LlamaForCausalLM and LlamaForSequenceClassification.
 #include "model/families.h"
+#include "model/text_encoders.h"
 #include "nn/decoder.h"
 
 namespace plimsoll {
@@ -20,5 +21,9 @@ DecoderConfig settings(const Config& c) {
 
 std::unique_ptr<Model> make_llama(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
 std::unique_ptr<Model> make_llama_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
+
+std::unique_ptr<TextEncoder> make_llama_text_model(Module& parent, std::string_view name, const Config& c) {
+  return make_decoder_text_encoder(parent, name, settings(c));
+}
 
 }  // namespace plimsoll

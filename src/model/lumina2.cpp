@@ -101,7 +101,7 @@ struct Lumina2Attention : Module {
     key = repeat_heads(key);  // (B, S, H, D)
     value = repeat_heads(value);
     AttentionArgs args;
-    if (mask) args.mask = view(mask, {batch, 1, 1, -1});
+    if (mask) args.mask = view(mask.dtype() == DType::bool_ ? mask : nondiff("_to_copy", mask, DType::bool_), {batch, 1, 1, -1});
     query = transpose(query, 1, 2);  // (B, H, S, D)
     key = transpose(key, 1, 2);
     value = transpose(value, 1, 2);
@@ -341,10 +341,12 @@ class Lumina2Transformer2DModel : public Denoiser {
   }
 
   // text states and their mask
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 256;
-    return {empty(tape(), {samples, text, config_.cap_feat_dim}, dtype), empty(tape(), {samples, text}, DType::bool_)};
+    return {{{samples, text, config_.cap_feat_dim}, dtype}, {{samples, text}, DType::bool_}};
   }
+
+  bool predicts_noise() const override { return false; }
 
   Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& c) override {
     Forward here(*this);

@@ -147,13 +147,13 @@ class PixArtTransformer2DModel : public Denoiser {
   }
 
   // text states, their mask, and with additional conditions resolution and aspect ratio
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 120;
-    Tensors out{empty(tape(), {samples, text, config_.caption_channels.value_or(config_.cross_attention_dim)}, dtype),
-                empty(tape(), {samples, text}, DType::int64)};
+    Conditions out{{{samples, text, config_.caption_channels.value_or(config_.cross_attention_dim)}, dtype},
+                   {{samples, text}, DType::int64}};
     if (config_.use_additional_conditions) {
-      out.push_back(empty(tape(), {samples, 2}, dtype));
-      out.push_back(empty(tape(), {samples, 1}, dtype));
+      out.push_back({{samples, 2}, dtype, Condition::Kind::sizes});
+      out.push_back({{samples, 1}, dtype, Condition::Kind::sizes});
     }
     return out;
   }

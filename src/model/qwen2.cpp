@@ -1,5 +1,6 @@
 // transformers.models.qwen2: Qwen2ForCausalLM and Qwen2ForSequenceClassification.
 #include "model/families.h"
+#include "model/text_encoders.h"
 #include "nn/decoder.h"
 
 namespace plimsoll {
@@ -22,5 +23,9 @@ DecoderConfig settings(const Config& c) {
 
 std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
 std::unique_ptr<Model> make_qwen2_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
+
+std::unique_ptr<TextEncoder> make_qwen2_text_model(Module& parent, std::string_view name, const Config& c) {
+  return make_decoder_text_encoder(parent, name, settings(c));
+}
 
 }  // namespace plimsoll

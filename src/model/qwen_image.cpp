@@ -230,15 +230,15 @@ class QwenImageTransformer2DModel : public Denoiser {
   Dims target_sizes(int64_t samples, const Canvas& c) const override { return {samples, checked_mul(rows(c), columns(c)), proj_out_.out}; }
 
   // text states and their mask
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 512;
     rows_ = rows(canvas);
     columns_ = columns(canvas);
     if (std::max(rows_, columns_) / 2 + text > kPositions)
       throw Error("[qwen_image] " + std::to_string(text) + " text tokens after the image: there are 4096 positions",
                   "use fewer text_tokens");
-    Tensors out{empty(tape(), {samples, text, config_.joint_attention_dim}, dtype)};
-    if (config_.text_mask) out.push_back(empty(tape(), {samples, text}, DType::int64));
+    Conditions out{{{samples, text, config_.joint_attention_dim}, dtype}};
+    if (config_.text_mask) out.push_back({{samples, text}, DType::int64});
     return out;
   }
 

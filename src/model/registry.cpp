@@ -101,6 +101,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
       {"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit, "diffusers"},
       {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
+      {"hidream", {"HiDreamImageTransformer2DModel"}, InputKind::own, 1024, make_hidream, "the AI Toolkit"},
       {"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video, "diffusers"},
       {"lumina2", {"Lumina2Transformer2DModel"}, InputKind::own, 1024, make_lumina2, "diffusers"},
       {"pixart", {"PixArtTransformer2DModel"}, InputKind::own, 1024, make_pixart, "diffusers"},

@@ -170,10 +170,9 @@ class SD3Transformer2DModel : public Denoiser {
   }
 
   // text states (two CLIPs' 77 tokens and T5's 256) and pooled texts
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t text = canvas.text_tokens ? canvas.text_tokens : 333;
-    return {empty(tape(), {samples, text, config_.joint_attention_dim}, dtype),
-            empty(tape(), {samples, config_.pooled_projection_dim}, dtype)};
+    return {{{samples, text, config_.joint_attention_dim}, dtype}, {{samples, config_.pooled_projection_dim}, dtype}};
   }
 
   Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& c) override {

@@ -239,12 +239,12 @@ class UNet2DConditionModel : public Denoiser {
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return image(samples, config_.out_channels, canvas); }
 
   // Text states; for SDXL also the pooled text and six numbers of sizes and crops.
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
     const int64_t tokens = canvas.text_tokens ? canvas.text_tokens : kTextTokens;
-    Tensors out{empty(tape(), {samples, tokens, config_.cross_attention_dim[0]}, dtype)};
+    Conditions out{{{samples, tokens, config_.cross_attention_dim[0]}, dtype}};
     if (!add_embedding_) return out;
-    out.push_back(empty(tape(), {samples, config_.pooled_width()}, dtype));
-    out.push_back(empty(tape(), {samples, kTimeIds}, dtype));
+    out.push_back({{samples, config_.pooled_width()}, dtype});
+    out.push_back({{samples, kTimeIds}, dtype, Condition::Kind::sizes});
     return out;
   }
 

@@ -222,8 +222,8 @@ class WanTransformer3DModel : public Denoiser {
   }
 
   // text states
-  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
-    return {empty(tape(), {samples, canvas.text_tokens ? canvas.text_tokens : 512, config_.text_dim}, dtype)};
+  Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) override {
+    return {{{samples, canvas.text_tokens ? canvas.text_tokens : 512, config_.text_dim}, dtype}};
   }
 
   Tensor predict(const Tensor& latents, const Tensor& time, const Tensors& c) override {

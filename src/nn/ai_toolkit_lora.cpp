@@ -21,8 +21,18 @@ Tensor broadcast_and_multiply(const Tensor& x, Tensor multiplier) {
 
 }  // namespace
 
-AiToolkitLora::Scale::Scale(Module& layer) : Module(layer, "lora"), runtime_scale(buffer("_runtime_scale", {})) {
+ToolkitScale::ToolkitScale(Module& layer) : Module(layer, "lora"), runtime_scale(buffer("_runtime_scale", {})) {
   buffer("alpha", {}, DType::int64);
+}
+
+// Rows of several tokens a sample (a mixture of experts) get their samples' multipliers by turns.
+Tensor add_scaled(const Tensor& org_forwarded, const Tensor& lora_output, const Tensor& by_sample) {
+  Tensor multiplier = by_sample;
+  if (multiplier && multiplier.size(0) != lora_output.size(0))
+    multiplier = repeat_interleave(multiplier, lora_output.size(0) / multiplier.size(0), 0);
+  Tensor scaled = multiplier ? broadcast_and_multiply(lora_output, multiplier) : mul_scalar(lora_output);
+  scaled = to(scaled, org_forwarded.dtype());
+  return add(org_forwarded, scaled);
 }
 
 AiToolkitLora::AiToolkitLora(DenseLayer& layer, const AdapterSettings& s)
@@ -44,10 +54,7 @@ Tensor AiToolkitLora::operator()(const DenseLayer& layer, const Tensor& x) const
   const Tensor org_forwarded = layer.base(x);  // (..., out)
   const Tensor lora_input = to(x, DType::float32);
   const Tensor lora_output = call_forward(lora_input);
-  const Tensor& multiplier = layer.build().adapter_multiplier;
-  Tensor scaled = multiplier ? broadcast_and_multiply(lora_output, multiplier) : mul_scalar(lora_output);
-  scaled = to(scaled, org_forwarded.dtype());
-  return add(org_forwarded, scaled);
+  return add_scaled(org_forwarded, lora_output, layer.build().adapter_multiplier);
 }
 
 }  // namespace plimsoll

@@ -6,21 +6,26 @@
 
 namespace plimsoll {
 
+// The scale of a rank, a tensor so that the toolkit can change it while a network is compiled.
+struct ToolkitScale : Module {
+  explicit ToolkitScale(Module& layer);
+  Tensor runtime_scale;  // _runtime_scale
+};
+
+// The layer's own result and the adapter's, times the samples' multipliers where there are any.
+Tensor add_scaled(const Tensor& org_forwarded, const Tensor& lora_output, const Tensor& multiplier);
+
 class AiToolkitLora : public Adapter {
  public:
   AiToolkitLora(DenseLayer& layer, const AdapterSettings& settings);
   Tensor operator()(const DenseLayer& layer, const Tensor& x) const override;
 
  private:
-  struct Scale : Module {
-    explicit Scale(Module& layer);
-    Tensor runtime_scale;  // _runtime_scale
-  };
   Tensor call_forward(const Tensor& x) const;
 
   double dropout_;
   AdapterParameter lora_down_, lora_up_;
-  Scale scale_;
+  ToolkitScale scale_;
 };
 
 }  // namespace plimsoll

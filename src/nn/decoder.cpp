@@ -5,6 +5,7 @@
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "nn/liger.h"
+#include "nn/lm_text_encoder.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -129,6 +130,10 @@ std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& d) {
 
 std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d) {
   return std::make_unique<LastTokenClassifier<DecoderConfig, Decoder>>(build, config, d, "model", d.hidden_size, std::nullopt);
+}
+
+std::unique_ptr<TextEncoder> make_decoder_text_encoder(Module& parent, std::string_view name, const DecoderConfig& d) {
+  return std::make_unique<LmTextEncoder<DecoderConfig, Decoder>>(parent, name, d, true);
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,8 @@
 
 namespace plimsoll {
 
+class TextEncoder;
+
 // How a body calls its parts in Python.
 struct StackNames {
   const char* embed = "embed_tokens";
@@ -46,6 +48,9 @@ void read_optional_window(const Config& config, DecoderConfig& d);
 std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& config);
 // The same body under a classification head; `config` is read for the labels and the padding token.
 std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d);
+
+// The same body as a text encoder, with the head that it was loaded with.
+std::unique_ptr<TextEncoder> make_decoder_text_encoder(Module& parent, std::string_view name, const DecoderConfig& config);
 
 struct DecoderAttention : Module {
   DecoderAttention(Module& parent, std::string_view name, const DecoderConfig& c);

@@ -29,11 +29,13 @@ struct DecoderStack : Module {
   // From the embeddings, which Python's name keeps until the body returns, to what the first layer gets.
   virtual Tensor enter(Tensor& embeds) const { return embeds; }
 
-  Tensor operator()(const Tensor& input_ids) {
+  // `states`, where given, takes what every layer gets and the result (output_hidden_states). The mask (B, T) is about padding.
+  Tensor operator()(const Tensor& input_ids, Tensors* states = nullptr, const Tensor& attention_mask = {}) {
     Forward here(*this);
     Tensor embeds = embed(input_ids);  // (B, T, C)
     const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
+    args.attention_mask = attention_mask;
     Tensor full, sliding;  // undefined where the kernel can do without
     if (config.full_mask) full = create_causal_mask(build(), args);
     args.sliding_window = config.sliding_window;
@@ -45,10 +47,12 @@ struct DecoderStack : Module {
       auto run = [&layer = layers[i], tables, mask = config.slides(i) ? sliding : full, positions](const Tensor& x) {
         return layer(x, tables, mask);
       };
+      if (states) states->push_back(hidden);
       hidden = run_block(layers[i], run, hidden);
     }
     build().position_ids.reset();
     hidden = norm(hidden);
+    if (states) states->push_back(hidden);
     return hidden;
   }
 

@@ -34,6 +34,12 @@ class CachedStep : public DenoiserStep {
 
 }  // namespace
 
+Tensors Denoiser::make_conditions(int64_t samples, const Canvas& canvas, DType dtype) {
+  Tensors made;
+  for (const Condition& c : conditions(samples, canvas, dtype)) made.push_back(empty(tape(), c.sizes, c.dtype));
+  return made;
+}
+
 DenoiserModel::DenoiserModel(Build& build, const Config& c, MakeDenoiser make)
     : Model(build), config_(c), net_(make(*this, "net", c)), step_(std::make_unique<CachedStep>(*net_)) {}
 

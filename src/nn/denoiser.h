@@ -14,14 +14,27 @@ struct Canvas {
   int64_t text_tokens = 0;  // 0: the network's usual number
 };
 
+// An input beside latents and timestep.
+struct Condition {
+  // Of the texts: states, pooled texts, masks. The rest is what a trainer makes itself, in every step.
+  enum class Kind : uint8_t { text, positions, sizes, guidance };
+  Dims sizes;
+  DType dtype = DType::float32;
+  Kind kind = Kind::text;
+};
+using Conditions = std::vector<Condition>;
+
 class Denoiser : public Module {
  public:
   using Module::Module;
   virtual Dims latent_sizes(int64_t samples, const Canvas& canvas) const = 0;  // as the network takes them, packed or not
   virtual Dims target_sizes(int64_t samples, const Canvas& canvas) const { return latent_sizes(samples, canvas); }
-  // Inputs beside latents and timestep, made on the device: text states, pooled texts, sizes, positions.
-  virtual Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype) = 0;
+  virtual Conditions conditions(int64_t samples, const Canvas& canvas, DType dtype) = 0;
   virtual Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& conditions) = 0;
+  // False: the prediction points from the noise to the image, and the AI Toolkit turns it round.
+  virtual bool predicts_noise() const { return true; }
+  // Positions are one for all samples: (tokens, axes).
+  Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype);
 };
 
 using MakeDenoiser = std::unique_ptr<Denoiser> (*)(Module& parent, std::string_view name, const Config& config);

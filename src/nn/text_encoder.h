@@ -11,6 +11,8 @@ struct TextStates {
   Tensor last_hidden_state;  // (N, T, C)
   Tensor pooled;             // (N, C) or (N, projection); undefined: there is none
   Tensors hidden_states;     // output_hidden_states: what every layer gets, and the last one's result
+  Tensor attention_mask;     // (N, T): what was given with the tokens, where anything is
+  Tensors kept;              // what else lives as long: logits, keys and values
 };
 
 class TextEncoder : public Module {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "nn/lora_conv2d.h"
 #include "nn/stochastic_depth.h"
 #include "ops/conv.h"
 #include "ops/loss.h"
@@ -21,12 +22,22 @@ Conv2d::Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, c
     throw Error(
         "[conv2d] " + std::to_string(o.groups) + " groups do not divide " + std::to_string(in) + " or " + std::to_string(out) + " channels",
         "choose groups that divide the channels");
+  const AdapterSettings* adapter = build().tuning.changes_anything() ? build().tuning.adapter_of(path(), false) : nullptr;
+  if (adapter) keep_parameters_in("base_layer");
   weight = parameter("weight", {out, in / o.groups, o.kernel.h, o.kernel.w});
   if (o.bias) bias = parameter("bias", {out});
+  if (adapter) lora_ = std::make_unique<LoraConv2d>(*this, *adapter);
 }
+
+Conv2d::~Conv2d() = default;
 
 Tensor Conv2d::operator()(const Tensor& x) const {
   Forward here(*this);
+  return lora_ && build().adapters_active ? (*lora_)(*this, x) : base(x);
+}
+
+Tensor Conv2d::base(const Tensor& x) const {
+  ScopeGuard here(tape(), parameter_scope());
   return conv2d(
       x, weight, bias,
       {options.stride.h, options.stride.w, options.padding.h, options.padding.w, options.dilation.h, options.dilation.w, options.groups});

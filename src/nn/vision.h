@@ -24,11 +24,18 @@ struct Conv2dOptions {
   bool bias = true;
 };
 
+class LoraConv2d;
+
 struct Conv2d : Module {
   Conv2d(Module& parent, std::string_view name, int64_t in, int64_t out, const Conv2dOptions& options);
+  ~Conv2d() override;
   Tensor operator()(const Tensor& x) const;
+  Tensor base(const Tensor& x) const;  // without the adapter
   Conv2dOptions options;
   Tensor weight, bias;
+
+ private:
+  std::unique_ptr<LoraConv2d> lora_;
 };
 
 struct BatchNorm2d : Module {

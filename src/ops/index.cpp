@@ -90,4 +90,51 @@ Tensor index_put_(const Tensor& x, const Tensor& mask, const Tensor& value, int6
   });
 }
 
+// saves indices, a copy of x's old contents, src and the result, though a sum needs the indices alone: backward gathers for src
+Tensor scatter_reduce_(const Tensor& x, const Tensor& indices, const Tensor& src) {
+  Op op(x.tape(), "scatter_reduce_", {&x, &src});
+  Saved places = op.save(indices), self, source;
+  if (op.recording()) {
+    Op copy(x.tape(), "clone", {});
+    self = op.save(empty_like(x));
+  }
+  source = op.save(src);
+  Tensor result = detach(x);
+  Saved saved_result = op.save(result);
+  return op.finish(result, [places = std::move(places), self = std::move(self), source = std::move(source),
+                            saved_result = std::move(saved_result)](Tensors& g, Needs needs) {
+    const Tensor indices = places.unpack(), before = self.unpack(), src = source.unpack(), after = saved_result.unpack();
+    Op gather(src.tape(), "gather", {});
+    Tensors out(2);
+    out[1] = empty(src.tape(), indices.sizes(), g[0].dtype());
+    if (needs[0]) out[0] = g[0];
+    return out;
+  });
+}
+
+// saves the weights and a copy of x's old contents
+Tensor weigh_rows_(const Tensor& x, const Tensor& weights) {
+  Op op(x.tape(), "mul_", {&x, &weights});
+  Saved other = op.save_if(op.needs(0), weights), self;
+  if (op.needs(1)) {
+    Op copy(x.tape(), "clone", {});
+    self = op.save(empty_like(x));
+  }
+  return op.finish(detach(x), [other = std::move(other), self = std::move(self)](Tensors& g, Needs needs) {
+    const Tensor weights = needs[0] ? other.unpack() : Tensor(), before = needs[1] ? self.unpack() : Tensor();
+    Op product(g[0].tape(), "mul", {});
+    Tensors out(2);
+    if (needs[1]) out[1] = empty_like(g[0], promote(g[0].dtype(), before.dtype()));
+    if (needs[0]) out[0] = empty_like(g[0], promote(g[0].dtype(), weights.dtype()));
+    return out;
+  });
+}
+
+// the sorted values go at once
+Tensor argsort(const Tensor& x) {
+  Op op(x.tape(), "sort", {});
+  const Tensor values = empty_like(x);
+  return empty_like(x, DType::int64);
+}
+
 }  // namespace plimsoll

@@ -18,5 +18,10 @@ struct TopK {
 TopK topk(const Tensor& x, int64_t k);  // along the last dimension
 // x[mask] = value in place, where the mask over the first dimensions has `chosen` true entries: returns x's memory with the new history.
 Tensor index_put_(const Tensor& x, const Tensor& mask, const Tensor& value, int64_t chosen);
+// x.scatter_reduce_(0, indices, src, "sum") in place: returns x's memory with the new history.
+Tensor scatter_reduce_(const Tensor& x, const Tensor& indices, const Tensor& src);
+// x.mul_(weights) with one weight for each row, which wants a gradient too: returns x's memory with the new history.
+Tensor weigh_rows_(const Tensor& x, const Tensor& weights);
+Tensor argsort(const Tensor& x);  // of integers
 
 }  // namespace plimsoll

@@ -106,9 +106,10 @@ def text_encoder(name, config):
     import transformers.masking_utils, transformers.modeling_utils
     transformers.masking_utils.is_tracing = transformers.modeling_utils.is_tracing = lambda *a: False
     cls = getattr(transformers, name)
-    cfg = (transformers.T5Config if name.startswith('T5') else transformers.CLIPTextConfig)(**config)
+    lm = not name.startswith(('CLIP', 'T5'))
+    cfg = (cls.config_class if lm or name.startswith('T5') else transformers.CLIPTextConfig)(**config)
     cfg._attn_implementation = 'eager' if attention_kernel() == 'eager' or not getattr(cls, '_supports_sdpa', False) else 'sdpa'
-    cfg.use_cache = False
+    if not lm: cfg.use_cache = False
     return cls(cfg)
 
 

@@ -1,6 +1,6 @@
-"""The step of the family diffusion-trainer in miniature: a U-Net that is trained, a frozen autoencoder and frozen text encoders, as the
+"""The step of the family diffusion-trainer in miniature: a denoiser that is trained, a frozen autoencoder and frozen text encoders, as the
 AI Toolkit calls them. args are the family's settings, with each part written out: {"model": family or class, ...its configuration}.
-spec["ai_toolkit_lora"] puts the toolkit's LoRA on the U-Net's linear layers, spec["toolkit_quantization"] their weights into qfloat8,
+spec["ai_toolkit_lora"] puts the toolkit's LoRA on the denoiser's linear layers, spec["toolkit_quantization"] their weights into qfloat8,
 computed as optimum-quanto's WeightQBytesLinearFunction does."""
 import sys, types
 
@@ -10,7 +10,8 @@ import torch.nn.functional as F
 import diffusers_models as dm
 
 DTYPE = {'fp32': torch.float32, 'bf16': torch.bfloat16, 'fp16': torch.float16, None: None}
-CLASSES = {'unet2d-condition': 'UNet2DConditionModel', 'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
+CLASSES = {'unet2d-condition': 'UNet2DConditionModel', 'flux': 'FluxTransformer2DModel', 'sd3': 'SD3Transformer2DModel',
+           'lumina2': 'Lumina2Transformer2DModel', 'gemma2': 'Gemma2Model', 'llama': 'LlamaForCausalLM', 'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
            'clip-text-projection': 'CLIPTextModelWithProjection', 't5-encoder': 'T5EncoderModel'}
 main = sys.modules['__main__']
 
@@ -38,6 +39,7 @@ class ToolkitLora(torch.nn.Module):
         lora_input = x.to(self.lora_down.weight.dtype)
         lora_output = self.call_forward(lora_input)
         multiplier = self.network.multiplier
+        if lora_output.size(0) != multiplier.size(0): multiplier = multiplier.repeat_interleave(lora_output.size(0) // multiplier.size(0))
         for _ in range(lora_output.dim() - multiplier.dim()): multiplier = multiplier.unsqueeze(-1)
         scaled = lora_output * multiplier
         scaled = scaled.to(org_forwarded.dtype)
@@ -83,35 +85,227 @@ def replace_linears(net, wanted, make):
         if isinstance(m, torch.nn.Linear) and wanted(name): net.set_submodule(name, make(m))
 
 
+# ---------------------------------------------------------------- text encoders (toolkit/train_tools.py)
+def encode_prompts(te, texts): return [te[0](texts[0])[0]]
+
+
+def encode_prompts_xl(te, texts):
+    def text_encode_xl(te, tokens):
+        prompt_embeds = te(tokens, output_hidden_states=True)
+        pooled = prompt_embeds[0]
+        prompt_embeds = prompt_embeds.hidden_states[-2]
+        prompt_embeds = prompt_embeds.repeat(1, 1, 1)
+        return prompt_embeds, pooled
+
+    states, pooled = [], None
+    for one, tokens in zip(te, texts):
+        text_embeds, pooled = text_encode_xl(one, tokens)
+        states.append(text_embeds)
+    pooled = pooled.repeat(1, 1)
+    return [torch.concat(states, dim=-1), pooled]
+
+
+def encode_prompts_flux(te, texts):
+    prompt_embeds = te[0](texts[0], output_hidden_states=False)
+    pooled = prompt_embeds.pooler_output
+    prompt_embeds = te[1](texts[1], output_hidden_states=False)[0]
+    return [prompt_embeds, pooled]
+
+
+def encode_prompts_sd3(te, texts):
+    def clip_prompt_embeds(te, tokens):
+        prompt_embeds = te(tokens, output_hidden_states=True)
+        pooled = prompt_embeds[0]
+        prompt_embeds = prompt_embeds.hidden_states[-2]
+        prompt_embeds = prompt_embeds.repeat(1, 1, 1)
+        pooled = pooled.repeat(1, 1)
+        return prompt_embeds, pooled
+
+    def t5_prompt_embeds(te, tokens):
+        prompt_embeds = te(tokens)[0]
+        return prompt_embeds.repeat(1, 1, 1)
+
+    embeds, pooled = clip_prompt_embeds(te[0], texts[0])
+    embeds_2, pooled_2 = clip_prompt_embeds(te[1], texts[1])
+    clip_embeds = torch.cat([embeds, embeds_2], dim=-1)
+    t5_embeds = t5_prompt_embeds(te[2], texts[2])
+    clip_embeds = F.pad(clip_embeds, (0, t5_embeds.shape[-1] - clip_embeds.shape[-1]))
+    return [torch.cat([clip_embeds, t5_embeds], dim=-2), torch.cat([pooled, pooled_2], dim=-1)]
+
+
+def attention_mask(tokens): return torch.empty(tokens.shape, dtype=torch.int64, device=tokens.device)
+
+
+def encode_prompts_lumina2(te, texts):
+    mask = attention_mask(texts[0])
+    prompt_embeds = te[0](texts[0], attention_mask=mask, output_hidden_states=True)
+    prompt_embeds = prompt_embeds.hidden_states[-2]
+    return [prompt_embeds, mask]
+
+
+def encode_prompts_hidream(te, texts):
+    def clip_prompt_embeds(te, tokens):
+        prompt_embeds = te(tokens, output_hidden_states=True)
+        prompt_embeds = prompt_embeds[0]
+        prompt_embeds = prompt_embeds.repeat(1, 1)
+        return prompt_embeds
+
+    def t5_prompt_embeds(te, tokens):
+        prompt_embeds = te(tokens)[0]
+        prompt_embeds = prompt_embeds.repeat(1, 1, 1)
+        return prompt_embeds
+
+    def llama3_prompt_embeds(te, tokens):
+        outputs = te(tokens, attention_mask=attention_mask(tokens), output_hidden_states=True)
+        prompt_embeds = outputs.hidden_states[1:]
+        prompt_embeds = torch.stack(prompt_embeds, dim=0)
+        prompt_embeds = prompt_embeds.repeat(1, 1, 1, 1)
+        return prompt_embeds
+
+    pooled_1, pooled_2 = clip_prompt_embeds(te[0], texts[0]), clip_prompt_embeds(te[1], texts[1])
+    pooled = torch.cat([pooled_1, pooled_2], dim=-1)
+    t5 = t5_prompt_embeds(te[2], texts[2])
+    return [t5, llama3_prompt_embeds(te[3], texts[3]), pooled]
+
+
+# ---------------------------------------------------------------- denoisers (toolkit/stable_diffusion_model.py, predict_noise)
+class UNet:
+    """Latents (N, C, h, w); text states, for SDXL also a pooled text, and six numbers of sizes and crops that every step makes."""
+    usual_tokens = 77
+
+    def __init__(self, net): self.net, self.c, self.xl = net, net.config, net.config.addition_embed_type == 'text_time'
+    def channels(self): return self.c.in_channels
+
+    def texts(self, tokens):
+        states = self.c.cross_attention_dim if isinstance(self.c.cross_attention_dim, int) else self.c.cross_attention_dim[0]
+        return [(tokens, states)] + ([(self.c.projection_class_embeddings_input_dim - 6 * self.c.addition_time_embed_dim,)] if self.xl else [])
+
+    @staticmethod
+    def time_ids(latents):
+        add_time_ids = torch.empty(1, 6, dtype=latents.dtype, device=latents.device)
+        return torch.cat([add_time_ids for _ in range(latents.shape[0])])
+
+    def predict(self, latents, timestep, conditions):
+        added = None
+        with torch.no_grad():
+            if self.xl: added = dict(text_embeds=conditions[1], time_ids=self.time_ids(latents))
+            latent_model_input = scale_model_input(latents)
+        return self.net(latent_model_input, timestep, conditions[0], added_cond_kwargs=added).sample
+
+
+class SD3:
+    usual_tokens = 333
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels
+    def texts(self, tokens): return [(tokens, self.c.joint_attention_dim), (self.c.pooled_projection_dim,)]
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        return self.net(hidden_states=latent_model_input, timestep=timestep, encoder_hidden_states=conditions[0],
+                        pooled_projections=conditions[1]).sample
+
+
+class Flux:
+    """Packed for the network: 2 x 2 latents a token, with positions that every step makes."""
+    usual_tokens = 512
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels // 4
+    def texts(self, tokens): return [(tokens, self.c.joint_attention_dim), (self.c.pooled_projection_dim,)]
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad():
+            latent_model_input = scale_model_input(latents)
+            n, c, h, w = latent_model_input.shape
+            packed = latent_model_input.reshape(n, c, h // 2, 2, w // 2, 2).permute(0, 2, 4, 1, 3, 5).reshape(n, h * w // 4, 4 * c)
+            img_ids = torch.empty(n, h * w // 4, 3, device=latents.device)
+            txt_ids = torch.empty(n, conditions[0].shape[1], 3, device=latents.device)
+            guidance = None
+            if self.c.guidance_embeds:
+                guidance = torch.empty(1, device=latents.device)
+                guidance = guidance.expand(n)
+        txt_ids, img_ids = txt_ids[0], img_ids[0]
+        noise_pred = self.net(hidden_states=packed, timestep=timestep / 1000, encoder_hidden_states=conditions[0],
+                              pooled_projections=conditions[1], txt_ids=txt_ids, img_ids=img_ids, guidance=guidance, return_dict=False)[0]
+        noise_pred = noise_pred.reshape(n, h // 2, w // 2, c, 2, 2).permute(0, 3, 1, 4, 2, 5).reshape(n, c, h, w)
+        return noise_pred
+
+
+class Lumina2:
+    usual_tokens = 256
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        t = 1 - timestep / 1000
+        noise_pred = self.net(hidden_states=latent_model_input, timestep=t, encoder_attention_mask=conditions[1],
+                              encoder_hidden_states=conditions[0]).sample
+        noise_pred = -noise_pred
+        return noise_pred
+
+
+class HiDream:
+    usual_tokens = 128
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        noise_pred = self.net(hidden_states=latent_model_input, timesteps=timestep, encoder_hidden_states=conditions[:2],
+                              pooled_embeds=conditions[2], return_dict=False)[0]
+        noise_pred = -noise_pred
+        return noise_pred
+
+
+def scale_model_input(latents): return torch.cat(list(torch.chunk(latents, latents.shape[0])), dim=0)
+
+
+KINDS = {'UNet2DConditionModel': UNet, 'SD3Transformer2DModel': SD3, 'FluxTransformer2DModel': Flux, 'Lumina2Transformer2DModel': Lumina2,
+         'HiDreamImageTransformer2DModel': HiDream}
+
+
 # ---------------------------------------------------------------- the step
-class Trainer(dm.DenoiserTraining):
+class Trainer(dm.Training):
     def __init__(self, net, vae, text_encoders, args, dtype):
-        super().__init__(net, args.get('height'), args.get('width'))
+        super().__init__(net)
+        self.kind = KINDS[type(net).__name__](net)
+        self.height, self.width, self.text_tokens = args.get('height'), args.get('width'), args.get('text_tokens')
         self.vae = vae
         self.text_encoders = torch.nn.ModuleList(text_encoders)
+        names = tuple(te['model'] for te in args.get('text_encoders', []))
+        clips = ('clip-text-projection', 'clip-text-projection')
+        self.encode_texts = {('clip-text', 'clip-text-projection'): encode_prompts_xl, ('clip-text', 't5-encoder'): encode_prompts_flux,
+                             (*clips, 't5-encoder'): encode_prompts_sd3, (*clips, 't5-encoder', 'llama'): encode_prompts_hidream,
+                             ('gemma2',): encode_prompts_lumina2}.get(names, encode_prompts)
         self.dop, self.flow_matching, self.train_dtype = args.get('dop', False), args.get('flow_matching', False), dtype
 
     def dtype(self): return self.train_dtype
 
-    def conditions(self, batch, device):
-        inputs = dm.DenoiserTraining.example_inputs(self, batch, self.side, device)
-        return [v for k, v in inputs.items() if k in ('text_states', 'text_embeds', 'time_ids')]
-
     def example_inputs(self, batch, seq, device):
-        self.side = seq
         h, w = self.height or seq, self.width or seq
+        tokens = self.text_tokens or self.kind.usual_tokens
         if self.vae is not None: first = torch.empty(batch, 3, h, w, dtype=self.dtype(), device=device)
-        else: first = torch.empty(batch, self.net.config.in_channels, h // 8, w // 8, dtype=self.dtype(), device=device)
-        inputs = dict(first=first, timesteps=torch.empty(batch, dtype=torch.int64, device=device), texts=[])
+        else: first = torch.empty(batch, self.kind.channels(), h // 8, w // 8, dtype=self.dtype(), device=device)
+        time = torch.float32 if self.flow_matching else torch.int64
+        inputs = dict(first=first, timesteps=torch.empty(batch, dtype=time, device=device), texts=[])
         for _ in range(2 if self.dop else 1):
             if len(self.text_encoders):
-                inputs['texts'].append([torch.empty(batch, self.tokens(te), dtype=torch.int64, device=device) for te in self.text_encoders])
-            else: inputs['texts'].append(self.conditions(batch, device))
+                inputs['texts'].append([torch.empty(batch, self.tokens(te, tokens), dtype=torch.int64, device=device) for te in self.text_encoders])
+            else:
+                inputs['texts'].append([torch.empty(batch, *sizes, dtype=self.dtype(), device=device) for sizes in self.kind.texts(tokens)])
         ToolkitLora.network.multiplier = torch.empty(batch, dtype=torch.float32, device=device)
         return inputs
 
-    @staticmethod
-    def tokens(te): return getattr(te.config, 'max_position_embeddings', 512)
+    def tokens(self, te, tokens):
+        """CLIP reads as many as it can, unless for HiDream; the others the rest of the text."""
+        if type(te).__name__.startswith('CLIP'):
+            most = te.config.max_position_embeddings
+            return min(most, tokens) if self.encode_texts is encode_prompts_hidream else most
+        return tokens - (77 if self.encode_texts is encode_prompts_sd3 else 0)
 
     def encode_images(self, imgs):
         self.vae.eval()
@@ -122,34 +316,23 @@ class Trainer(dm.DenoiserTraining):
         latents = 0.13 * (latents - 0)
         return latents.to(dtype=dtype)
 
-    def add_noise(self, latents, noise):
+    def add_noise(self, latents, noise, timesteps):
         noisy = []
-        for x, n in zip(torch.chunk(latents, latents.shape[0]), torch.chunk(noise, noise.shape[0])): noisy.append(0.9 * x + 0.1 * n)
+        for x, n, t in zip(*(torch.chunk(v, v.shape[0]) for v in (latents, noise, timesteps))):
+            if self.flow_matching:
+                t_01 = t / 1000
+                noisy.append((1.0 - t_01) * x + t_01 * n)
+            else: noisy.append(0.9 * x + 0.1 * n)
         return torch.cat(noisy, dim=0)
 
-    def text_encode_xl(self, te, tokens):
-        prompt_embeds = te(tokens, output_hidden_states=True)
-        pooled = prompt_embeds[0]
-        prompt_embeds = prompt_embeds.hidden_states[-2]
-        n, t, _ = prompt_embeds.shape
-        prompt_embeds = prompt_embeds.repeat(1, 1, 1)
-        return prompt_embeds.view(n, t, -1), pooled
-
     def encode(self, texts):
+        dtype = self.dtype()
         if not len(self.text_encoders): return [t.clone().detach() for t in texts]
         for te in self.text_encoders: te.eval()
-        dtype, n = self.dtype(), texts[0].shape[0]
-        if len(self.text_encoders) == 1: return [self.text_encoders[0](texts[0])[0].to(dtype)]
-        states, pooled = [], None
-        for te, tokens in zip(self.text_encoders, texts):
-            text_embeds, pooled = self.text_encode_xl(te, tokens)
-            states.append(text_embeds)
-        pooled = pooled.repeat(1, 1).view(n, -1)
-        return [torch.concat(states, dim=-1).to(dtype), pooled.to(dtype), torch.empty(n, 6, dtype=dtype, device=pooled.device)]
+        return [t.to(dtype) if t.is_floating_point() else t for t in self.encode_texts(self.text_encoders, texts)]
 
     def predict(self, noisy_latents, timesteps, conditions):
-        added = dict(text_embeds=conditions[1], time_ids=conditions[2]) if len(conditions) > 1 else None
-        return self.net(noisy_latents.to(self.dtype()), timesteps, conditions[0], added_cond_kwargs=added).sample
+        return self.kind.predict(noisy_latents.to(self.dtype()), timesteps, conditions)
 
     def prior(self, noisy_latents, timesteps, conditions):
         ToolkitLora.network.is_active = False
@@ -179,7 +362,7 @@ class Trainer(dm.DenoiserTraining):
             noise = torch.randn(latents.shape, dtype=dtype, device=latents.device)
             noise = noise * 1.0
             latents = latents * 1.0
-            noisy_latents = self.add_noise(latents, noise)
+            noisy_latents = self.add_noise(latents, noise, timesteps)
             ones = torch.ones((n, 1, 1, 1), device=latents.device, dtype=dtype)
             mask = torch.ones((n, 1, 1, 1), device=latents.device, dtype=dtype)
             conditions = self.encode(texts[0])
@@ -200,7 +383,12 @@ class Trainer(dm.DenoiserTraining):
 def part(value):
     config = {k: v for k, v in value.items() if k != 'model'}
     name = CLASSES.get(value['model'], value['model'])
-    return dm.text_encoder(name, config) if name.startswith(('CLIP', 'T5')) else dm.diffusers_model(name, config)
+    if name.startswith(('CLIP', 'T5', 'Gemma', 'Llama')): return dm.text_encoder(name, config)
+    if name == 'hidream':
+        import toolkit_transformers
+        return toolkit_transformers.HiDream(config).net
+    import diffusers
+    return dm.diffusers_model(name, config) if name in ('UNet2DConditionModel', 'AutoencoderKL') else getattr(diffusers, name)(**config)
 
 
 def frozen(value, dtype):
