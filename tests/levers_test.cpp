@@ -70,12 +70,14 @@ TEST(WhatIf, GivesVerdictsForADevice) {
 }
 
 TEST(WhatIf, FlagsAreWhatTheCommandLineReads) {
-  EXPECT_EQ(flags_of({"", {{"checkpointing", "every=2"}}, LeverKind::same_result, ""}), "--checkpointing=every=2");
-  EXPECT_EQ(
-      flags_of(
-          {"", {{"checkpointing", true}, {"optimizer", "SGD"}, {"optimizer_args", nlohmann::json::object()}}, LeverKind::same_result, ""}),
-      "--checkpointing --optimizer SGD");
-  EXPECT_EQ(flags_of({"", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, ""}), "--optimizer-args fused=true");
+  EXPECT_EQ(flags_of({"", "", {{"checkpointing", "every=2"}}, LeverKind::same_result, ""}), "--checkpointing=every=2");
+  EXPECT_EQ(flags_of({"",
+                      "",
+                      {{"checkpointing", true}, {"optimizer", "SGD"}, {"optimizer_args", nlohmann::json::object()}},
+                      LeverKind::same_result,
+                      ""}),
+            "--checkpointing --optimizer SGD");
+  EXPECT_EQ(flags_of({"", "", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, ""}), "--optimizer-args fused=true");
 }
 
 TEST(WhatIf, ArgumentsOfNoneAreNotOn) {

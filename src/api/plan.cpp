@@ -64,6 +64,23 @@ std::vector<Plan> fewest_gpus(PlanRequest request, const std::vector<TargetDevic
   }
 }
 
+// Where the user's file has no word for something, the plan does without it if it can.
+std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices,
+                          std::vector<Plan> plans) {
+  if (plans.size() != 1) return plans;
+  for (std::vector<std::string> knobs = unsaid(request, job, plans[0]); !knobs.empty();) {
+    plan.wishes.keep.insert(knobs.begin(), knobs.end());
+    for (const std::string& k : knobs) plan.wishes.allow.erase(k);
+    std::vector<Plan> other = make_plans(plan, devices);
+    if (!other[0].best) return plans;
+    plans = std::move(other);
+    std::vector<std::string> more = unsaid(request, job, plans[0]);
+    if (more == knobs) return plans;
+    knobs = std::move(more);
+  }
+  return plans;
+}
+
 std::string run_text(const JobRequest& job) {
   if (job.run.size() == 1) return "plimsoll estimate " + job.run[0];
   return job.run.empty() ? "plimsoll estimate --job " + job.job_file : "plimsoll estimate";
@@ -118,8 +135,11 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   if (!request.matrix.empty()) return answer_matrix(request, job, show);
   const std::vector<TargetDevice> devices = devices_of(request);
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
-  const PlanRequest plan = plan_request(request, job, devices);
-  const std::vector<Plan> plans = request.goal == "gpus" ? fewest_gpus(plan, devices) : make_plans(plan, devices);
+  PlanRequest plan = plan_request(request, job, devices);
+  plan.wishes.placements = !wants_file(request);
+  plan.brief |= wants_file(request);
+  std::vector<Plan> plans = request.goal == "gpus" ? fewest_gpus(plan, devices) : make_plans(plan, devices);
+  if (wants_file(request)) plans = sayable(request, job, plan, devices, std::move(plans));
   const bool any = std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); });
   if (wants_file(request)) return answer_with_file(request, job, plans, show);
   if (plans.size() == 1) {

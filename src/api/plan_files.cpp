@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -36,6 +37,12 @@ Changes changes_of(const Job& job, const PlannedRun& run) {
     if (!run.changes.contains(key)) out.emplace_back(key, value);
   for (const auto& [key, value] : run.changes.items()) out.emplace_back(key, value);
   return out;
+}
+
+Rewritten rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
+  JobRequest plain = request.job;
+  plain.settings.clear();
+  return rewrite(document, plain.job(), changes_of(job, run));
 }
 
 // A whole file or none: what a crash leaves is not called by its name.
@@ -83,6 +90,22 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path) {
 
 }  // namespace
 
+std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan) {
+  if (!request.generate.empty() || !plan.best) return {};
+  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
+  if (!document) return {};
+  const Rewritten file = rewritten(request, *document, job, plan.best->run);
+  std::vector<std::string> out;
+  if (request.flags && !file.environment.empty()) out.emplace_back("allocator");
+  for (const NotWritten& n : file.not_written)
+    for (const Lever& l : levers_for(job))
+      if (std::any_of(l.settings.begin(), l.settings.end(), [&](const auto& s) { return s.first == n.setting; })) {
+        out.push_back(l.knob);
+        break;
+      }
+  return out;
+}
+
 bool wants_file(const SearchRequest& r) { return r.flags || r.diff || !r.write.empty() || !r.generate.empty(); }
 
 ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show) {
@@ -103,9 +126,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
     if (!document)
       throw Error("[plan] there is no file or command to write the changes into",
                   "point at one (plimsoll plan train.yaml --gpu ...), or make one: --generate deepspeed", ExitCode::usage);
-    JobRequest plain = request.job;
-    plain.settings.clear();
-    file = rewrite(*document, plain.job(), changes_of(job, run));
+    file = rewritten(request, *document, job, run);
     original = document->text;
   }
   if (!request.write.empty()) write_file(request.write, file.text);

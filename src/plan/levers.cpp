@@ -9,6 +9,7 @@
 
 #include "estimate/estimate.h"
 #include "job/settings.h"
+#include "job/writer.h"
 #include "plan/model_levers.h"
 
 namespace plimsoll {
@@ -184,22 +185,13 @@ class Catalogue {
   std::vector<Lever> out_;
 };
 
-// As it is written behind a flag.
-std::string text_of(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_object()) return dump(value);
-  std::string out;
-  for (const auto& [key, v] : value.items()) out += (out.empty() ? "" : ",") + key + "=" + text_of(v);
-  return out;
-}
-
-struct Need {
+struct Figures {
   Bytes device, allocated;
   Phase phase = Phase::setup;
   Verdict verdict = Verdict::unknown;
 };
 
-Need need_of(Job job, const std::optional<TargetDevice>& target) {
+Figures need_of(Job job, const std::optional<TargetDevice>& target) {
   if (job.eval_batch == 0) job.eval_batch = job.batch;
   if (!target) {
     const Estimate e = estimate(job, 0);
@@ -223,12 +215,12 @@ std::string offload_cost(const Job& job) {
                      2 * static_cast<double>(bytes) / 25e9);
 }
 
-LeverEffect effect_of(const Job& job, const Lever& lever, const Need& now, const std::optional<TargetDevice>& target) {
+LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, const std::optional<TargetDevice>& target) {
   LeverEffect e;
   e.lever = lever;
   try {
     const Job changed = with(job, lever);
-    const Need then = need_of(changed, target);
+    const Figures then = need_of(changed, target);
     e.device = then.device;
     e.allocated = then.allocated;
     e.verdict = then.verdict;
@@ -250,20 +242,29 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Need& now, const
 
 std::vector<Lever> levers_for(const Job& job) { return Catalogue(job).all(); }
 
-std::string flags_of(const Lever& lever) {
-  std::string out;
-  for (const auto& [key, value] : lever.settings) {
-    if (value.is_object() && value.empty()) continue;
-    const auto& all = job_settings();
-    const auto setting = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return key == s.key; });
-    out += (out.empty() ? "" : " ") + flag_of(*setting);
-    if (value != true) out += (*setting->value == '=' ? "=" : " ") + text_of(value);
+std::string flags_of(const Lever& lever) { return flags_for(lever.settings); }
+
+const char* to_string(LeverKind k) {
+  switch (k) {
+    case LeverKind::same_result: return "same result";
+    case LeverKind::other_numbers: return "other numbers";
+    case LeverKind::other_training: return "other training";
   }
-  return out;
+  return "";
+}
+
+const char* to_string(LeverOutcome o) {
+  switch (o) {
+    case LeverOutcome::saves: return "saves";
+    case LeverOutcome::nothing: return "nothing";
+    case LeverOutcome::costs_memory: return "takes more";
+    case LeverOutcome::impossible: return "impossible";
+  }
+  return "";
 }
 
 WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {
-  const Need now = need_of(job, target);
+  const Figures now = need_of(job, target);
   WhatIf w;
   w.device = now.device;
   w.allocated = now.allocated;

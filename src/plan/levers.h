@@ -48,6 +48,8 @@ struct WhatIf {
 
 // Those that could change this job: what is on already is left out.
 std::vector<Lever> levers_for(const Job& job);
+const char* to_string(LeverKind k);
+const char* to_string(LeverOutcome o);
 // As flags: "--checkpointing --optimizer AdamW8bit".
 std::string flags_of(const Lever& lever);
 

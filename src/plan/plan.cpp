@@ -9,7 +9,7 @@
 
 #include "estimate/estimate.h"
 #include "hardware/catalogue.h"
-#include "job/settings.h"
+#include "job/writer.h"
 #include "plan/ladder.h"
 
 namespace plimsoll {
@@ -160,7 +160,7 @@ class Planner {
   }
 
   // Why a change of that knob does nothing here.
-  std::string why_not(const Fix& f) const {
+  std::string why_not(const QuickFix& f) const {
     static const std::set<std::string> activations{"checkpointing", "offload", "attention", "loss", "output", "batch", "seq", "compile"};
     const std::string_view phase = phase_name(plan_.peak_phase);
     if (activations.contains(f.lever.knob) && (plan_.peak_phase == Phase::optimizer || plan_.peak_phase == Phase::setup))
@@ -182,7 +182,7 @@ class Planner {
     evaluator_.prepare(all);
     for (size_t i = 0; i < levers.size(); ++i) {
       const Candidate& c = evaluator_.of(all[i]);
-      Fix f{levers[i], LeverOutcome::impossible, planned(c, device_), {}, 0, c.impossible};
+      QuickFix f{levers[i], LeverOutcome::impossible, planned(c, device_), {}, 0, c.impossible};
       if (!c.needs.empty()) {
         f.saving = now.needs[device_].device.bytes - f.run.need.device.bytes;
         f.slower = seconds_per_sample(c, device_) / seconds_per_sample(now, device_) - 1;
@@ -195,12 +195,12 @@ class Planner {
       plan_.fixes.push_back(std::move(f));
     }
     // What makes it fit comes first; then by how little it disturbs, and by how much it saves for the time it costs.
-    const auto key = [&](const Fix& f) {
+    const auto key = [&](const QuickFix& f) {
       const double time = std::isfinite(f.slower) ? std::max(0.0, f.slower) : 0;
       return std::tuple(f.outcome, f.lever.kind, time > 0.01 ? time * 1e9 / std::max<double>(1, static_cast<double>(f.saving.count)) : 0.0,
                         -f.saving.count);
     };
-    std::stable_sort(plan_.fixes.begin(), plan_.fixes.end(), [&](const Fix& a, const Fix& b) { return key(a) < key(b); });
+    std::stable_sort(plan_.fixes.begin(), plan_.fixes.end(), [&](const QuickFix& a, const QuickFix& b) { return key(a) < key(b); });
   }
 
   static Phase estimate_peak_phase(const Job& job) {
@@ -365,9 +365,9 @@ std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<Targe
 }
 
 std::string flags_of(const Recipe& changes) {
-  Lever lever;
-  for (const auto& [key, value] : changes.items()) lever.settings.emplace_back(key, value);
-  return flags_of(lever);
+  Changes all;
+  for (const auto& [key, value] : changes.items()) all.emplace_back(key, value);
+  return flags_for(all);
 }
 
 }  // namespace plimsoll

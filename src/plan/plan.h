@@ -41,7 +41,7 @@ struct Rung {
 };
 
 // One change alone, on top of the job as it is.
-struct Fix {
+struct QuickFix {
   Lever lever;
   LeverOutcome outcome = LeverOutcome::nothing;
   PlannedRun run;
@@ -85,7 +85,7 @@ struct Plan {
   std::vector<Alternative> alternatives;  // faster, but more of a change
   std::vector<PlannedRun> front;          // memory against time, the smallest first
   std::vector<Rung> up, down;
-  std::vector<Fix> fixes;  // what helps, by how little it disturbs and costs; then the rest
+  std::vector<QuickFix> fixes;  // what helps, by how little it disturbs and costs; then the rest
   Phase peak_phase = Phase::setup;
   std::vector<Sensitivity> sensitivity;
   std::optional<BatchAnswer> batch;

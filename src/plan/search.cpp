@@ -141,6 +141,7 @@ void Search::try_every_kth(const Recipe& recipe, const Split& split) {
 
 void Search::explore_batch(const Recipe& recipe, const Split& split) {
   if (levels_.size() == 1) return;
+  if (!space_.placements) return offer(run(at(recipe, split, full())));
   evaluator_.prepare({at(recipe, split, placement_.level(placement_.blocks(), true)), at(recipe, split, {{"every", 2}})});
   fit_level(recipe, split, false);
   if (const Candidate& all = run(at(recipe, split, placement_.level(placement_.blocks(), true))); fits(all)) fit_level(recipe, split, true);

@@ -128,6 +128,7 @@ Space space_of(const Job& job, const Wishes& wishes) {
   s.offloads = levers.of("offload");
   s.lengths = product(levers.of("seq"), levers.of("model"));
   s.checkpointing = !wishes.keep.contains("checkpointing");
+  s.placements = wishes.placements;
   s.batch = !wishes.keep.contains("batch");
   const bool given = job.origin.contains("batch") || job.origin.contains("accumulation") || job.origin.contains("global_batch");
   if (wishes.global_batch) {

@@ -23,7 +23,8 @@ struct Wishes {
   std::set<std::string> keep;   // knobs that stay as they are
   std::set<std::string> allow;  // knobs that are turned only when the user says so
   std::optional<int64_t> global_batch;
-  int64_t gpus = 1;  // at most so many; the job's own number when it has one
+  bool placements = true;  // checkpoints of chosen blocks; false: of all or none, as every trainer has it
+  int64_t gpus = 1;        // at most so many; the job's own number when it has one
 };
 // Throws an Error for a name that is no knob, and for a contradiction.
 void check(const Wishes& wishes);
@@ -41,6 +42,7 @@ struct Space {
   std::vector<Choice> offloads;   // for activations on the host,
   std::vector<Choice> lengths;    // for what the user allows to be cut, the longest first
   bool checkpointing = true;      // may be changed
+  bool placements = true;         // of some blocks
   bool batch = true;              // the micro-batch may be changed
   std::optional<int64_t> global;  // what is kept; none: it is free
 };

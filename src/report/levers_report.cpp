@@ -11,30 +11,11 @@ namespace plimsoll {
 
 namespace {
 
-const char* outcome_name(LeverOutcome o) {
-  switch (o) {
-    case LeverOutcome::saves: return "saves";
-    case LeverOutcome::nothing: return "nothing";
-    case LeverOutcome::costs_memory: return "takes more";
-    case LeverOutcome::impossible: return "impossible";
-  }
-  return "";
-}
-
-const char* kind_name(LeverKind k) {
-  switch (k) {
-    case LeverKind::same_result: return "same result";
-    case LeverKind::other_numbers: return "other numbers";
-    case LeverKind::other_training: return "other training";
-  }
-  return "";
-}
-
 std::string row_text(const LeverEffect& e, size_t width, const WhatIf& w, const Style& style) {
   const std::string verdict = w.target.empty() ? "" : fmt::format("  {:<12}", to_string(e.verdict));
   return fmt::format("  {:<{}} {:>11} {:>8} {:>11}{}  {}\n    {}\n", e.lever.name, width, to_string(e.saving),
                      percent_of(e.saving, w.device), to_string(e.device), verdict,
-                     style.dim(std::string(kind_name(e.lever.kind)) + "; time: " + e.lever.cost), style.dim(flags_of(e.lever)));
+                     style.dim(std::string(to_string(e.lever.kind)) + "; time: " + e.lever.cost), style.dim(flags_of(e.lever)));
 }
 
 std::vector<std::string> names_of(const WhatIf& w, LeverOutcome outcome) {
@@ -74,8 +55,8 @@ nlohmann::ordered_json what_if_json(const WhatIf& w) {
   for (const LeverEffect& e : w.effects) {
     nlohmann::ordered_json settings = nlohmann::ordered_json::object();
     for (const auto& [key, value] : e.lever.settings) settings[key] = value;
-    nlohmann::ordered_json row{{"name", e.lever.name},       {"outcome", outcome_name(e.outcome)}, {"settings", settings},
-                               {"flags", flags_of(e.lever)}, {"kind", kind_name(e.lever.kind)},    {"cost", e.lever.cost}};
+    nlohmann::ordered_json row{{"name", e.lever.name},       {"outcome", to_string(e.outcome)}, {"settings", settings},
+                               {"flags", flags_of(e.lever)}, {"kind", to_string(e.lever.kind)}, {"cost", e.lever.cost}};
     if (e.outcome == LeverOutcome::impossible) {
       row["reason"] = e.note;
     } else {

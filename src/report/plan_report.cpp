@@ -16,15 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* kind_name(LeverKind k) {
-  switch (k) {
-    case LeverKind::same_result: return "same result";
-    case LeverKind::other_numbers: return "other numbers";
-    case LeverKind::other_training: return "other training";
-  }
-  return "";
-}
-
 const char* goal_text(Objective o) {
   switch (o) {
     case Objective::throughput: return "the fastest recipe that fits";
@@ -100,7 +91,7 @@ std::string alternatives_text(const Plan& plan, const Style& style) {
   if (plan.alternatives.empty()) return "";
   std::string out = "\n" + style.bold("Faster, but more of a change") + "\n";
   for (const Alternative& a : plan.alternatives) {
-    out += head_row(plan, "", a.run, kind_name(a.kind), style);
+    out += head_row(plan, "", a.run, to_string(a.kind), style);
     out += style.dim("    " + flags_of(a.run.changes)) + "\n";
   }
   return out;
@@ -132,20 +123,20 @@ std::string slower_text(double slower) {
 std::string fixes_text(const Plan& plan, const Style& style) {
   std::string out;
   size_t width = 10;
-  for (const Fix& f : plan.fixes)
+  for (const QuickFix& f : plan.fixes)
     if (f.outcome == LeverOutcome::saves) width = std::max(width, f.lever.name.size());
   int n = 0;
-  for (const Fix& f : plan.fixes) {
+  for (const QuickFix& f : plan.fixes) {
     if (f.outcome != LeverOutcome::saves) continue;
     out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<14} {}\n", ++n, f.lever.name, width, to_string(f.saving),
-                       percent_of(f.saving, plan.as_is.need.device.bytes), slower_text(f.slower), kind_name(f.lever.kind),
+                       percent_of(f.saving, plan.as_is.need.device.bytes), slower_text(f.slower), to_string(f.lever.kind),
                        style.dim(flags_of(f.lever)));
   }
   if (n > 0)
     out = "\n" + style.bold("Quick fixes, in order") + style.dim("  each alone, on the run as it is; what disturbs and costs least first") +
           "\n" + out;
   std::string useless;
-  for (const Fix& f : plan.fixes) {
+  for (const QuickFix& f : plan.fixes) {
     if (f.outcome == LeverOutcome::saves) continue;
     const std::string why = f.outcome == LeverOutcome::costs_memory ? "takes " + to_string(Bytes{-f.saving.count}) + " more" : f.why;
     useless += fmt::format("  {:<{}}  {}\n", f.lever.name, width, style.dim(printable(why, 160)));
@@ -226,16 +217,6 @@ Json rungs_json(const std::vector<Rung>& rungs) {
   return out;
 }
 
-const char* outcome_name(LeverOutcome o) {
-  switch (o) {
-    case LeverOutcome::saves: return "saves";
-    case LeverOutcome::nothing: return "nothing";
-    case LeverOutcome::costs_memory: return "takes more";
-    case LeverOutcome::impossible: return "impossible";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::string front_plot(const Plan& plan, const Style& style) {
@@ -286,7 +267,7 @@ std::string plan_text(const Plan& plan, const Style& style) {
     out += "  as it is   cannot be run: " + plan.as_is_impossible + "\n";
   }
   if (plan.best) {
-    out += head_row(plan, "plan", plan.best->run, kind_name(plan.best->kind), style);
+    out += head_row(plan, "plan", plan.best->run, to_string(plan.best->kind), style);
     out += "\n" + style.bold("What to change") + "\n" + changes_text(plan, plan.best->run, style);
     if (plan.global && plan.best->run.global_batch != *plan.global)
       out += fmt::format("  The total batch is {} in place of {}: {} is not a multiple of {} devices.\n", plan.best->run.global_batch,
@@ -317,11 +298,11 @@ Json plan_json(const Plan& plan) {
            {"as_is", run_json(plan.as_is)}};
   if (!plan.as_is_impossible.empty()) out["as_is"]["impossible"] = plan.as_is_impossible;
   out["plan"] = plan.best ? run_json(plan.best->run) : Json(nullptr);
-  if (plan.best) out["plan"]["kind"] = kind_name(plan.best->kind);
+  if (plan.best) out["plan"]["kind"] = to_string(plan.best->kind);
   out["alternatives"] = Json::array();
   for (const Alternative& a : plan.alternatives) {
     out["alternatives"].push_back(run_json(a.run));
-    out["alternatives"].back()["kind"] = kind_name(a.kind);
+    out["alternatives"].back()["kind"] = to_string(a.kind);
   }
   if (plan.shortage) {
     Json goals = Json::array();
@@ -336,11 +317,11 @@ Json plan_json(const Plan& plan) {
   out["ladder"] = rungs_json(plan.up);
   out["after_oom"] = rungs_json(plan.down);
   out["fixes"] = Json::array();
-  for (const Fix& f : plan.fixes) {
+  for (const QuickFix& f : plan.fixes) {
     Json row{{"name", f.lever.name},
              {"knob", f.lever.knob},
-             {"outcome", outcome_name(f.outcome)},
-             {"kind", kind_name(f.lever.kind)},
+             {"outcome", to_string(f.outcome)},
+             {"kind", to_string(f.lever.kind)},
              {"flags", flags_of(f.lever)}};
     if (f.outcome != LeverOutcome::impossible) {
       row["saving_bytes"] = f.saving.count;
