@@ -280,7 +280,8 @@ TEST_F(Cli, EveryPresetCanBeEstimated) {
   const auto presets = nlohmann::json::parse(run("list presets --json").out);
   for (const auto& p : presets["presets"]) {
     const std::string name = p["name"];
-    const Result r = run("estimate " + name + " --json");
+    const bool loops = name.starts_with("mamba-trainer");  // over the tokens, in Python: seconds for 2048 of them
+    const Result r = run("estimate " + name + (loops ? " --seq 64 --json" : " --json"));
     EXPECT_EQ(r.code, 0) << name << ": " << r.err;
   }
 }
@@ -399,7 +400,7 @@ TEST_F(Cli, PlanAnswersInJson) {
   EXPECT_EQ(j["schema"], 1);
   EXPECT_EQ(j["plan"]["verdict"], "fits");
   EXPECT_EQ(j["plan"]["global_batch"], 32);
-  EXPECT_LE(j["plan"]["device_bytes"]["high"], j["limit_bytes"]);
+  EXPECT_LE(j["plan"]["device_bytes"]["high_bytes"], j["limit_bytes"]);
   EXPECT_GT(j["plan"]["time"]["samples_per_second"], 0);
   EXPECT_TRUE(j["shortage"].is_null());
   for (const char* key : {"front", "ladder", "after_oom", "fixes", "sensitivity"}) EXPECT_FALSE(j[key].empty()) << key;

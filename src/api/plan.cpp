@@ -120,7 +120,7 @@ SearchRequest search_request(const nlohmann::json& request) {
   out.goal = fields.text({"goal"}, out.goal);
   out.keep = texts(fields, "keep", kKnobsHint);
   out.allow = texts(fields, "allow", kKnobsHint);
-  out.total_batch = fields.size({"total_batch"}, 0);
+  if (fields.find({"total_batch"})) out.total_batch = fields.size({"total_batch"}, 1);
   out.num_gpus = fields.size({"num_gpus"}, 1);
   out.leave_free = fields.number({"leave_free"}, 0);
   out.step_time = fields.number({"step_time"}, 0);

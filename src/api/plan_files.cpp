@@ -136,6 +136,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
         std::string text = request.diff            ? line_diff(original, file.text, document->name)
                            : request.write.empty() ? file.text
                                                    : fmt::format("{} written\n", request.write);
+        if (request.diff && text.empty()) text = "nothing needs to be changed\n";
         return text + (notes.empty() ? "" : request.write.empty() && !request.diff ? "" : notes);
       },
       [&] { return file_json(file, request.write); });

@@ -52,7 +52,7 @@ Candidate Evaluator::execute(const Recipe& changes) const {
       c.needs.back().time = step_time(c.job, fitting.simulation(d), d.spec, calibration_).time;
       c.parameters = fitting.simulation(d).parameters;
     }
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     c.impossible = e.what();
     c.needs.clear();
   }
@@ -62,9 +62,12 @@ Candidate Evaluator::execute(const Recipe& changes) const {
 void Evaluator::prepare(const std::vector<Recipe>& all) {
   std::set<std::string> names;
   std::vector<std::pair<std::string, const Recipe*>> missing;
-  for (const Recipe& c : all) {
-    std::string name = c.dump();
-    if (!candidates_.contains(name) && names.insert(name).second) missing.emplace_back(std::move(name), &c);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const Recipe& c : all) {
+      std::string name = c.dump();
+      if (!candidates_.contains(name) && names.insert(name).second) missing.emplace_back(std::move(name), &c);
+    }
   }
   std::vector<Candidate> results(missing.size());
   std::atomic<size_t> next{0};
@@ -77,16 +80,27 @@ void Evaluator::prepare(const std::vector<Recipe>& all) {
     for (size_t i = 1; i < std::min(cores, missing.size()); ++i) threads.emplace_back(work);
     work();
   }
+  if (missing.empty()) return;
+  const std::lock_guard lock(mutex_);
   for (size_t i = 0; i < missing.size(); ++i) candidates_.emplace(missing[i].first, std::move(results[i]));
-  if (progress && !missing.empty()) progress(candidates_.size());
+  if (progress) progress(candidates_.size());
 }
 
 const Candidate& Evaluator::of(const Recipe& changes) {
   const std::string name = changes.dump();
-  const auto it = candidates_.find(name);
-  if (it != candidates_.end()) return it->second;
+  const auto known = [&]() -> const Candidate* {
+    const std::lock_guard lock(mutex_);
+    const auto it = candidates_.find(name);
+    return it == candidates_.end() ? nullptr : &it->second;
+  };
+  if (const Candidate* c = known()) return *c;
   prepare({changes});
-  return candidates_.at(name);
+  return *known();
+}
+
+size_t Evaluator::executed() const {
+  const std::lock_guard lock(mutex_);
+  return candidates_.size();
 }
 
 std::vector<const Candidate*> Evaluator::all() const {

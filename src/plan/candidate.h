@@ -2,7 +2,7 @@
 // device asked about, and how long its step takes there.
 #pragma once
 
-#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -42,7 +42,7 @@ struct Candidate {
   int64_t global_batch() const;
 };
 
-// Executes candidates, each once, on as many threads as there are cores. Results do not depend on the order.
+// Executes candidates, each once, on as many threads as there are cores; several threads may ask. Results do not depend on the order.
 class Evaluator {
  public:
   // `job` is resolved. Memory of `reserve` bytes is left free on every device.
@@ -54,7 +54,7 @@ class Evaluator {
   const Job& job() const { return job_; }
   const std::vector<TargetDevice>& devices() const { return devices_; }
   std::vector<const Candidate*> all() const;  // in the order of their changes
-  size_t executed() const { return candidates_.size(); }
+  size_t executed() const;
   std::function<void(size_t executed)> progress;  // may be empty
 
  private:
@@ -63,7 +63,8 @@ class Evaluator {
   Job job_;
   std::vector<TargetDevice> devices_;
   Calibration calibration_;
-  std::map<std::string, Candidate> candidates_;  // by the text of their changes
+  mutable std::mutex mutex_;
+  std::map<std::string, Candidate> candidates_;  // by the text of their changes; never removed
 };
 
 }  // namespace plimsoll

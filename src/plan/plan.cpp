@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <set>
 
@@ -43,40 +44,56 @@ class Planner {
     }
     if (!plan_.best) shortage();
     if (!request_.brief) {
-      fixes();
       const Recipe from = plan_.best ? plan_.best->run.changes : no_changes();
+      // Independent of each other, and what is executed is the same in any order.
+      auto others = std::async(std::launch::async, [&] {
+        alternatives();
+        plan_.down = ladder_down(evaluator_, space_, plan_, from, device_);
+      });
+      fixes();
       plan_.up = ladder_up(evaluator_, space_, placement_, plan_, device_);
-      plan_.down = ladder_down(evaluator_, space_, plan_, from, device_);
-      sensitivity(from);
       batches(from);
+      sensitivity(from);
+      others.get();
       front();
     }
     return std::move(plan_);
   }
 
  private:
-  // The least disturbance that fits is the plan. More of it is an alternative when it is faster; nothing that goes to the host is.
+  // The least disturbance that fits is the plan.
   void search() {
     Search search(evaluator_, space_, placement_, device_, plan_.limit, request_.objective);
-    Space narrow = space_;
-    narrow.offloads = {Choice{}};
-    std::erase_if(narrow.groups,
-                  [](const Choice& g) { return g.changes.contains("offload_optimizer") || g.changes.contains("optimizer_in_backward"); });
-    const Candidate* best = nullptr;
     for (const LeverKind kind : kKinds) {
-      if (best && request_.brief) break;
-      const Candidate* c = nullptr;
-      if (best) {
-        Search more(evaluator_, narrow, placement_, device_, plan_.limit, request_.objective);
-        c = more.best(kind, best);
-      } else {
-        c = search.best(kind);
-      }
-      if (c == nullptr || (best && std::get<0>(search.cost(*c)) > kWorthAChange * std::get<0>(search.cost(*best)))) continue;
-      (best ? plan_.alternatives.emplace_back() : plan_.best.emplace()) = {kind, planned(*c, device_)};
-      best = c;
+      best_ = search.best(kind);
+      if (best_ == nullptr) continue;
+      plan_.best = {kind, planned(*best_, device_)};
+      break;
     }
     smallest_ = search.smallest();
+  }
+
+  // More of a disturbance, when it is faster: roughly, without choosing blocks, and nothing that goes to the host.
+  void alternatives() {
+    if (best_ == nullptr) return;
+    Space narrow = space_;
+    narrow.offloads = {Choice{}};
+    narrow.placements = false;
+    const Recipe& plan = best_->changes;
+    std::erase_if(narrow.groups, [&](const Choice& g) {
+      return g.changes.contains("offload_optimizer") || g.changes.contains("optimizer_in_backward") ||
+             (plan.contains("precision") && g.changes.value("precision", Recipe()) != plan["precision"]);
+    });
+    std::erase_if(narrow.losses, [&](const Choice& l) { return !l.changes.contains("loss_kernel") && plan.contains("loss_kernel"); });
+    Search search(evaluator_, narrow, placement_, device_, plan_.limit, request_.objective);
+    const Candidate* best = best_;
+    for (const LeverKind kind : kKinds) {
+      if (kind <= plan_.best->kind) continue;
+      const Candidate* c = search.best(kind, best);
+      if (c == nullptr || std::get<0>(search.cost(*c)) > kWorthAChange * std::get<0>(search.cost(*best))) continue;
+      plan_.alternatives.push_back({kind, planned(*c, device_)});
+      best = c;
+    }
   }
 
   // The longest sequence of the least disturbing recipe: doubled while it fits, then halved in between.
@@ -323,6 +340,7 @@ class Planner {
   const Space& space_;
   const Placement& placement_;
   size_t device_;
+  const Candidate* best_ = nullptr;
   const Candidate* smallest_ = nullptr;
   Plan plan_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 #include <limits>
 
 #include "step/optimizer_costs.h"
@@ -255,8 +256,23 @@ const Candidate* Search::best(LeverKind kind, const Candidate* than) {
   // The fastest first, so that the others need not be looked at closely.
   for (Ranked& r : recipes) r.seconds = seconds_per_sample(run(r.corner), device_);
   std::stable_sort(recipes.begin(), recipes.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
+  // Two at a time, each against the best of those before both: what is executed does not depend on who is quicker.
   std::vector<double> shrinking(space_.losses.size());  // 0: not known yet
-  for (const Ranked& r : recipes) explore(r.changes, splits_for(r.changes), shrinking[r.loss]);
+  for (size_t i = 0; i < recipes.size(); i += 2) {
+    std::vector<Search> pair(std::min<size_t>(2, recipes.size() - i), *this);
+    std::vector<double> found;
+    for (size_t k = 0; k < pair.size(); ++k) found.push_back(shrinking[recipes[i + k].loss]);
+    const auto explore_one = [&](size_t k) { pair[k].explore(recipes[i + k].changes, splits_for(recipes[i + k].changes), found[k]); };
+    std::future<void> other;
+    if (pair.size() == 2) other = std::async(std::launch::async, explore_one, 1);
+    explore_one(0);
+    if (other.valid()) other.get();
+    for (size_t k = 0; k < pair.size(); ++k) {
+      if (pair[k].best_ && pair[k].best_ != best_) offer(*pair[k].best_);
+      if (pair[k].smallest_) run(pair[k].smallest_->changes);
+      if (shrinking[recipes[i + k].loss] == 0) shrinking[recipes[i + k].loss] = found[k];
+    }
+  }
   if (best_ == than) return nullptr;
   simplify();
   return best_;
