@@ -1,12 +1,37 @@
 #include "plan/candidate.h"
 
 #include <atomic>
+#include <cmath>
 #include <set>
 #include <thread>
 
 #include "job/settings.h"
 
 namespace plimsoll {
+
+namespace {
+
+// Whose rates stand for those of a device that has none in the catalogue: of the same maker, the nearest in size.
+const DeviceSpec* like(const TargetDevice& device) {
+  const DeviceSpec* nearest = nullptr;
+  const double size = device.capacity ? static_cast<double>(device.capacity->bytes.count) / 1e9 : 0;
+  for (const DeviceSpec& d : catalogue()) {
+    if (d.vendor != device.spec.vendor || !d.nominal_gb || !d.bandwidth_gbs || !d.bf16_tflops || !d.fp32_tflops) continue;
+    if (!nearest || std::abs(*d.nominal_gb - size) < std::abs(*nearest->nominal_gb - size)) nearest = &d;
+  }
+  return nearest;
+}
+
+std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, const TargetDevice& device, const Calibration& calibration) {
+  if (std::optional<StepTime> own = step_time(job, simulation, device.spec, calibration).time) return own;
+  const DeviceSpec* other = like(device);
+  if (other == nullptr) return std::nullopt;
+  std::optional<StepTime> time = step_time(job, simulation, *other, calibration).time;
+  if (time) time->assumptions.push_back("times are those of " + other->name + ": the catalogue has no rates of " + device.name);
+  return time;
+}
+
+}  // namespace
 
 Recipe merged(Recipe a, const Recipe& b) {
   for (const auto& [key, value] : b.items()) {
@@ -49,7 +74,7 @@ Candidate Evaluator::execute(const Recipe& changes) const {
       const Fit f = fitting.need(d);
       c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, {}});
       if (!timed) continue;
-      c.needs.back().time = step_time(c.job, fitting.simulation(d), d.spec, calibration_).time;
+      c.needs.back().time = time_on(c.job, fitting.simulation(d), d, calibration_);
       c.parameters = fitting.simulation(d).parameters;
     }
   } catch (const std::exception& e) {

@@ -355,14 +355,24 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
   }
 }
 
-// What this model cannot do is no choice: a fused loss without a language model's head.
+// What this model cannot do is no choice: a fused loss without a language model's head. Nor is what costs nothing and takes more memory.
 void leave_out_impossible(Space& space, Evaluator& evaluator) {
   const std::vector<std::vector<Choice>*> all{&space.losses, &space.offloads, &space.lengths};
   std::vector<Recipe> alone{no_changes()};
   for (const auto* choices : all)
     for (const Choice& c : *choices) alone.push_back(c.changes);
+  alone.insert(alone.end(), space.costless.begin(), space.costless.end());
   evaluator.prepare(alone);
-  if (!evaluator.of(no_changes()).impossible.empty()) return;
+  const Candidate& now = evaluator.of(no_changes());
+  if (now.needs.empty()) return;
+  // Expandable segments may take more where blocks are not split.
+  space.free = no_changes();
+  for (const Recipe& c : space.costless) {
+    const Candidate& with_it = evaluator.of(c);
+    if (!with_it.needs.empty() &&
+        static_cast<double>(with_it.needs[0].device.high.count) <= 1.005 * static_cast<double>(now.needs[0].device.high.count))
+      space.free = merged(space.free, c);
+  }
   for (auto* choices : all) std::erase_if(*choices, [&](const Choice& c) { return !evaluator.of(c.changes).impossible.empty(); });
 }
 

@@ -41,10 +41,10 @@ class Levers {
     }
   }
 
-  Recipe free() const {
-    Recipe out = no_changes();
+  std::vector<Recipe> costless() const {
+    std::vector<Recipe> out;
     for (const Lever& l : levers_)
-      if (l.free) out = merged(out, changes_of(l));
+      if (l.free) out.push_back(changes_of(l));
     return out;
   }
 
@@ -111,7 +111,8 @@ Space space_of(const Job& job, const Wishes& wishes) {
   check(wishes);
   const Levers levers(job, wishes);
   Space s;
-  s.free = levers.free();
+  s.costless = levers.costless();
+  for (const Recipe& c : s.costless) s.free = merged(s.free, c);
   s.groups = {Choice{}};
   for (const char* knob : {"precision", "optimizer", "update"}) s.groups = product(s.groups, levers.of(knob));
   // Adapters have so few states that neither optimizer nor its place matters.

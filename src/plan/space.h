@@ -36,7 +36,8 @@ struct Choice {
 };
 
 struct Space {
-  Recipe free = no_changes();
+  std::vector<Recipe> costless;   // neither time nor numbers; whether they save memory is seen by executing them
+  Recipe free = no_changes();     // those of them that are on from the start
   std::vector<Choice> groups;     // what decides about weights, gradients and optimizer states; the first changes nothing
   std::vector<Choice> losses;     // the same for the loss,
   std::vector<Choice> offloads;   // for activations on the host,
@@ -47,6 +48,7 @@ struct Space {
   std::optional<int64_t> global;  // what is kept; none: it is free
 };
 
+// `free` holds all that is costless.
 Space space_of(const Job& job, const Wishes& wishes);
 std::vector<Split> splits_of(const Space& space, const Job& job);
 

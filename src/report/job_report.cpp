@@ -19,7 +19,8 @@ std::string sample_text(const Job& j, const std::string& own) {
 }  // namespace
 
 std::string recipe_text(const Job& j, const std::string& sample) {
-  std::string out = fmt::format("batch {} x {}, {}, {}", j.batch, sample_text(j, sample), to_string(j.precision), j.optimizer.name);
+  const std::string one = sample_text(j, sample);
+  std::string out = fmt::format("batch {}{}, {}, {}", j.batch, one.empty() ? "" : " x " + one, to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
   if (j.checkpointing.on) out += ", " + to_string(j.checkpointing);
   if (j.offload_activations != Offload::none) out += ", activations on the host";

@@ -281,6 +281,10 @@ std::string plan_text(const Plan& plan, const Style& style) {
   out += rungs_text(plan.down, "After an OOM", "one step after the other, what disturbs least first", plan, style);
   out += fixes_text(plan, style);
   out += numbers_text(plan, style);
+  const PlannedRun& shown = plan.best ? plan.best->run : plan.as_is;
+  if (shown.need.time && !shown.need.time->assumptions.empty()) out += "\n";
+  if (shown.need.time)
+    for (const std::string& a : shown.need.time->assumptions) out += style.dim("  Assumed: " + a) + "\n";
   out += style.dim(
       "\nMemory was executed step by step, as in `plimsoll estimate`; percents are of the upper end of its interval. Times are a roofline\n"
       "estimate (docs/time.md), good for ranking; --step-time SECONDS ties them to your own machine.\n");
