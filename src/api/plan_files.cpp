@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <optional>
 
 #include "job/input.h"
@@ -137,7 +138,9 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
                            : request.write.empty() ? file.text
                                                    : fmt::format("{} written\n", request.write);
         if (request.diff && text.empty()) text = "nothing needs to be changed\n";
-        return text + (notes.empty() ? "" : request.write.empty() && !request.diff ? "" : notes);
+        if (request.diff || !request.write.empty()) return text + notes;
+        std::cerr << notes;  // the file itself is the answer
+        return text;
       },
       [&] { return file_json(file, request.write); });
   return ExitCode::ok;

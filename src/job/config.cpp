@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 namespace plimsoll {
@@ -56,7 +58,8 @@ int64_t Config::integer(std::initializer_list<const char*> keys, int64_t fallbac
   const nlohmann::json& v = values().at(key);
   if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) wrong(key, "a number below 2^63");
   if (v.is_number_integer()) return v.get<int64_t>();
-  if (v.is_number_float() && v.get<double>() == static_cast<double>(static_cast<int64_t>(v.get<double>())))
+  constexpr double kBeyond = 9223372036854775808.0;  // 2^63
+  if (v.is_number_float() && std::abs(v.get<double>()) < kBeyond && v.get<double>() == std::trunc(v.get<double>()))
     return static_cast<int64_t>(v.get<double>());
   wrong(key, "a whole number");
 }
@@ -67,9 +70,10 @@ constexpr int64_t kLargestSize = int64_t{1} << 31;  // so that a product of two 
 
 int64_t Config::size(std::initializer_list<const char*> keys, int64_t fallback) const {
   const int64_t n = integer(keys, fallback);
-  if (n <= 0) wrong(present(keys, nullptr), "a whole number above 0");
-  if (n > kLargestSize) wrong(present(keys, nullptr), "at most 2147483648");
-  return n;
+  if (n > 0 && n <= kLargestSize) return n;
+  const char* key = present(keys, nullptr);
+  if (!key) return fallback;
+  wrong(key, n <= 0 ? "a whole number above 0" : "at most 2147483648");
 }
 
 std::optional<int64_t> Config::optional_integer(std::initializer_list<const char*> keys) const {

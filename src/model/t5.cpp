@@ -359,7 +359,9 @@ struct T5EncoderModel : TextEncoder {
 
   TextStates encode(const Tensor& input_ids, bool) override {
     Forward here(*this);
-    return {encoder(input_ids, {}), {}, {}};  // (B, T, C)
+    TextStates out;
+    out.last_hidden_state = encoder(input_ids, {});  // (B, T, C)
+    return out;
   }
 
   Dims result_sizes(int64_t samples, int64_t tokens) const override { return {samples, tokens, config.d_model}; }

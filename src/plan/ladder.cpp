@@ -41,7 +41,7 @@ std::optional<Lever> smaller_batch(const Space& space, const Job& job) {
   return Lever{"batch",
                fmt::format("micro-batch {}", next.batch),
                {{"batch", next.batch}, {"accumulation", next.accumulation}},
-               LeverKind::same_result,
+               job.framework == Framework::jax ? LeverKind::other_training : LeverKind::same_result,
                "little while it still fills the device"};
 }
 
