@@ -414,8 +414,27 @@ TEST_F(Cli, PlanSaysWhatIsMissing) {
   expect_error("plan gpt2 --gpu rtx-4090 --keep precisoin", 2, {"precisoin", "precision"});
   expect_error("plan gpt2 --gpu rtx-4090 --goal speed", 2, {"speed", "throughput"});
   expect_error("plan gpt2 --gpu rtx-4090 --leave-free 2", 2, {"--leave-free"});
+  expect_error("plan gpt2 --gpu rtx-4090 --total-batch 99999999999999", 2, {"99999999999999", "2^31"});
+  expect_error("plan gpt2 --gpu rtx-4090 --step-time 1e-300", 2, {"1e-300", "microsecond"});
   expect_error("plan gpt2 --gpu rtx-4090 --write x.yaml", 2, {"no file or command"});
   expect_error("plan gpt2 --gpu rtx-4090,a100-80gb --flags", 2, {"one device"});
+}
+
+TEST_F(Cli, PlanSaysWhyThereIsNone) {
+  const Result r = run("plan gpt2 --gpu tpu-v3 --json");
+  const auto j = nlohmann::json::parse(r.out);
+  EXPECT_TRUE(j["plan"].is_null() && j["shortage"].is_null()) << r.out;
+  ASSERT_TRUE(j["unanswered"].is_string()) << r.out;
+  EXPECT_NE(run("plan gpt2 --gpu tpu-v3").out.find("There is no plan: " + j["unanswered"].get<std::string>()), std::string::npos);
+}
+
+TEST_F(Cli, BundlesDoNotOverwrite) {
+  const std::string log = file("train.log", "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n");
+  const std::string bundle = file("help.tar", "mine");
+  expect_error("explain " + log + " --bundle " + bundle, 2, {"exists already"});
+  std::ifstream kept(bundle);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(kept), {}), "mine");
+  expect_error("explain " + log + " --bundle " + (folder_ / "none/help.tar").string(), 2, {"no directory"});
 }
 
 TEST_F(Cli, PlanWritesTheFileItCameFrom) {

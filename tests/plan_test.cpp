@@ -212,7 +212,6 @@ TEST(Plans, ReachOtherGoals) {
              longest = goal(Objective::sequence);
   ASSERT_TRUE(fastest.best && least.best && largest.best && longest.best);
   EXPECT_LT(least.best->run.need.device.bytes, fastest.best->run.need.device.bytes);
-  EXPECT_LE(fastest.best->run.need.time->samples_per_second, 1e9);
   EXPECT_GT(fastest.best->run.need.time->samples_per_second, least.best->run.need.time->samples_per_second);
   EXPECT_GT(largest.best->run.job.batch, 4);
   EXPECT_GT(longest.best->run.job.seq, 1024);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "util/checked.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -14,18 +15,16 @@ namespace {
 constexpr int64_t kMinAllocation = 256;    // kMinAllocationSize
 constexpr int64_t kFirstRegion = 2 << 20;  // smallest first region with allow_growth
 constexpr int64_t kMostWaste = 128 << 20;  // max_internal_fragmentation_bytes_ when no fraction is set
-constexpr int64_t kLargest = int64_t{1} << 50;
-
-int64_t round_up(int64_t n) { return (n + kMinAllocation - 1) / kMinAllocation * kMinAllocation; }
+constexpr int64_t kLargestPool = int64_t{1} << 50;
 
 }  // namespace
 
 BfcAllocator::BfcAllocator(const BfcOptions& options) : options_(options) {
-  if (options.limit <= 0 || options.limit > kLargest)
+  if (options.limit <= 0 || options.limit > kLargestPool)
     throw Error(fmt::format("[bfc] a limit of {} bytes is not possible", options.limit), "the bytes it may take, between 1 and 2^50");
   if (!(options.fragmentation_fraction >= 0 && options.fragmentation_fraction <= 1))
     throw Error(fmt::format("[bfc] a fragmentation fraction of {} is not possible", options.fragmentation_fraction), "between 0 and 1");
-  next_region_ = round_up(options.allow_growth ? std::min(options.limit, kFirstRegion) : options.limit);
+  next_region_ = round_up(options.allow_growth ? std::min(options.limit, kFirstRegion) : options.limit, kMinAllocation);
   most_waste_ = options.fragmentation_fraction > 0
                     ? static_cast<int64_t>(options.fragmentation_fraction * static_cast<double>(options.limit))
                     : kMostWaste;
@@ -37,11 +36,11 @@ size_t BfcAllocator::bin_of(int64_t size) {
 }
 
 BfcAllocator::Chunk* BfcAllocator::allocate(int64_t bytes) {
-  if (bytes > kLargest) {
+  if (bytes > kLargestPool) {
     ++stats_.ooms;
     return nullptr;
   }
-  const int64_t rounded = round_up(std::max<int64_t>(bytes, 1));
+  const int64_t rounded = round_up(std::max<int64_t>(bytes, 1), kMinAllocation);
   Chunk* chunk = find(rounded);
   if (!chunk && extend(rounded)) chunk = find(rounded);
   if (!chunk) {
@@ -76,7 +75,7 @@ bool BfcAllocator::extend(int64_t rounded) {
   while (rounded > next_region_) next_region_ *= 2;
   const int64_t bytes = std::min(next_region_, available);
   if (!doubled) next_region_ *= 2;
-  next_region_ = std::min(next_region_, kLargest * 2);  // larger than any limit: only `available` counts from here on
+  next_region_ = std::min(next_region_, kLargestPool * 2);  // larger than any limit: only `available` counts from here on
   Chunk* chunk = create();
   // Regions never touch, so chunks of two regions never join.
   chunk->address = stats_.pool + stats_.regions * kMinAllocation;

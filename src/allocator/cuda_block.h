@@ -9,6 +9,9 @@
 
 namespace plimsoll {
 
+constexpr int64_t kSmallSize = 1 << 20;     // largest size of the small pool; also the largest rest that is not split off
+constexpr int64_t kSmallSegment = 2 << 20;  // what the small pool takes from the device
+
 struct CudaBlock;
 struct BlockPool;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "util/checked.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -13,16 +14,12 @@ namespace {
 
 // c10/core/AllocatorConfig.h and CUDACachingAllocator.cpp, unchanged from 1.x to 2.11.
 constexpr int64_t kMinBlock = 512;            // every size is a multiple of it
-constexpr int64_t kSmallSize = 1 << 20;       // largest size served by the small pool
-constexpr int64_t kSmallSegment = 2 << 20;    // what the small pool takes from the device
 constexpr int64_t kMinLargeAlloc = 10 << 20;  // from here on a request gets its own segment,
 constexpr int64_t kRoundLarge = 2 << 20;      // rounded up to this
 constexpr int64_t kOneExabyte = int64_t{1} << 60;
 
 constexpr int64_t kLargestDevice = int64_t{1} << 50;  // 1 PiB: beyond any device, and far from overflow
 constexpr int64_t kAddressSpace = int64_t{1} << 62;
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // The next multiple of (largest power of two below n) / divisions; a power of two stays.
 int64_t round_to_division(int64_t n, int64_t divisions) {

@@ -12,20 +12,20 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kReserveAlignment = 4096;  // PinnedReserveSegment in CachingHostAllocator.h
-constexpr int64_t kLargest = int64_t{1} << 60;
+constexpr int64_t kLargestPinned = int64_t{1} << 60;
 
 size_t list_of(int64_t size) { return static_cast<size_t>(std::bit_width(static_cast<uint64_t>(size) - 1)); }
 
 }  // namespace
 
 PinnedHostAllocator::PinnedHostAllocator(const AllocConf& conf) : conf_(conf), reserve_left_(conf.pinned_reserve_segment) {
-  if (reserve_left_ > kLargest)
+  if (reserve_left_ > kLargestPinned)
     throw Error(fmt::format("[pinned] a reserve of {} bytes is not possible", reserve_left_), "a smaller pinned_reserve_segment_size_mb");
   hold(reserve_left_);
 }
 
 int64_t PinnedHostAllocator::rounded(int64_t bytes) const {
-  if (bytes < 0 || bytes > kLargest) throw Error(fmt::format("[pinned] {} bytes cannot be pinned", bytes), "between 0 and 2^60");
+  if (bytes < 0 || bytes > kLargestPinned) throw Error(fmt::format("[pinned] {} bytes cannot be pinned", bytes), "between 0 and 2^60");
   if (bytes == 0 || bytes > conf_.pinned_max_round_threshold || bytes > conf_.pinned_max_cached_size) return bytes;
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes)));
 }

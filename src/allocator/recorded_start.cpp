@@ -1,4 +1,5 @@
 #include "allocator/recorded_start.h"
+#include "allocator/cuda_block.h"
 
 #include <algorithm>
 #include <iterator>
@@ -9,9 +10,6 @@ namespace plimsoll {
 namespace {
 
 using Action = SnapshotEntry::Action;
-
-constexpr int64_t kSmallSize = 1 << 20;     // largest size of the small pool; also the largest rest that is not split off
-constexpr int64_t kSmallSegment = 2 << 20;  // every segment of the small pool
 
 // Memory held from the device: a plain segment, or contiguous pages.
 struct Region {

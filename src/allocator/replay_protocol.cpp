@@ -15,7 +15,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr const char* kHint = "docs/replay.md describes the operations";
+constexpr const char* kSeeOperations = "docs/replay.md describes the operations";
 
 struct TextHash {
   using is_transparent = void;
@@ -84,7 +84,7 @@ struct ProtocolSession::State {
   std::optional<CudaCachingAllocator> allocator;                                  // made at the first operation
   std::unordered_map<std::string, CudaBlock*, TextHash, std::equal_to<>> blocks;  // nullptr: an allocation of 0 bytes
 
-  [[noreturn]] void refuse(const std::string& what, const char* hint = kHint) const {
+  [[noreturn]] void refuse(const std::string& what, const char* hint = kSeeOperations) const {
     throw Error(fmt::format("[replay] line {}: {}", line, what), hint);
   }
 

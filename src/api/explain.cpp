@@ -38,6 +38,7 @@ ExplainRequest explain_request(const nlohmann::json& request) {
 }
 
 ExitCode answer(const ExplainRequest& request, const Show& show) {
+  check_bundle(request);
   if (auto log = read_log(request.job.run)) return answer_log(request, std::move(*log), show);
   if (!request.run.empty())
     throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,

@@ -9,6 +9,7 @@
 #include "job/command_line.h"
 #include "job/formats/format.h"
 #include "report/diagnosis_report.h"
+#include "util/new_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -83,20 +84,22 @@ std::optional<Diagnosis> read_log(const std::vector<std::string>& words) {
   return d;
 }
 
-void save_bundle(const ExplainRequest& request, HelpBundle bundle, const std::vector<std::string>& words) {
+void check_bundle(const ExplainRequest& request) {
   if (request.bundle.empty()) return;
   if (!request.bundle.ends_with(".tar"))
     throw Error("[explain] --bundle " + request.bundle + " is not the name of a tar archive", "e.g. --bundle help.tar", ExitCode::usage);
+  check_new_file(request.bundle);
+}
+
+void save_bundle(const ExplainRequest& request, HelpBundle bundle, const std::vector<std::string>& words) {
+  if (request.bundle.empty()) return;
   std::vector<std::string> named = words;
   if (!request.job.job_file.empty()) named.push_back(request.job.job_file);
   bundle.configuration = configuration_files(named);
   bundle.command = join(words, " ");
   bundle.machine = detect(Surroundings::here());
   const WrittenBundle written = write_bundle(bundle, PrivateNames::here());
-  std::ofstream out(request.bundle, std::ios::binary);
-  out << written.archive;
-  out.close();
-  if (!out) throw Error("[explain] cannot write " + request.bundle, "is the folder there, and writable?");
+  write_new_file(request.bundle, written.archive);
   std::cerr << "plimsoll: wrote " << request.bundle << " (" << join(written.files, ", ") << ")\n"
             << "  left out: " << (written.left_out.empty() ? "nothing had to be" : join(written.left_out, ", "))
             << "; look through it before you send it\n";

@@ -11,6 +11,8 @@ namespace plimsoll {
 std::optional<Diagnosis> read_log(const std::vector<std::string>& words);
 ExitCode answer_log(const ExplainRequest& request, Diagnosis diagnosis, const Show& show);
 // Nothing when no bundle is asked for. `words`: the run.
+// Before the answer: whether the archive can be written under that name.
+void check_bundle(const ExplainRequest& request);
 void save_bundle(const ExplainRequest& request, HelpBundle bundle, const std::vector<std::string>& words);
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include "job/lint.h"
 #include "plan/plan.h"
 #include "report/plan_report.h"
+#include "util/new_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -38,18 +39,22 @@ PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vect
   out.leave_free = r.leave_free;
   if (r.step_time != 0) out.calibration = calibrate(job, devices.front().spec, r.step_time);
   out.brief = devices.size() > 1;
+  out.full = r.full;
   out.progress = r.progress;
   return out;
 }
 
 void check(const SearchRequest& r) {
   const auto refuse = [](const std::string& what, const char* hint) { throw Error("[plan] " + what, hint, ExitCode::usage); };
-  if (r.total_batch < 0) refuse(fmt::format("a total batch of {}", r.total_batch), "--total-batch is 1 or more");
+  if (r.total_batch < 0 || r.total_batch > int64_t{1} << 31)
+    refuse(fmt::format("a total batch of {}", r.total_batch), "--total-batch is between 1 and 2^31");
   if (r.num_gpus < 1 || r.num_gpus > 1 << 20) refuse(fmt::format("{} devices", r.num_gpus), "--num-gpus is 1 or more");
   if (!(r.leave_free >= 0 && r.leave_free < 1))
     refuse(fmt::format("{} of the device left free", r.leave_free), "--leave-free is a part, e.g. 0.1");
-  if (!(r.step_time >= 0 && r.step_time < 1e9))
-    refuse(fmt::format("a step of {} seconds", r.step_time), "--step-time is what one optimizer step takes");
+  if (r.step_time != 0 && !(r.step_time >= 1e-6 && r.step_time <= 1e6))
+    refuse(fmt::format("a step of {} seconds", r.step_time),
+           "--step-time is what one optimizer step takes, between a microsecond and a million seconds");
+  if (!r.write.empty()) check_new_file(r.write);
   if (r.flags + r.diff + !r.generate.empty() > 1) refuse("--flags, --diff and --generate are three answers", "ask for one of them");
 }
 
@@ -113,7 +118,7 @@ void check_rules(const std::string& rules) {
 
 SearchRequest search_request(const nlohmann::json& request) {
   const Config fields = request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus",
-                                                                            "leave_free", "step_time", "host_memory", "matrix"})));
+                                                                            "leave_free", "step_time", "host_memory", "matrix", "full"})));
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
@@ -126,6 +131,7 @@ SearchRequest search_request(const nlohmann::json& request) {
   out.step_time = fields.number({"step_time"}, 0);
   out.host_memory = text_or_number(fields, "host_memory");
   out.matrix = fields.text({"matrix"}, "");
+  out.full = fields.flag({"full"}, false);
   return out;
 }
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
@@ -12,13 +10,12 @@
 #include "job/launch_files.h"
 #include "job/writer.h"
 #include "util/line_diff.h"
+#include "util/new_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 const PlannedRun& only_plan(const std::vector<Plan>& plans) {
   if (plans.size() != 1)
@@ -26,8 +23,9 @@ const PlannedRun& only_plan(const std::vector<Plan>& plans) {
                 ExitCode::usage);
   const Plan& p = plans.front();
   if (p.best) return p.best->run;
-  throw Error(fmt::format("[plan] nothing that may be changed makes it fit on {}{}", p.device.name,
-                          p.shortage ? ": " + to_string(p.shortage->missing) + " are missing at the least" : ""),
+  if (!p.unanswered.empty()) throw Error(fmt::format("[plan] no plan for {}: {}", p.device.name, p.unanswered), "name another device");
+  throw Error(fmt::format("[plan] nothing that may be changed makes it fit on {}: {} are missing at the least", p.device.name,
+                          to_string(p.shortage->missing)),
               "without --flags, --diff, --write and --generate, plan says what would fit", ExitCode::no);
 }
 
@@ -40,30 +38,14 @@ Changes changes_of(const Job& job, const PlannedRun& run) {
   return out;
 }
 
-Rewritten rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
+Job as_in_document(const SearchRequest& request) {
   JobRequest plain = request.job;
   plain.settings.clear();
-  return rewrite(document, plain.job(), changes_of(job, run));
+  return plain.job();
 }
 
-// A whole file or none: what a crash leaves is not called by its name.
-void write_file(const std::string& path, const std::string& text) {
-  std::error_code error;
-  if (fs::exists(path, error))
-    throw Error("[plan] " + path + " exists already", "choose another name, or remove it first", ExitCode::usage);
-  const std::string unfinished = path + ".part";
-  {
-    std::ofstream out(unfinished, std::ios::binary);
-    out << text;
-    out.flush();
-    if (!out) {
-      fs::remove(unfinished, error);
-      throw Error("[plan] " + path + " cannot be written", "check that its directory exists, its permissions and the room on its disk",
-                  ExitCode::usage);
-    }
-  }
-  fs::rename(unfinished, path, error);
-  if (error) throw Error("[plan] " + path + " cannot be written: " + error.message(), "choose another directory");
+Rewritten rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
+  return rewrite(document, as_in_document(request), changes_of(job, run));
 }
 
 std::string notes_of(const Rewritten& r) {
@@ -113,9 +95,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
   const PlannedRun& run = only_plan(plans);
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (request.flags) {
-    Changes planned;
-    for (const auto& [key, value] : run.changes.items()) planned.emplace_back(key, value);
-    const std::string flags = document ? flags_for(*document, job, planned) : flags_for(planned);
+    const std::string flags = document ? flags_for(*document, as_in_document(request), changes_of(job, run)) : flags_of(run.changes);
     show([&](const Style&) { return flags + "\n"; }, [&] { return nlohmann::ordered_json{{"schema", 1}, {"flags", flags}}; });
     return ExitCode::ok;
   }
@@ -130,7 +110,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
     file = rewritten(request, *document, job, run);
     original = document->text;
   }
-  if (!request.write.empty()) write_file(request.write, file.text);
+  if (!request.write.empty()) write_new_file(request.write, file.text);
   const std::string notes = notes_of(file);
   show(
       [&](const Style& style) {

@@ -38,11 +38,6 @@ std::vector<Axis> axes_of(const std::string& text) {
   return out;
 }
 
-struct Run {
-  std::vector<std::string> values;  // by axis
-  const Candidate* candidate = nullptr;
-};
-
 std::string cell_text(const Candidate& c, size_t device, const Style& style) {
   if (c.needs.empty()) return fmt::format("{:>22}", "cannot be run");
   const Need& n = c.needs[device];

@@ -162,6 +162,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
                  "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, ai_toolkit")
       ->type_name("KIND")
       ->group(kAnswer);
+  app.add_flag("--full", f->search.full, "ladders, quick fixes and the rest even where executing one candidate takes seconds");
   app.add_option("--matrix", f->search.matrix, "need and verdict for all combinations, instead of a plan")
       ->type_name("KEY=A,B,KEY=...")
       ->group(kAnswer);

@@ -7,6 +7,7 @@
 
 #include "diagnose/log_stream.h"
 #include "diagnose/needles.h"
+#include "diagnose/words.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -15,8 +16,6 @@ namespace {
 
 constexpr size_t kMessage = 16 << 10, kRepetition = 2 << 10;  // what readers see of the first message and of those after it
 constexpr size_t kCandidates = 50000;                         // places looked at closely; a log that has more repeats itself
-
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
 
 struct Wordings {
   Needles needles;

@@ -1,4 +1,5 @@
 #include "diagnose/log_stream.h"
+#include "diagnose/words.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +11,6 @@ namespace {
 
 constexpr size_t kBuffer = 4 << 20, kHistory = 256 << 10, kFollowing = 64 << 10, kLongestLine = 256 << 10;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '-' || c == '.'; }
 
 // ESC [ ... letter, ESC ] ... BEL, and other two-byte sequences.

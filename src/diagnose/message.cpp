@@ -4,16 +4,12 @@
 #include <cctype>
 
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, last - first + 1);
-}
 
 bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
 bool is_quote(char c) { return c == '"' || c == '\'' || c == '`'; }

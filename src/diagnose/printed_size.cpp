@@ -1,4 +1,5 @@
 #include "diagnose/printed_size.h"
+#include "diagnose/words.h"
 
 #include <array>
 #include <cctype>
@@ -7,7 +8,6 @@ namespace plimsoll {
 
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 struct Unit {

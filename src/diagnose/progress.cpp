@@ -4,13 +4,12 @@
 #include <array>
 
 #include "diagnose/printed_size.h"
+#include "diagnose/words.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::optional<int64_t> number(std::string_view text) {
   if (text.empty() || text.size() > 15) return {};

@@ -3,14 +3,13 @@
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 
 namespace plimsoll {
 
 namespace {
 
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
-
-std::string framework_of(std::string_view line) {
+std::string cuda_framework(std::string_view line) {
   for (const auto& [word, name] :
        {std::pair("external/xla", "jax"), std::pair("tensorflow/", "tensorflow"), std::pair("tensorflow\\", "tensorflow"),
         std::pair("stream_executor", "tensorflow"), std::pair("jax", "jax"), std::pair("cupy", "cupy"), std::pair("mxnet", "mxnet"),
@@ -29,7 +28,7 @@ Symptom on_gpu(const char* kind, std::string framework) {
 // "CUDA error: out of memory", "cuda runtime error (2) : out of memory at ...THCStorage.cu:58".
 std::optional<Symptom> runtime_error(const Place& place) {
   if (!is_message(place) || !ends_sentence(place.after())) return {};
-  return on_gpu("cuda_error", framework_of(place.line()));
+  return on_gpu("cuda_error", cuda_framework(place.line()));
 }
 
 // PyTorch up to 1.0 prints it before the exception, and some trainers go on.
@@ -44,7 +43,7 @@ std::optional<Symptom> check_failed(const Place& place) {
 // CUDA_ERROR_OUT_OF_MEMORY".
 std::optional<Symptom> driver_error(const Place& place) {
   if (!is_complete_message(place)) return {};
-  Symptom s = on_gpu("cuda_error", framework_of(place.line()));
+  Symptom s = on_gpu("cuda_error", cuda_framework(place.line()));
   s.tried = size_after(place.before(), " (");
   if (!s.tried) s.tried = size_after(place.before(), "failed to allocate ");
   s.harmless_alone = s.tried.has_value();
@@ -62,7 +61,7 @@ bool is_status(const Place& place) {
 
 std::optional<Symptom> cublas(const Place& place, Certainty certainty) {
   if (!is_status(place)) return {};
-  Symptom s = on_gpu("cublas", framework_of(place.line()));
+  Symptom s = on_gpu("cublas", cuda_framework(place.line()));
   // A handle that cannot be created has no memory; other calls fail so after an earlier error.
   s.certainty = certainty == Certainty::likely && !has(place.line(), "cublasCreate") && !has(place.line(), "create cublas handle")
                     ? Certainty::possible
@@ -72,7 +71,7 @@ std::optional<Symptom> cublas(const Place& place, Certainty certainty) {
 
 std::optional<Symptom> cudnn(const Place& place, Certainty certainty) {
   if (!is_status(place)) return {};
-  Symptom s = on_gpu("cudnn", framework_of(place.line()));
+  Symptom s = on_gpu("cudnn", cuda_framework(place.line()));
   s.certainty = certainty;
   return s;
 }

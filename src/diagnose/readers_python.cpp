@@ -3,14 +3,13 @@
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 
 namespace plimsoll {
 
 namespace {
 
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
-
-Symptom on_host(const char* kind, Memory memory = Memory::host) {
+Symptom in_python(const char* kind, Memory memory = Memory::host) {
   Symptom s;
   s.kind = kind;
   s.memory = memory;
@@ -24,7 +23,7 @@ std::optional<Symptom> numpy(const Place& place) {
   const std::string_view text = place.from().substr(0, 400);
   const size_t shape = text.find("with shape (");
   if (shape == std::string_view::npos || shape > 80) return {};
-  Symptom s = on_host("numpy");
+  Symptom s = in_python("numpy");
   s.framework = "numpy";
   s.tried = printed_size(place.after()) ? std::optional(printed_size(place.after())->bytes) : std::nullopt;
   const size_t close = text.find(')', shape), type = text.find("data type ", shape);
@@ -42,7 +41,7 @@ std::optional<Symptom> memory_error(const Place& place) {
   const bool first = before.find_first_not_of(" \tE") == std::string_view::npos;
   const std::string_view after = place.after();
   if (!first || !(after.empty() || after[0] == '\n' || after[0] == ':') || place.before().ends_with("OutOf")) return {};
-  Symptom s = on_host("python_memory");
+  Symptom s = in_python("python_memory");
   s.framework = "python";
   return s;
 }
@@ -50,7 +49,7 @@ std::optional<Symptom> memory_error(const Place& place) {
 std::optional<Symptom> bad_alloc(const Place& place) {
   if (has(place.line(), "catch") || !is_complete_message(place)) return {};
   if (!has(place.before(), "what():") && !has(place.before(), "terminate called") && !is_message(place)) return {};
-  return on_host("bad_alloc");
+  return in_python("bad_alloc");
 }
 
 // "DataLoader worker (pid 19597) is killed by signal: Killed." and the other signals.
@@ -61,7 +60,7 @@ std::optional<Symptom> worker(const Place& place) {
   const bool bus = has(line, "killed by signal: Bus error"), killed = has(line, "killed by signal: Killed"),
              exited = has(line, "exited unexpectedly");
   if (!bus && !killed && !exited) return {};
-  Symptom s = on_host(bus ? "dataloader_shm" : killed ? "dataloader_killed" : "dataloader_exited", bus ? Memory::shm : Memory::host);
+  Symptom s = in_python(bus ? "dataloader_shm" : killed ? "dataloader_killed" : "dataloader_exited", bus ? Memory::shm : Memory::host);
   s.framework = "pytorch";
   if (!bus) s.certainty = Certainty::likely;
   return s;
@@ -69,7 +68,7 @@ std::optional<Symptom> worker(const Place& place) {
 
 std::optional<Symptom> bus_error(const Place& place) {
   if (!is_complete_message(place)) return {};
-  Symptom s = on_host("dataloader_shm", Memory::shm);
+  Symptom s = in_python("dataloader_shm", Memory::shm);
   s.framework = "pytorch";
   return s;
 }
@@ -79,7 +78,7 @@ std::optional<Symptom> bus_error(const Place& place) {
 std::optional<Symptom> shared_memory(const Place& place) {
   const std::string_view line = place.line();
   if (!is_complete_message(place) || !has(line, "torch_")) return {};
-  Symptom s = on_host("shm", Memory::shm);
+  Symptom s = in_python("shm", Memory::shm);
   s.framework = "pytorch";
   if (has(line, "unable to mmap ")) {  // the address space or the host's memory, not the size of /dev/shm
     if (!has(line, "Cannot allocate memory")) return {};
@@ -94,14 +93,14 @@ std::optional<Symptom> no_space(const Place& place) {
   const std::string_view line = place.line();
   if (!has(line, "/dev/shm") && !has(line, "shared memory")) return {};
   if (has(line, "unable to write to file") || !is_complete_message(place)) return {};
-  return on_host("shm", Memory::shm);
+  return in_python("shm", Memory::shm);
 }
 
 // fork() or malloc() that the kernel refused.
 std::optional<Symptom> cannot_allocate(const Place& place) {
   if (!has(place.before(), "OSError") && !has(place.before(), "Errno 12")) return {};
   if (!is_complete_message(place)) return {};
-  return on_host("python_memory");
+  return in_python("python_memory");
 }
 
 }  // namespace

@@ -3,12 +3,11 @@
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 
 namespace plimsoll {
 
 namespace {
-
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
 
 Symptom on_gpu(const char* kind, const char* framework) {
   Symptom s;

@@ -4,13 +4,12 @@
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
 
 int64_t bytes_of(std::string_view type) {
   constexpr std::array<std::pair<std::string_view, int64_t>, 16> kTypes{{{"float", 4},

@@ -3,14 +3,13 @@
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 
 namespace plimsoll {
 
 namespace {
 
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
-
-std::string framework_of(std::string_view text) {
+std::string xla_framework(std::string_view text) {
   if (has(text, "Bad StatusOr access") || has(text, "torch_xla") || has(text, "pytorch/xla") || has(text, "xla_client"))
     return "pytorch_xla";
   if (has(text, "tensorflow") && !has(text, "org_tensorflow") && !has(text, "jax") && !has(text, "tsl/")) return "tensorflow";
@@ -20,7 +19,7 @@ std::string framework_of(std::string_view text) {
 Symptom xla(const char* kind, Memory memory, const Place& place) {
   Symptom s;
   s.kind = kind;
-  s.framework = framework_of(place.line());
+  s.framework = xla_framework(place.line());
   s.memory = memory;
   return s;
 }

@@ -8,14 +8,14 @@
 #include <cctype>
 #include <cstdlib>
 
+#include "diagnose/words.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
 
-bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
-bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool is_word_letter(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 size_t run_of(std::string_view text, size_t at, bool (*is)(char)) {
   size_t end = at;
@@ -107,7 +107,7 @@ std::string replaced(std::string_view text, std::string_view what, std::string_v
                         : out.empty() ? ' '
                                       : out.back(),
                after = at + what.size() < text.size() ? text[at + what.size()] : ' ';
-    const bool whole = !whole_words || (!is_word(before) && !is_word(after));
+    const bool whole = !whole_words || (!is_word_letter(before) && !is_word_letter(after));
     out += text.substr(0, at);
     out += whole ? by : what;
     n += whole;
@@ -135,7 +135,7 @@ void Redaction::learn(std::string_view text) {
     const std::pair<std::string, std::string> entry{std::string(name), kind};
     if (learned_.size() < 100 && std::find(learned_.begin(), learned_.end(), entry) == learned_.end()) learned_.push_back(entry);
   };
-  const auto is_name = [](char c) { return is_word(c) || c == '-' || c == '.'; };
+  const auto is_name = [](char c) { return is_word_letter(c) || c == '-' || c == '.'; };
   for (const std::string_view start : {"/home/", "/Users/", "\\Users\\", "/export/home/", "user="})
     for (size_t at = text.find(start); at != std::string_view::npos; at = text.find(start, at + 1)) {
       const size_t begin = at + start.size();
@@ -163,12 +163,12 @@ std::string Redaction::settings(std::string_view line) {
   std::string out;
   size_t at = 0;
   while (at < line.size()) {
-    if (!is_word(line[at])) {
+    if (!is_word_letter(line[at])) {
       out += line[at++];
       continue;
     }
     size_t length = 0;
-    while (at + length < line.size() && (is_word(line[at + length]) || line[at + length] == '-')) ++length;
+    while (at + length < line.size() && (is_word_letter(line[at + length]) || line[at + length] == '-')) ++length;
     const std::string_view name = line.substr(at, length);
     out += name;
     at += length;
@@ -221,7 +221,7 @@ std::string Redaction::secrets(std::string_view text) {
     if (fresh)
       for (const Known& k : kKnown) {
         if (text.compare(at, k.start.size(), k.start) != 0) continue;
-        const size_t length = run_of(text, at + k.start.size(), [](char c) { return is_word(c) || c == '-' || c == '.'; });
+        const size_t length = run_of(text, at + k.start.size(), [](char c) { return is_word_letter(c) || c == '-' || c == '.'; });
         if (length < k.least) continue;
         out += "[left out]";
         count(k.kind);
@@ -233,7 +233,7 @@ std::string Redaction::secrets(std::string_view text) {
     // Long hexadecimal words: keys of Weights & Biases have 40 digits. Addresses (0x...) are shorter.
     if (fresh && std::isxdigit(static_cast<unsigned char>(text[at]))) {
       const size_t length = run_of(text, at, [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; });
-      if (length >= 32 && (at + length == text.size() || !is_word(text[at + length]))) {
+      if (length >= 32 && (at + length == text.size() || !is_word_letter(text[at + length]))) {
         out += "[left out]";
         count("long hexadecimal keys");
         at += length;
@@ -252,7 +252,7 @@ std::string Redaction::secrets(std::string_view text) {
         continue;
       }
     }
-    fresh = !is_word(text[at]);
+    fresh = !is_word_letter(text[at]);
     out += text[at++];
   }
   return out;
@@ -278,11 +278,11 @@ std::string Redaction::places(std::string_view text) {
   // Mail addresses and IPv4 addresses.
   std::string shorter;
   for (size_t i = 0; i < out.size();) {
-    const bool start = i == 0 || !is_word(out[i - 1]);
-    if (start && is_word(out[i])) {
-      const size_t name = run_of(out, i, [](char c) { return is_word(c) || c == '.' || c == '-' || c == '+'; });
+    const bool start = i == 0 || !is_word_letter(out[i - 1]);
+    if (start && is_word_letter(out[i])) {
+      const size_t name = run_of(out, i, [](char c) { return is_word_letter(c) || c == '.' || c == '-' || c == '+'; });
       if (i + name < out.size() && out[i + name] == '@') {
-        const size_t host = run_of(out, i + name + 1, [](char c) { return is_word(c) || c == '.' || c == '-'; });
+        const size_t host = run_of(out, i + name + 1, [](char c) { return is_word_letter(c) || c == '.' || c == '-'; });
         if (host > 0 && out[i + name + 1] != '.') {
           shorter += "[left out]";
           count("addresses of people and machines");
@@ -293,14 +293,14 @@ std::string Redaction::places(std::string_view text) {
       const size_t digits = run_of(out, i, [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.'; });
       const std::string_view number = std::string_view(out).substr(i, digits);
       const bool ip = std::count(number.begin(), number.end(), '.') == 3 && number.size() >= 7 && number.size() <= 15 &&
-                      number.back() != '.' && (i + digits == out.size() || !is_word(out[i + digits]));
+                      number.back() != '.' && (i + digits == out.size() || !is_word_letter(out[i + digits]));
       if (ip && number != "127.0.0.1" && number != "0.0.0.0") {
         shorter += "[left out]";
         count("addresses of people and machines");
         i += digits;
         continue;
       }
-      const size_t word = std::max<size_t>(1, run_of(out, i, is_word));
+      const size_t word = std::max<size_t>(1, run_of(out, i, is_word_letter));
       shorter += std::string_view(out).substr(i, word);
       i += word;
       continue;

@@ -4,18 +4,12 @@
 
 #include "diagnose/log_stream.h"
 #include "diagnose/printed_size.h"
+#include "diagnose/words.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t\r");
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, last - first + 1);
-}
 
 // Box drawings of rich's tracebacks: "│ /home/x/train.py:12 in main   │".
 std::string without_boxes(std::string_view text) {

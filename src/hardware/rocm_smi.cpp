@@ -11,7 +11,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr uint32_t kMostDevices = 128;          // MI250 and MI300 in partitions show up as several
+constexpr uint32_t kMostRocmDevices = 128;      // MI250 and MI300 in partitions show up as several
 constexpr int kSuccess = 0;                     // RSMI_STATUS_SUCCESS
 enum MemoryType : int { kVram = 0, kGtt = 2 };  // rsmi_memory_type_t
 
@@ -99,9 +99,9 @@ void probe_rocm_smi(const Surroundings& s, Machine& m) {
   uint32_t count = 0;
   if (!api.call<uint32_t*>("", "rsmi_num_monitor_devices", &count)) return;
   m.saw("rocm-smi", "devices", std::to_string(count));
-  if (count > kMostDevices)
-    m.blockers.push_back(fmt::format("rocm-smi: the driver claims {} devices; only the first {} are asked", count, kMostDevices));
-  for (uint32_t i = 0; i < std::min(count, kMostDevices); ++i) m.devices.push_back(read_device(api, m, i));
+  if (count > kMostRocmDevices)
+    m.blockers.push_back(fmt::format("rocm-smi: the driver claims {} devices; only the first {} are asked", count, kMostRocmDevices));
+  for (uint32_t i = 0; i < std::min(count, kMostRocmDevices); ++i) m.devices.push_back(read_device(api, m, i));
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "job/named_value.h"
 #include "util/checked.h"
 #include "util/error.h"
 #include "util/text.h"
@@ -18,13 +19,6 @@ namespace {
 
 constexpr std::array kPaddings{"none", "ones", "mask"};
 constexpr std::array kCollates{"pad", "pack"};
-
-template <size_t N>
-size_t index_of(const std::array<const char*, N>& names, const std::string& text, const char* what) {
-  for (size_t i = 0; i < N; ++i)
-    if (text == names[i]) return i;
-  throw Error(fmt::format("[job] {} '{}' is not known", what, text), did_you_mean(text, {names.begin(), names.end()}));
-}
 
 int64_t length_of(const nlohmann::json& value) {
   if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX) || value.get<int64_t>() < 1)
@@ -46,14 +40,12 @@ nlohmann::json numbers_in(const std::string& text) {
   return numbers;
 }
 
-int64_t round_up(int64_t n, int64_t multiple) { return checked_mul(checked_add(n, multiple - 1) / multiple, multiple); }
-
 }  // namespace
 
 const char* to_string(Padding p) { return kPaddings[static_cast<size_t>(p)]; }
 const char* to_string(Collate c) { return kCollates[static_cast<size_t>(c)]; }
-Padding parse_padding(const std::string& text) { return static_cast<Padding>(index_of(kPaddings, text, "padding")); }
-Collate parse_collate(const std::string& text) { return static_cast<Collate>(index_of(kCollates, text, "collate")); }
+Padding parse_padding(const std::string& text) { return one_of<Padding>(kPaddings, text, "padding"); }
+Collate parse_collate(const std::string& text) { return one_of<Collate>(kCollates, text, "collate"); }
 
 std::vector<int64_t> parse_lengths(const nlohmann::json& value) {
   const nlohmann::json list = value.is_string() ? numbers_in(value.get<std::string>()) : value.is_number() ? nlohmann::json{value} : value;

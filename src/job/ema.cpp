@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "job/named_value.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -10,24 +11,16 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array<const char*, 2> kPlaces{"device", "host"};
-constexpr std::array<const char*, 4> kTypes{"weights", "fp32", "bf16", "fp16"};
+constexpr std::array<const char*, 4> kEmaTypes{"weights", "fp32", "bf16", "fp16"};
 constexpr std::array<const char*, 6> kUpdates{"loop", "diffusers", "diffusers-foreach", "lerp", "averaged-model", "ai-toolkit"};
-
-template <class E, size_t N>
-E one_of(const std::array<const char*, N>& names, const std::string& text, const char* key) {
-  for (size_t i = 0; i < N; ++i)
-    if (text == names[i]) return static_cast<E>(i);
-  throw Error(std::string("[job] ") + key + " '" + text + "' is not known",
-              did_you_mean(text, std::vector<std::string>(names.begin(), names.end())));
-}
 
 }  // namespace
 
 const char* to_string(EmaPlace p) { return kPlaces[static_cast<size_t>(p)]; }
-const char* to_string(EmaType t) { return kTypes[static_cast<size_t>(t)]; }
+const char* to_string(EmaType t) { return kEmaTypes[static_cast<size_t>(t)]; }
 const char* to_string(EmaUpdate u) { return kUpdates[static_cast<size_t>(u)]; }
 EmaPlace parse_ema_place(const std::string& text) { return one_of<EmaPlace>(kPlaces, text, "ema_place"); }
-EmaType parse_ema_type(const std::string& text) { return one_of<EmaType>(kTypes, text, "ema_dtype"); }
+EmaType parse_ema_type(const std::string& text) { return one_of<EmaType>(kEmaTypes, text, "ema_dtype"); }
 EmaUpdate parse_ema_update(const std::string& text) { return one_of<EmaUpdate>(kUpdates, text, "ema_update"); }
 
 std::string to_string(const EmaSettings& e) {

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kMostTensors = 1'000'000, kMostKeys = 100'000, kMostText = 1 << 20;
+constexpr uint64_t kMostGgufTensors = 1'000'000, kMostKeys = 100'000, kMostText = 1 << 20;
 constexpr int kMostNesting = 4;
 
 // ggml_type (ggml.h): so many elements are stored in a block of so many bytes.
@@ -24,7 +24,7 @@ struct BlockType {
   const char* name;
   int64_t elements, bytes;
 };
-constexpr std::array kTypes{
+constexpr std::array kBlockTypes{
     BlockType{0, "F32", 1, 4},         BlockType{1, "F16", 1, 2},         BlockType{2, "Q4_0", 32, 18},
     BlockType{3, "Q4_1", 32, 20},      BlockType{6, "Q5_0", 32, 22},      BlockType{7, "Q5_1", 32, 24},
     BlockType{8, "Q8_0", 32, 34},      BlockType{9, "Q8_1", 32, 36},      BlockType{10, "Q2_K", 256, 84},
@@ -137,7 +137,7 @@ WeightTensor tensor(Cursor& in, const std::string& file) {
   }
   const uint64_t number = in.number(4);
   in.number(8);  // where its data begins
-  for (const BlockType& type : kTypes) {
+  for (const BlockType& type : kBlockTypes) {
     if (type.number != number) continue;
     t.dtype = type.name;
     t.bytes = checked_mul(t.elements / type.elements, type.bytes);
@@ -161,7 +161,7 @@ void parse_gguf(std::string_view bytes, Document& d) {
         fmt::format("[gguf] {}: version {} is not 2 or 3", d.name, version),
         version == 1 ? "convert the model again with a newer llama.cpp" : "a file for machines of the other byte order has such a number");
   const uint64_t tensors = in.number(8), keys = in.number(8);
-  if (tensors > kMostTensors) in.fail(fmt::format("{} tensors", tensors));
+  if (tensors > kMostGgufTensors) in.fail(fmt::format("{} tensors", tensors));
   if (keys > kMostKeys) in.fail(fmt::format("{} keys", keys));
   d.kind = Document::Kind::gguf;
   d.value = Json::object();

@@ -5,6 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "job/named_value.h"
 #include "job/settings.h"
 #include "util/parse_bytes.h"
 #include "util/text.h"
@@ -17,14 +18,6 @@ constexpr std::array kStartMethods{"fork", "spawn", "forkserver"};
 constexpr std::array kCaches{"none", "ram", "worker", "disk"};
 constexpr std::array kLoads{"cpu", "state_dict", "resume", "mmap"};
 constexpr std::array kSaves{"stream", "cpu"};
-
-template <class E, size_t N>
-E one_of(const std::array<const char*, N>& names, const Config& c, const char* key) {
-  const std::string text = c.text({key}, names[0]);
-  for (size_t i = 0; i < N; ++i)
-    if (text == names[i]) return static_cast<E>(i);
-  throw Error(fmt::format("[job] {} '{}' is not known", key, text), did_you_mean(text, {names.begin(), names.end()}));
-}
 
 // A count that may be 0; the bound is that of every size of a job.
 int64_t count(const Config& c, const char* key) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "job/named_value.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -15,14 +16,6 @@ namespace {
 
 constexpr std::array kFrameworks{"pytorch", "jax"};
 constexpr std::array kDeviceKinds{"gpu", "tpu"};
-
-template <class E, size_t N>
-E one_of(const std::array<const char*, N>& names, const Config& c, const char* key) {
-  const std::string text = c.text({key}, names[0]);
-  for (size_t i = 0; i < N; ++i)
-    if (text == names[i]) return static_cast<E>(i);
-  throw Error(fmt::format("[job] {} '{}' is not known", key, text), did_you_mean(text, {names.begin(), names.end()}));
-}
 
 double fraction(const Config& c) {
   const double f = c.number({"mem_fraction"}, 0.75);

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "job/named_value.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -16,13 +17,6 @@ constexpr std::array kZeroGrads{"after-step", "before-forward", "before-backward
 
 constexpr std::array kGradientTypes{"weights", "fp32", "bf16", "fp16"};
 
-template <size_t N>
-size_t index_of(const std::array<const char*, N>& names, const std::string& text, const char* what) {
-  for (size_t i = 0; i < N; ++i)
-    if (text == names[i]) return i;
-  throw Error(std::string("[job] ") + what + " '" + text + "' is not known", did_you_mean(text, {names.begin(), names.end()}));
-}
-
 }  // namespace
 
 const char* to_string(Precision p) { return kPrecisions[static_cast<size_t>(p)]; }
@@ -35,22 +29,20 @@ const char* to_string(ZeroGrad z) { return kZeroGrads[static_cast<size_t>(z)]; }
 Precision parse_precision(const std::string& text) {
   if (text == "fp16amp") return Precision::amp_fp16;
   if (text == "bf16-amp" || text == "mixed") return Precision::amp;
-  return static_cast<Precision>(index_of(kPrecisions, text, "precision"));
+  return one_of<Precision>(kPrecisions, text, "precision");
 }
 
-AttentionKernel parse_attention(const std::string& text) { return static_cast<AttentionKernel>(index_of(kAttentions, text, "attention")); }
+AttentionKernel parse_attention(const std::string& text) { return one_of<AttentionKernel>(kAttentions, text, "attention"); }
 
-ZeroGrad parse_zero_grad(const std::string& text) { return static_cast<ZeroGrad>(index_of(kZeroGrads, text, "zero_grad")); }
+ZeroGrad parse_zero_grad(const std::string& text) { return one_of<ZeroGrad>(kZeroGrads, text, "zero_grad"); }
 
-GradientType parse_gradient_type(const std::string& text) {
-  return static_cast<GradientType>(index_of(kGradientTypes, text, "gradient_dtype"));
-}
+GradientType parse_gradient_type(const std::string& text) { return one_of<GradientType>(kGradientTypes, text, "gradient_dtype"); }
 
-Loss parse_loss(const std::string& text) { return static_cast<Loss>(index_of(kLosses, text, "loss")); }
+Loss parse_loss(const std::string& text) { return one_of<Loss>(kLosses, text, "loss"); }
 
 InputKind parse_inputs(const std::string& text) {
   if (text == "seq2seq") return InputKind::lm;
-  return static_cast<InputKind>(index_of(kInputs, text, "inputs"));
+  return one_of<InputKind>(kInputs, text, "inputs");
 }
 
 }  // namespace plimsoll

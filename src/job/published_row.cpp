@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kKinds{"allocated_peak", "reserved_peak", "device_used", "static_allocated"};
+constexpr std::array kMeasuredKinds{"allocated_peak", "reserved_peak", "device_used", "static_allocated"};
 
 std::string text_at(const Json& j, const char* key) { return j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : ""; }
 bool is_set(const Json& j, const char* key) {
@@ -184,7 +184,7 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   job.drop_after = job.drop_output;
 }
 
-PublishedRow row_of(const Json& j) {
+PublishedRow published_row_of(const Json& j) {
   PublishedRow row;
   row.id = j.at("id").get<std::string>();
   row.family = j.at("family").get<std::string>();
@@ -192,10 +192,11 @@ PublishedRow row_of(const Json& j) {
   row.bytes = measured.at("bytes").get<int64_t>();
   if (row.bytes <= 0) throw Error(fmt::format("[score] {}: {} bytes were measured", row.id, row.bytes), "a measurement is above 0");
   const std::string kind = measured.at("kind").get<std::string>();
-  const auto found = std::find(kKinds.begin(), kKinds.end(), kind);
-  if (found == kKinds.end())
-    throw Error(fmt::format("[score] {}: kind '{}' is not known", row.id, kind), did_you_mean(kind, {kKinds.begin(), kKinds.end()}));
-  row.kind = static_cast<MeasuredKind>(found - kKinds.begin());
+  const auto found = std::find(kMeasuredKinds.begin(), kMeasuredKinds.end(), kind);
+  if (found == kMeasuredKinds.end())
+    throw Error(fmt::format("[score] {}: kind '{}' is not known", row.id, kind),
+                did_you_mean(kind, {kMeasuredKinds.begin(), kMeasuredKinds.end()}));
+  row.kind = static_cast<MeasuredKind>(found - kMeasuredKinds.begin());
   row.confidence = j.value("confidence", 1.0);
   row.gpu = text_at(j.at("gpu"), "name");
   row.torch_stated = is_set(j.at("software"), "torch") || is_set(j.at("software"), "cuda");
@@ -225,7 +226,7 @@ PublishedRow row_of(const Json& j) {
 
 }  // namespace
 
-const char* to_string(MeasuredKind kind) { return kKinds[static_cast<size_t>(kind)]; }
+const char* to_string(MeasuredKind kind) { return kMeasuredKinds[static_cast<size_t>(kind)]; }
 
 bool is_published_row(const std::string& line) {
   const Json j = Json::parse(line, nullptr, false);
@@ -240,7 +241,7 @@ std::vector<PublishedRow> read_published_rows(const std::string& path) {
   for (int number = 1; std::getline(in, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      rows.push_back(row_of(Json::parse(line)));
+      rows.push_back(published_row_of(Json::parse(line)));
     } catch (const Json::exception& e) {
       throw Error(fmt::format("[score] {}:{}: {}", path, number, e.what()), "each line is one JSON object with model, train and measured");
     }

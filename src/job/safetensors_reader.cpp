@@ -16,13 +16,13 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr uint64_t kMostHeader = 100'000'000;  // MAX_HEADER_SIZE of the safetensors library
-constexpr size_t kMostTensors = 1'000'000, kMostDimensions = 32;
+constexpr size_t kMostEntries = 1'000'000, kMostDimensions = 32;
 
 struct ElementType {
   const char* name;
   int bits;
 };
-constexpr std::array kTypes{
+constexpr std::array kElementTypes{
     ElementType{"BOOL", 8},        ElementType{"F4", 4},   ElementType{"F6_E2M3", 6},     ElementType{"F6_E3M2", 6},
     ElementType{"U8", 8},          ElementType{"I8", 8},   ElementType{"F8_E5M2", 8},     ElementType{"F8_E4M3", 8},
     ElementType{"F8_E8M0", 8},     ElementType{"I16", 16}, ElementType{"F8_E4M3FNUZ", 8}, ElementType{"U16", 16},
@@ -145,8 +145,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       fail(fmt::format("'{}' lacks {}", shown(), !current_.has_dtype ? "dtype" : !current_.has_shape ? "shape" : "data_offsets"));
     t.name = name_;
     check_tensor_name(t.name, file_);
-    const auto type = std::find_if(kTypes.begin(), kTypes.end(), [&](const ElementType& e) { return t.dtype == e.name; });
-    if (type == kTypes.end()) fail(fmt::format("dtype '{}' of '{}' is not known", printable(t.dtype, 40), shown()));
+    const auto type = std::find_if(kElementTypes.begin(), kElementTypes.end(), [&](const ElementType& e) { return t.dtype == e.name; });
+    if (type == kElementTypes.end()) fail(fmt::format("dtype '{}' of '{}' is not known", printable(t.dtype, 40), shown()));
     t.elements = 1;
     for (const int64_t n : t.shape) t.elements = checked_mul(t.elements, n);
     const int64_t bits = checked_mul(t.elements, type->bits);
@@ -154,7 +154,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     if (current_.end < current_.begin || bits % 8 != 0 || t.bytes != bits / 8)
       fail(fmt::format("'{}' has data_offsets {} to {}, but its shape and type make {} bytes", shown(), current_.begin, current_.end,
                        bits / 8));
-    if (entries.size() >= kMostTensors) fail("more than a million tensors");
+    if (entries.size() >= kMostEntries) fail("more than a million tensors");
     entries.push_back(std::move(current_));
   }
 

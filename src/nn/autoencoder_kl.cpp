@@ -10,7 +10,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr Conv2dOptions kSame{.kernel = 3, .padding = 1};
+constexpr Conv2dOptions kSameSize{.kernel = 3, .padding = 1};
 
 void require_all(const Config& c, const char* key, const char* known, size_t count) {
   const std::vector<std::string> names = name_list(c, key, std::vector<std::string>(count, known));
@@ -138,11 +138,11 @@ Tensor UNetMidBlock2D::operator()(const Tensor& x) {
 AutoencoderEncoder::AutoencoderEncoder(Module& parent, std::string_view name, const AutoencoderConfig& c)
     : Module(parent, name),
       config(c),
-      conv_in(*this, "conv_in", c.in_channels, c.block_out_channels[0], kSame),
+      conv_in(*this, "conv_in", c.in_channels, c.block_out_channels[0], kSameSize),
       down_blocks(*this, "down_blocks"),
       mid_block(add_blocks(), "mid_block", c),
       conv_norm_out(*this, "conv_norm_out", c.resnet.groups, c.block_out_channels.back()),
-      conv_out(*this, "conv_out", c.block_out_channels.back(), 2 * c.latent_channels, kSame) {}
+      conv_out(*this, "conv_out", c.block_out_channels.back(), 2 * c.latent_channels, kSameSize) {}
 
 Module& AutoencoderEncoder::add_blocks() {
   const std::vector<int64_t>& channels = config.block_out_channels;
@@ -163,11 +163,11 @@ Tensor AutoencoderEncoder::operator()(const Tensor& pixels) {
 AutoencoderDecoder::AutoencoderDecoder(Module& parent, std::string_view name, const AutoencoderConfig& c)
     : Module(parent, name),
       config(c),
-      conv_in(*this, "conv_in", c.latent_channels, c.block_out_channels.back(), kSame),
+      conv_in(*this, "conv_in", c.latent_channels, c.block_out_channels.back(), kSameSize),
       up_blocks(*this, "up_blocks"),
       mid_block(add_blocks(), "mid_block", c),
       conv_norm_out(*this, "conv_norm_out", c.resnet.groups, c.block_out_channels[0]),
-      conv_out(*this, "conv_out", c.block_out_channels[0], c.out_channels, kSame) {}
+      conv_out(*this, "conv_out", c.block_out_channels[0], c.out_channels, kSameSize) {}
 
 Module& AutoencoderDecoder::add_blocks() {
   const std::vector<int64_t>& channels = config.block_out_channels;

@@ -7,6 +7,7 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
+#include "util/checked.h"
 
 namespace plimsoll {
 
@@ -29,8 +30,6 @@ Tensor normalize(const Tensor& x) {
   }
   return div(x, denom);
 }
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 }  // namespace
 

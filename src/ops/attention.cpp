@@ -4,12 +4,11 @@
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
+#include "util/checked.h"
 
 namespace plimsoll {
 
 namespace {
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // mha_bwd of flash_api.cpp: the softmax's row sums and the query gradient in fp32; with fewer key than query heads also the key
 // and value gradients of every query head.

@@ -2,12 +2,11 @@
 #include "ops/flash_attention_2.h"
 
 #include "ops/reshape.h"
+#include "util/checked.h"
 
 namespace plimsoll {
 
 namespace {
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 // Rows of the fp32 buffers in backward: tokens rounded up to 128, or 128 more a sample.
 int64_t buffer_rows(const Tensor& q, int64_t samples) {

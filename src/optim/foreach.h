@@ -29,6 +29,7 @@ Tensors gradients(const std::vector<Parameter*>& parameters, const Positions& po
 Tensor temporary(const char* op, const Tensor& like);
 Tensor temporary(const char* op, const Tensor& a, const Tensor& b);
 Tensor temporary(const char* op, const Dims& sizes, DType dtype, Tape& tape);
+inline Tensor square(const char* op, int64_t n, Tape& tape) { return temporary(op, {n, n}, DType::float32, tape); }
 // Nested calls: each result dies when the next one exists.
 Tensor chain(Tensor t, std::initializer_list<const char*> ops);
 // number / t, which Python spells t.reciprocal() * number: t lives through both.

@@ -16,7 +16,6 @@ namespace {
 
 enum class Graft : int64_t { none, sgd, adagrad, rmsprop, sqrtn };  // LayerWiseGrafting
 
-Tensor square(const char* op, int64_t n, Tape& tape) { return temporary(op, {n, n}, DType::float32, tape); }
 Tensor norm(const Tensor& t) { return temporary("linalg_vector_norm", Dims{}, t.dtype(), t.tape()); }
 
 class ScalableShampoo final : public Optimizer {

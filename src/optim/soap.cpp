@@ -12,8 +12,6 @@ namespace plimsoll {
 
 namespace {
 
-Tensor square(const char* op, int64_t n, Tape& tape) { return temporary(op, {n, n}, DType::float32, tape); }
-
 // torch.linalg.eigh(m + 1e-30 * eye), its vectors in the order of falling values. `values` is the name that keeps them.
 Tensor eigenvectors(const Tensor& m, Tensor& values) {
   Tape& tape = m.tape();

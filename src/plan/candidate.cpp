@@ -72,10 +72,11 @@ Candidate Evaluator::execute(const Recipe& changes) const {
     Fitting fitting(executed, timed);
     for (const TargetDevice& d : devices_) {
       const Fit f = fitting.need(d);
-      c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, {}});
+      c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", {}});
       if (!timed) continue;
       c.needs.back().time = time_on(c.job, fitting.simulation(d), d, calibration_);
       c.parameters = fitting.simulation(d).parameters;
+      c.events = fitting.simulation(d).trace.events.size();
     }
   } catch (const std::exception& e) {
     c.impossible = e.what();

@@ -29,6 +29,7 @@ struct Need {
   ByteRange device;
   Bytes allocated;
   Verdict verdict = Verdict::unknown;
+  std::string unknown;           // why there is no verdict
   std::optional<StepTime> time;  // none: the device's figures are not known
 };
 
@@ -38,6 +39,7 @@ struct Candidate {
   std::string impossible;   // why it cannot be run at all; then `needs` is empty
   std::vector<Need> needs;  // by device
   int64_t parameters = 0;
+  size_t events = 0;  // of the trace: what executing it costs
 
   int64_t global_batch() const;
 };
@@ -45,8 +47,8 @@ struct Candidate {
 // Executes candidates, each once, on as many threads as there are cores; several threads may ask. Results do not depend on the order.
 class Evaluator {
  public:
-  // `job` is resolved. Memory of `reserve` bytes is left free on every device.
-  Evaluator(Job job, std::vector<TargetDevice> devices, Bytes reserve = {}, Calibration calibration = {});
+  // `job` is resolved.
+  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {});
 
   const Candidate& of(const Recipe& changes);
   void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel

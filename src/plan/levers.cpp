@@ -53,6 +53,12 @@ class Catalogue {
     out_.push_back({std::move(knob), std::move(name), std::move(settings), kind, std::move(cost)});
   }
 
+  // Shown, but nothing that a search takes.
+  void add_shown(std::string knob, std::string name, Settings settings, LeverKind kind, std::string cost) {
+    add(std::move(knob), std::move(name), std::move(settings), kind, std::move(cost));
+    out_.back().searched = false;
+  }
+
   void add_free(std::string knob, std::string name, Settings settings, std::string cost) {
     add(std::move(knob), std::move(name), std::move(settings), LeverKind::same_result, std::move(cost));
     out_.back().free = true;
@@ -86,7 +92,8 @@ class Catalogue {
     if (job_.offload_activations == Offload::none)
       add("offload", "activations on the host", {{"offload_activations", true}}, LeverKind::same_result, "copies over PCIe");
     if (!job_.compile && !job_.checkpointing.on)
-      add("compile", "torch.compile", {{"compile", true}}, LeverKind::same_result, "none: it is faster once compiled; an approximation");
+      add_shown("compile", "torch.compile", {{"compile", true}}, LeverKind::same_result,
+                "none: it is faster once compiled; an approximation");
     if (job_.attention == AttentionKernel::eager || job_.attention == AttentionKernel::math)
       add_free("attention", "fused attention", {{"attention", "auto"}}, "none: it is faster");
     if (job_.inputs == InputKind::lm && job_.loss_settings.kernel == LossKernel::model && job_.loss == Loss::model) {
@@ -128,8 +135,8 @@ class Catalogue {
     if (is_adam(name) && !is_on(args, "fused", false)) {
       add_free("optimizer", "fused optimizer", {{"optimizer_args", {{"fused", true}}}}, "none: it is faster");
       if (is_on(args, "foreach", true))
-        add("optimizer", "optimizer parameter by parameter", {{"optimizer_args", {{"foreach", false}}}}, LeverKind::same_result,
-            "a slower update: a kernel for each parameter");
+        add_shown("optimizer", "optimizer parameter by parameter", {{"optimizer_args", {{"foreach", false}}}}, LeverKind::same_result,
+                  "a slower update: a kernel for each parameter");
     }
     if (is_adam(name)) {
       add("optimizer", "8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
@@ -148,8 +155,8 @@ class Catalogue {
           "an update on the CPU and weights and gradients over PCIe; needs torchao");
     }
     if (name != "SGD" && name != "none")
-      add("optimizer", "SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
-          "none per step; transformers often do not train with it");
+      add_shown("optimizer", "SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+                "none per step; transformers often do not train with it");
   }
 
   void adapters() {

@@ -24,8 +24,9 @@ struct Lever {
   std::string name;  // "checkpoint every block"
   std::vector<std::pair<std::string, nlohmann::json>> settings;
   LeverKind kind = LeverKind::same_result;
-  std::string cost;   // in time, and what else
-  bool free = false;  // costs nothing at all: neither time, nor numbers, nor a library
+  std::string cost;      // in time, and what else
+  bool free = false;     // costs nothing at all: neither time, nor numbers, nor a library
+  bool searched = true;  // false: only shown; another of its knob is better in every respect, or it often does not train at all
 };
 
 enum class LeverOutcome : uint8_t { saves, nothing, costs_memory, impossible };

@@ -19,9 +19,33 @@ namespace {
 
 constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::other_numbers, LeverKind::other_training};
 constexpr double kRecommendedShare = 0.9;
-constexpr double kWorthAChange = 0.97;  // of the time that the plan takes
+constexpr double kWorthAChange = 0.97;     // of the time that the plan takes
+constexpr size_t kManyEvents = 2'000'000;  // a loop over tokens in Python: seconds for every candidate
 
 Bytes share(Bytes b, double part) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * part)}; }
+
+// What this model cannot do is no choice: a fused loss without a language model's head. Nor is what costs nothing and takes more memory.
+Space possible_space(const Job& job, const Wishes& wishes, Evaluator& evaluator) {
+  Space space = space_of(job, wishes);
+  const std::vector<std::vector<Choice>*> all{&space.losses, &space.offloads, &space.lengths};
+  std::vector<Recipe> alone{no_changes()};
+  for (const auto* choices : all)
+    for (const Choice& c : *choices) alone.push_back(c.changes);
+  alone.insert(alone.end(), space.costless.begin(), space.costless.end());
+  evaluator.prepare(alone);
+  const Candidate& now = evaluator.of(no_changes());
+  if (now.needs.empty()) return space;
+  // Expandable segments may take more where blocks are not split.
+  space.free = no_changes();
+  for (const Recipe& c : space.costless) {
+    const Candidate& with_it = evaluator.of(c);
+    if (!with_it.needs.empty() &&
+        static_cast<double>(with_it.needs[0].device.high.count) <= 1.005 * static_cast<double>(now.needs[0].device.high.count))
+      space.free = merged(space.free, c);
+  }
+  for (auto* choices : all) std::erase_if(*choices, [&](const Choice& c) { return !evaluator.of(c.changes).impossible.empty(); });
+  return space;
+}
 
 class Planner {
  public:
@@ -43,7 +67,8 @@ class Planner {
       search();
     }
     if (!plan_.best) shortage();
-    if (!request_.brief) {
+    plan_.shortened = !request_.brief && !request_.full && now.events > kManyEvents;
+    if (!request_.brief && !plan_.shortened) {
       const Recipe from = plan_.best ? plan_.best->run.changes : no_changes();
       // Independent of each other, and what is executed is the same in any order.
       auto others = std::async(std::launch::async, [&] {
@@ -133,9 +158,16 @@ class Planner {
   bool fits(const Candidate& c) const { return c.needs[device_].verdict == Verdict::fits && c.needs[device_].device.high <= plan_.limit; }
 
   void shortage() {
+    if (smallest_ == nullptr) {
+      plan_.unanswered = plan_.as_is_impossible.empty() ? "no change of it can be run" : plan_.as_is_impossible;
+      return;
+    }
     Shortage s;
-    if (smallest_ == nullptr || !plan_.device.capacity) return;
     s.smallest = planned(*smallest_, device_);
+    if (s.smallest.need.verdict == Verdict::unknown) {
+      plan_.unanswered = s.smallest.need.unknown;
+      return;
+    }
     s.missing = s.smallest.need.device.high - plan_.limit;
     const Recipe base = smallest_->changes;
     const auto add = [&](std::string what, std::string flags, const Candidate& c) {
@@ -152,10 +184,9 @@ class Planner {
     // What was kept or needs leave.
     for (const Knob& k : knobs()) {
       if (!request_.wishes.keep.contains(k.name)) continue;
-      PlanRequest wider = request_;
-      wider.brief = true;
-      wider.wishes.keep.erase(k.name);
-      const Space space = space_of(request_.job, wider.wishes);
+      Wishes wider = request_.wishes;
+      wider.keep.erase(k.name);
+      const Space space = possible_space(request_.job, wider, evaluator_);
       Search search(evaluator_, space, placement_, device_, plan_.limit, Objective::throughput);
       for (const LeverKind kind : kKinds) {
         const Candidate* c = search.best(kind);
@@ -165,14 +196,21 @@ class Planner {
       }
     }
     // The smallest device of the catalogue that would do, of the same maker.
-    const TargetDevice* smallest = nullptr;
     std::vector<TargetDevice> larger;
-    for (const DeviceSpec& d : catalogue())
-      if (d.vendor == plan_.device.spec.vendor && d.memory == plan_.device.spec.memory) larger.push_back(target_device(d));
-    for (const TargetDevice& d : larger)
-      if (d.capacity && d.capacity->low >= s.smallest.need.device.high && (!smallest || d.capacity->low < smallest->capacity->low))
-        smallest = &d;
-    if (smallest) add("a larger device: " + smallest->name, "--gpu " + smallest->spec.id, *smallest_);
+    for (const DeviceSpec& d : catalogue()) {
+      if (d.vendor != plan_.device.spec.vendor || d.memory != plan_.device.spec.memory) continue;
+      const TargetDevice target = target_device(d);
+      if (target.capacity && target.capacity->low > plan_.limit) larger.push_back(target);
+    }
+    std::stable_sort(larger.begin(), larger.end(), [](const auto& a, const auto& b) { return a.capacity->low < b.capacity->low; });
+    Fitting fitting(smallest_->job);
+    for (const TargetDevice& d : larger) {
+      if (const Fit f = fitting.need(d); f.verdict == Verdict::fits) {
+        add("a larger device: " + d.name, "--gpu " + d.spec.id, *smallest_);
+        s.changes.back().run.need = {f.memory.device, f.memory.allocated.bytes, f.verdict, "", {}};
+        break;
+      }
+    }
     plan_.shortage = std::move(s);
   }
 
@@ -211,7 +249,7 @@ class Planner {
       }
       plan_.fixes.push_back(std::move(f));
     }
-    // What makes it fit comes first; then by how little it disturbs, and by how much it saves for the time it costs.
+    // What saves comes first, by how little it disturbs, and by how much it saves for the time it costs.
     const auto key = [&](const QuickFix& f) {
       const double time = std::isfinite(f.slower) ? std::max(0.0, f.slower) : 0;
       return std::tuple(f.outcome, f.lever.kind, time > 0.01 ? time * 1e9 / std::max<double>(1, static_cast<double>(f.saving.count)) : 0.0,
@@ -328,6 +366,7 @@ class Planner {
         all.push_back(c);
     for (const Candidate* c : pareto_front(all, device_)) plan_.front.push_back(planned(*c, device_));
   }
+
   // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
   int64_t global_of(const Candidate& c) const {
     const std::vector<Split> splits = splits_of(space_, c.job);
@@ -355,34 +394,12 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
   }
 }
 
-// What this model cannot do is no choice: a fused loss without a language model's head. Nor is what costs nothing and takes more memory.
-void leave_out_impossible(Space& space, Evaluator& evaluator) {
-  const std::vector<std::vector<Choice>*> all{&space.losses, &space.offloads, &space.lengths};
-  std::vector<Recipe> alone{no_changes()};
-  for (const auto* choices : all)
-    for (const Choice& c : *choices) alone.push_back(c.changes);
-  alone.insert(alone.end(), space.costless.begin(), space.costless.end());
-  evaluator.prepare(alone);
-  const Candidate& now = evaluator.of(no_changes());
-  if (now.needs.empty()) return;
-  // Expandable segments may take more where blocks are not split.
-  space.free = no_changes();
-  for (const Recipe& c : space.costless) {
-    const Candidate& with_it = evaluator.of(c);
-    if (!with_it.needs.empty() &&
-        static_cast<double>(with_it.needs[0].device.high.count) <= 1.005 * static_cast<double>(now.needs[0].device.high.count))
-      space.free = merged(space.free, c);
-  }
-  for (auto* choices : all) std::erase_if(*choices, [&](const Choice& c) { return !evaluator.of(c.changes).impossible.empty(); });
-}
-
 }  // namespace
 
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
-  Space space = space_of(request.job, request.wishes);
-  Evaluator evaluator(request.job, devices, {}, request.calibration);
+  Evaluator evaluator(request.job, devices, request.calibration);
   evaluator.progress = request.progress;
-  leave_out_impossible(space, evaluator);
+  const Space space = possible_space(request.job, request.wishes, evaluator);
   const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
   for (size_t i = 0; i < devices.size(); ++i) {

@@ -18,6 +18,7 @@ struct PlanRequest {
   double leave_free = 0;  // of the device, beside the interval
   Calibration calibration;
   bool brief = false;                             // only the answer: no ladders, effects, sensitivities
+  bool full = false;                              // all of that even where executing one candidate takes seconds
   std::function<void(size_t executed)> progress;  // may be empty
 };
 
@@ -90,7 +91,9 @@ struct Plan {
   std::vector<Sensitivity> sensitivity;
   std::optional<BatchAnswer> batch;
   std::optional<Shortage> shortage;
-  size_t executed = 0;  // candidates, of all plans that were made together
+  std::string unanswered;  // why there is neither a plan nor a shortage
+  bool shortened = false;  // by itself: without what `full` asks for
+  size_t executed = 0;     // candidates, of all plans that were made together
 };
 
 // One plan for each device, from shared executions.

@@ -154,6 +154,7 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
   size_t fitting = 0, beyond = splits.size();
   const Candidate& least = run(at(recipe, splits[0], full()));
   if (!fits(least) || !could_ever_win(least, shrinking)) return;
+  if (objective_ == Objective::memory || objective_ == Objective::sequence) return offer(least);
   for (size_t step = 1; fitting + 1 < beyond; step *= 2) {  // doubling, then halving
     const size_t next = beyond == splits.size() ? std::min(fitting + step, beyond - 1) : (fitting + beyond) / 2;
     evaluator_.prepare({at(recipe, splits[next], full()), at(recipe, splits[next], levels_.front())});
@@ -162,10 +163,6 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
     } else {
       beyond = next;
     }
-  }
-  if (objective_ == Objective::memory || objective_ == Objective::sequence) {
-    offer(run(at(recipe, splits[0], full())));
-    return;
   }
   if (objective_ == Objective::batch) {
     offer(run(at(recipe, splits[fitting], full())));
@@ -202,7 +199,7 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
 // Weights, gradients and states that lie on the device whatever else is done: a bound that needs no execution.
 Bytes Search::least_of(const Recipe& recipe) const {
   const Job job = with(evaluator_.job(), recipe);
-  if (job.tuning.quantization || job.framework != Framework::pytorch) return {};
+  if (job.tuning.quantization || job.swap_blocks > 0 || job.framework != Framework::pytorch) return {};
   const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
   double each = half ? 2 : 4;  // bytes a parameter
   const bool all_trained = !job.tuning.adapter && job.tuning.frozen.empty() && job.tuning.trainable.empty();

@@ -25,11 +25,6 @@ std::vector<Choice> product(const std::vector<Choice>& a, const std::vector<Choi
   return out;
 }
 
-// Levers that a search has no use for: another of their knob is better in every respect, or they often do not train at all.
-bool is_left_out(const Lever& l) {
-  return l.name == "optimizer parameter by parameter" || l.name == "SGD without momentum" || l.knob == "compile";
-}
-
 class Levers {
  public:
   Levers(const Job& job, const Wishes& wishes) {
@@ -37,7 +32,7 @@ class Levers {
       const auto& all = knobs();
       const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
       if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
-      if (!is_left_out(l)) levers_.push_back(l);
+      if (l.searched) levers_.push_back(l);
     }
   }
 

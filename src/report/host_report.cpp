@@ -1,4 +1,5 @@
 #include "report/host_report.h"
+#include "report/fit_report.h"
 
 #include <fmt/format.h>
 
@@ -77,8 +78,6 @@ std::string advice_text(const HostFit& f) {
   }
   return out;
 }
-
-Json range_json(const ByteRange& r) { return {{"bytes", r.bytes.count}, {"low_bytes", r.low.count}, {"high_bytes", r.high.count}}; }
 
 Json rows_json(const std::vector<HostRow>& rows) {
   Json out = Json::array();

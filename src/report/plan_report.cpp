@@ -274,6 +274,8 @@ std::string plan_text(const Plan& plan, const Style& style) {
                          *plan.global, *plan.global, devices_of(plan.best->run.job));
   } else if (plan.shortage) {
     out += shortage_text(plan, style);
+  } else {
+    out += style.red(fmt::format("  There is no plan: {}.", plan.unanswered)) + "\n";
   }
   out += alternatives_text(plan, style);
   out += front_plot(plan, style);
@@ -285,6 +287,11 @@ std::string plan_text(const Plan& plan, const Style& style) {
   if (shown.need.time && !shown.need.time->assumptions.empty()) out += "\n";
   if (shown.need.time)
     for (const std::string& a : shown.need.time->assumptions) out += style.dim("  Assumed: " + a) + "\n";
+  if (plan.shortened)
+    out += style.dim(
+        "\nExecuting one candidate of this run takes seconds, so only the plan was searched; --full adds ladders, quick fixes and what "
+        "one\n"
+        "more sample or layer takes.\n");
   out += style.dim(
       "\nMemory was executed step by step, as in `plimsoll estimate`; percents are of the upper end of its interval. Times are a roofline\n"
       "estimate (docs/time.md), good for ranking; --step-time SECONDS ties them to your own machine.\n");
@@ -316,6 +323,7 @@ Json plan_json(const Plan& plan) {
   } else {
     out["shortage"] = nullptr;
   }
+  out["unanswered"] = plan.unanswered.empty() ? Json(nullptr) : Json(plan.unanswered);
   out["front"] = Json::array();
   for (const PlannedRun& r : plan.front) out["front"].push_back(run_json(r));
   out["ladder"] = rungs_json(plan.up);
@@ -338,6 +346,7 @@ Json plan_json(const Plan& plan) {
   for (const Sensitivity& s : plan.sensitivity) out["sensitivity"][s.unit] = s.bytes.count;
   out["batch"] = plan.batch ? Json{{"maximum", plan.batch->maximum}, {"recommended", plan.batch->recommended}, {"note", plan.batch->note}}
                             : Json(nullptr);
+  out["shortened"] = plan.shortened;
   out["executed"] = plan.executed;
   return out;
 }
@@ -352,9 +361,7 @@ std::string plans_table(const std::vector<Plan>& plans, const std::string& run, 
   for (const Plan& p : plans) {
     const std::string has = p.device.capacity ? to_string(p.device.capacity->bytes) : "?";
     if (!p.best) {
-      const std::string why = !p.device.capacity ? "how much memory it has is not established"
-                              : p.shortage       ? to_string(p.shortage->missing) + " are missing at the least"
-                                                 : "cannot be run: " + p.as_is_impossible;
+      const std::string why = p.shortage ? to_string(p.shortage->missing) + " are missing at the least" : p.unanswered;
       out += fmt::format("  {:<30} {:>10} {}\n", printable(p.device.name, 30), has, style.red(why));
       continue;
     }

@@ -415,7 +415,7 @@ class Trainer {
 
 Simulation simulate(const Job& job, bool details, bool work) { return Trainer(job, details, work).run(); }
 
-int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.accumulation : std::min<int64_t>(job.accumulation, 4); }
+int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.accumulation : std::min<int64_t>(job.accumulation, 2); }
 
 // flax computes in `dtype` and keeps parameters in `param_dtype`: the pass runs in the lower type without autocast, and xla/ gives
 // the parameters their own type back.

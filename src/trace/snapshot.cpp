@@ -44,9 +44,9 @@ struct Key {
   Id id;
 };
 
-class Reader {
+class SnapshotReader {
  public:
-  Reader(const Pickle& pickle, const std::string& name) : p_(pickle), name_(name), stacks_(pickle, out_) {
+  SnapshotReader(const Pickle& pickle, const std::string& name) : p_(pickle), name_(name), stacks_(pickle, out_) {
     for (size_t i = 0; i < std::size(kActions); ++i) actions_[i] = p_.find_text(kActions[i]);
   }
 
@@ -302,6 +302,6 @@ class Reader {
 
 }  // namespace
 
-Snapshot read_snapshot(const Pickle& pickle, const std::string& name) { return Reader(pickle, name).read(); }
+Snapshot read_snapshot(const Pickle& pickle, const std::string& name) { return SnapshotReader(pickle, name).read(); }
 
 }  // namespace plimsoll

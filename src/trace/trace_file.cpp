@@ -20,9 +20,9 @@ constexpr uint32_t kNone = UINT32_MAX;
 
 std::string json_text(std::string_view text) { return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-class Reader {
+class TraceReader {
  public:
-  explicit Reader(std::string name) : name_(std::move(name)) {}
+  explicit TraceReader(std::string name) : name_(std::move(name)) {}
 
   void feed(std::string_view line) {
     ++line_;
@@ -164,7 +164,7 @@ void write_trace(const Trace& trace, const std::string& path) {
 }
 
 Trace read_trace_text(std::string_view text, const std::string& name) {
-  Reader reader(name);
+  TraceReader reader(name);
   while (!text.empty()) {
     const size_t end = text.find('\n');
     reader.feed(text.substr(0, end));
@@ -178,7 +178,7 @@ Trace read_trace(const std::string& path) {
   if (std::filesystem::is_directory(path, error)) throw Error(fmt::format("[trace] {} is a directory", path), "name the trace file in it");
   std::ifstream in(path);
   if (!in) throw Error(fmt::format("[trace] cannot open {}", path), "is the path right?");
-  Reader reader(path);
+  TraceReader reader(path);
   for (std::string line; std::getline(in, line);) reader.feed(line);
   return reader.finish();
 }

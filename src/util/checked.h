@@ -24,4 +24,6 @@ inline int64_t checked_add(int64_t a, int64_t b) {
   return sum;
 }
 
+inline int64_t round_up(int64_t n, int64_t multiple) { return checked_mul(checked_add(n, multiple - 1) / multiple, multiple); }
+
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
 #include "xla/tile_padding.h"
+#include "util/checked.h"
 
 namespace plimsoll {
 
@@ -6,8 +7,6 @@ namespace {
 
 constexpr int64_t kLanes = 128;
 constexpr int64_t kSublanes = 8;
-
-int64_t round_up(int64_t n, int64_t multiple) { return checked_mul((checked_add(n, multiple - 1)) / multiple, multiple); }
 
 // Fewer rows than a tile has are stored in a smaller tile: T(2,128), T(4,128). Of packed types none is smaller than T(4,128).
 int64_t tile_rows(int64_t rows, DType dtype, TileRows kind) {
