@@ -158,10 +158,11 @@ void FullyShard::unshard(Group& g) {
   g.gathered = temporary("empty", {checked_mul(bytes / size_of(wire), world)}, wire, tape_);
 }
 
-// What was gathered stays until the next group's is copied out in forward, and goes at once in backward.
+// What was gathered stays until the next group's has been copied out in forward, and goes at once in backward.
 void FullyShard::wait_for_unshard(Group& g) {
   if (!g.pending) return;
-  if (g.group_state == State::forward) all_gather_state_.reset();
+  Tensor previous;
+  if (g.group_state == State::forward) previous = std::exchange(all_gather_state_, {});
   gather_size(g) == 1 ? copy_from_shards(g) : copy_out(g);
   for (Sharded* p : g.parameters) p->post_forward.reset();
   g.placement = Placement::unsharded;
@@ -232,7 +233,21 @@ Batch FullyShard::cast_inputs(const Batch& batch) const {
   return cast;
 }
 
+// Addresses are 0 in recorded runs, so that reset_sharded_param takes a shard that is not of full size for a new one and pads it again.
+void FullyShard::pad_again() {
+  for (Group& g : groups_)
+    for (Sharded* p : g.parameters) {
+      Tensor& value = p->shard.value;
+      if (value.numel() == p->padded) continue;
+      const ScopeGuard module(tape_, p->scope);
+      const Tensor copy = temporary("new_zeros", {p->padded}, value.dtype(), tape_);
+      value.body().storage = copy.body().storage;
+    }
+}
+
 Output FullyShard::forward(const Batch& batch, bool sync) {
+  if (tape_.dialect.recorder && !padded_again_) pad_again();
+  padded_again_ = true;
   sync_ = sync;
   Group& root = groups_.front();
   root.state = State::forward;
@@ -247,8 +262,9 @@ Output FullyShard::forward(const Batch& batch, bool sync) {
   return out;
 }
 
-// A model may run its layers in ways of its own.
+// A model may run its layers in ways of its own. In recorded runs a layer may be dropped.
 void FullyShard::require_all_called() const {
+  if (tape_.dialect.recorder) return;
   for (const Group& g : groups_)
     if (!g.called && !g.parameters.empty())
       throw Error(fmt::format("[fsdp] {} has a group of its own but was not run as a block", g.module->path()),

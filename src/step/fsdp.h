@@ -77,6 +77,7 @@ class FullyShard final : public ModuleHooks {
   void reshard(Group& g);
   void to_sharded(Group& g);
 
+  void pad_again();
   Tensors cast_inputs(Tensors inputs) const;
   Batch cast_inputs(const Batch& batch) const;
   void pre_forward(Group& g);
@@ -100,7 +101,7 @@ class FullyShard final : public ModuleHooks {
   std::deque<Group> groups_;  // the root first
   std::unordered_map<const Module*, Group*> wrapped_;
   std::vector<Parameter*> parameters_;
-  bool sync_ = true;
+  bool sync_ = true, padded_again_ = false;
   // FSDPCommContext
   Tensor all_gather_state_;
   Tensor reduce_scatter_state_;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "model/registry.h"
+#include "nn/layers.h"
 #include "nn/tensor_parallel.h"
 #include "ops/reduce.h"
 #include "optim/foreach.h"
@@ -139,7 +140,7 @@ class Inference {
 class BlockFinder final : public ModuleHooks {
  public:
   bool wraps(const Module& module) const override {
-    paths_.insert(module.path());
+    if (!dynamic_cast<const Embedding*>(&module)) paths_.insert(module.path());
     return false;
   }
   bool outside_checkpoints() const override { return false; }
@@ -153,13 +154,15 @@ class BlockFinder final : public ModuleHooks {
 
 // By a forward pass on a tape of its own.
 std::vector<std::string> blocks_of(const Job& job) {
-  Tape tape;
+  Dialect dialect;
+  dialect.attention = job.attention;
+  Tape tape(dialect);
   Build build(tape);
   BlockFinder finder;
   build.hooks = &finder;
   build.on_meta = true;
   const std::unique_ptr<Model> model = build_model(build, job);
-  const Batch batch = make_batch(tape, job, *model, 1, job.seq);
+  const Batch batch = make_batch(tape, job, *model, job.batch, job.seq);
   build.batch = &batch;
   const Inference mode(tape);
   model->forward(batch);
