@@ -15,8 +15,9 @@ namespace plimsoll {
 namespace {
 
 // The recorder's names.
-constexpr std::array<const char*, kCategories> kRecorded{"param",   "buffer",   "input", "grad",      "optstate",  "ema",
-                                                         "forward", "backward", "optim", "workspace", "ddp_bucket"};
+constexpr std::array<const char*, kCategories> kRecorded{"param",      "buffer",          "input",          "grad",          "optstate",
+                                                         "ema",        "forward",         "backward",       "optim",         "workspace",
+                                                         "ddp_bucket", "unsharded_param", "unsharded_grad", "allgather_buf", "reduce_buf"};
 constexpr std::array<const char*, kPhases> kRecordedPhase{"init", "forward", "backward", "optim", "ema_step", "evaluation", "sampling"};
 
 std::map<std::string, int64_t> breakdown_of(const StepPeak& p) {
@@ -35,7 +36,8 @@ std::map<std::string, int64_t> phases_of(const StepPeak& p) {
 
 // "aten.mm.default" -> "mm"
 std::string short_op(std::string op) {
-  if (op.rfind("aten.", 0) == 0) op = op.substr(5);
+  for (const std::string library : {"aten.", "_c10d_functional."})
+    if (op.rfind(library, 0) == 0) op = op.substr(library.size());
   return op.substr(0, op.find('.'));
 }
 
@@ -89,8 +91,9 @@ std::string first_difference(const RecordedRow& row, const std::string& events_p
       if (kind == "a") {
         size[e.at(1).get<int64_t>()] = e.at(2).get<int64_t>();
         started |= e.at(3) == "input";
-        if (started)
-          real.push_back({fmt::format("{} {}", e.at(2).get<int64_t>(), e.at(3) == "input" ? "input" : short_op(e.at(4))), {}, e.at(3)});
+        // Memory that a storage gets back has the name of whatever ran before.
+        const std::string op = e.at(3) == "input" ? "input" : e.at(3) == "unsharded_param" ? "unshard" : short_op(e.at(4));
+        if (started) real.push_back({fmt::format("{} {}", e.at(2).get<int64_t>(), op), {}, e.at(3)});
       } else if (kind == "f" && started) {
         real.back().freed.push_back(size[e.at(1).get<int64_t>()]);
       }

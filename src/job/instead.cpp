@@ -100,7 +100,23 @@ std::string loss_kernel(const Job& job) {
   return "";
 }
 
+std::string fsdp(const FsdpSettings& f) {
+  const auto type = [](WireType t) {
+    return t == WireType::own ? "None" : t == WireType::fp32 ? "torch.float32" : t == WireType::bf16 ? "torch.bfloat16" : "torch.float16";
+  };
+  const std::string mesh = f.replicas > 1 ? fmt::format("({}, {}), mesh_dim_names=('replicate', 'shard')", f.replicas, f.shards())
+                                          : fmt::format("({},)", f.world);
+  return fmt::format(
+      "`fully_shard` on every block and then on the model, with `mesh=init_device_mesh('cuda', {})` and "
+      "`mp_policy=MixedPrecisionPolicy(param_dtype={}, reduce_dtype={})`",
+      mesh, type(f.param_dtype), type(f.reduce_dtype));
+}
+
 std::string parallel(const Job& job) {
+  if (job.parallel.fsdp) return fsdp(*job.parallel.fsdp);
+  if (job.parallel.tensor)
+    return fmt::format("`parallelize_module` with ColwiseParallel and RowwiseParallel on `init_device_mesh('cuda', ({},))`",
+                       job.parallel.tensor->world);
   if (job.parallel.zero1)
     return "`torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=lr)` around DDP's model";
   if (!job.parallel.ddp) return "start one process";
@@ -118,7 +134,7 @@ std::string instead_of(const std::string& setting, const Job& job) {
   if (setting == "lora" || setting == "lokr" || setting == "ia3" || setting == "ln_tuning") return adapter(job);
   if (setting == "quantization") return quantization(job);
   if (setting == "loss_kernel" || setting == "liger_kernels" || setting == "loss_chunks") return loss_kernel(job);
-  if (setting == "ddp" || setting == "zero1") return parallel(job);
+  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "tensor_parallel") return parallel(job);
   if (setting == "offload_activations") return "run forward in `with torch.autograd.graph.save_on_cpu(pin_memory=True):`";
   if (setting == "offload_optimizer")
     return fmt::format("`torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, offload_gradients={}, lr=lr)`",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "job/fields.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -26,6 +27,44 @@ int64_t world_of(const Config& c) {
   if (world < 1 || world > kMost)
     throw Error(fmt::format("[{}] world {} is not between 1 and {}", c.source(), world, kMost), "world is the number of processes");
   return world;
+}
+
+int64_t rank_of(const Config& c, int64_t ranks, const char* hint) {
+  const int64_t rank = c.integer({"rank"}, 0);
+  if (rank < 0 || rank >= ranks) throw Error(fmt::format("[{}] rank {} is not one of 0 to {}", c.source(), rank, ranks - 1), hint);
+  return rank;
+}
+
+std::string divisors_of(int64_t n) {
+  std::vector<std::string> out;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) out.push_back(std::to_string(d));
+  return join(out, ", ");
+}
+
+WireType parse_wire_type(const Config& c, const char* key, WireType fallback) {
+  const std::string text = c.text({key}, to_string(fallback));
+  for (WireType t : {WireType::own, WireType::fp32, WireType::bf16, WireType::fp16})
+    if (text == to_string(t)) return t;
+  throw Error(fmt::format("[{}] {} '{}' is not known", c.source(), key, text), "known: own, fp32, bf16, fp16");
+}
+
+// reshard_after_forward: true, false, or a number of processes.
+void read_reshard(const Config& c, FsdpSettings& f) {
+  const Json* value = c.find({"reshard"});
+  if (!value || !value->is_number_integer()) {
+    f.reshard = c.flag({"reshard"}, true);
+    return;
+  }
+  const int64_t to = c.integer({"reshard"}, 1);
+  if (to < 1 || f.shards() % to != 0)
+    throw Error(fmt::format("[fsdp] reshard {} does not divide the {} shards", to, f.shards()),
+                "take true, false, or one of " + divisors_of(f.shards()));
+  f.reshard = to > 1;
+  if (to == f.shards() && to > 1)
+    f.reshard_root = true;
+  else if (to > 1)
+    f.reshard_to = to;
 }
 
 std::optional<double> bucket_of(const Config& c) {
@@ -64,16 +103,61 @@ Zero1Settings parse_zero1(const Json& value) {
   const Config c = mapping_of(value, "zero1", {"world", "rank", "ddp", "parameter_view"});
   Zero1Settings z;
   z.world = world_of(c);
-  z.rank = c.integer({"rank"}, 0);
-  if (z.rank < 0 || z.rank >= z.world)
-    throw Error(fmt::format("[zero1] rank {} is not one of 0 to {}", z.rank, z.world - 1),
-                "ranks count from 0; rank 0 has the largest parameter");
+  z.rank = rank_of(c, z.world, "ranks count from 0; rank 0 has the largest parameter");
   z.ddp = c.flag({"ddp"}, true);
   z.parameter_view = c.flag({"parameter_view"}, false);
   return z;
 }
 
+const char* to_string(WireType t) {
+  switch (t) {
+    case WireType::own: return "own";
+    case WireType::fp32: return "fp32";
+    case WireType::bf16: return "bf16";
+    case WireType::fp16: return "fp16";
+  }
+  return "";
+}
+
+FsdpSettings parse_fsdp(const Json& value) {
+  const Config c = mapping_of(value, "fsdp",
+                              {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
+                               "wrap_embedding", "checkpoint_inside"});
+  FsdpSettings f;
+  f.world = world_of(c);
+  f.replicas = c.integer({"replicas"}, 1);
+  if (f.replicas < 1 || f.world % f.replicas != 0)
+    throw Error(fmt::format("[fsdp] replicas {} does not divide world {}", f.replicas, f.world), "take one of " + divisors_of(f.world));
+  f.rank = rank_of(c, f.shards(), "ranks count from 0 among those that share one copy of the weights; rank 0 has the largest shards");
+  read_reshard(c, f);
+  if (c.find({"reshard_root"})) f.reshard_root = c.flag({"reshard_root"}, false);
+  f.param_dtype = parse_wire_type(c, "param_dtype", WireType::own);
+  f.reduce_dtype = parse_wire_type(c, "reduce_dtype", WireType::own);
+  f.no_sync = c.flag({"no_sync"}, false);
+  f.wrap_embedding = c.flag({"wrap_embedding"}, false);
+  f.checkpoint_inside = c.flag({"checkpoint_inside"}, false);
+  return f;
+}
+
+TensorParallelSettings parse_tensor_parallel(const Json& value) {
+  const Config c = mapping_of(value, "tensor_parallel", {"world", "rank", "sequence", "loss_parallel"});
+  TensorParallelSettings t;
+  t.world = world_of(c);
+  t.rank = rank_of(c, t.world, "ranks count from 0");
+  t.sequence = c.flag({"sequence"}, false);
+  t.loss_parallel = c.flag({"loss_parallel"}, false);
+  return t;
+}
+
 void check(const ParallelSettings& p) {
+  const int kinds = (p.ddp || p.zero1) + p.fsdp.has_value() + p.tensor.has_value();
+  if (kinds > 1)
+    throw Error("[job] " +
+                    std::string(p.ddp     ? "ddp"
+                                : p.zero1 ? "zero1"
+                                          : "fsdp") +
+                    " with " + (p.tensor ? "tensor_parallel" : "fsdp") + " is not simulated",
+                "leave one of them out");
   if (!p.ddp || !p.zero1) return;
   if (p.ddp->world != p.zero1->world)
     throw Error(fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
@@ -95,7 +179,29 @@ nlohmann::ordered_json to_json(const Zero1Settings& z) {
   return {{"world", z.world}, {"rank", z.rank}, {"ddp", z.ddp}, {"parameter_view", z.parameter_view}};
 }
 
+nlohmann::ordered_json to_json(const FsdpSettings& f) {
+  nlohmann::ordered_json j{{"world", f.world}, {"rank", f.rank}, {"replicas", f.replicas}};
+  if (f.reshard_to > 0)
+    j["reshard"] = f.reshard_to;
+  else
+    j["reshard"] = f.reshard;
+  if (f.reshard_root) j["reshard_root"] = *f.reshard_root;
+  j["param_dtype"] = to_string(f.param_dtype);
+  j["reduce_dtype"] = to_string(f.reduce_dtype);
+  j["no_sync"] = f.no_sync;
+  j["wrap_embedding"] = f.wrap_embedding;
+  j["checkpoint_inside"] = f.checkpoint_inside;
+  return j;
+}
+
+nlohmann::ordered_json to_json(const TensorParallelSettings& t) {
+  return {{"world", t.world}, {"rank", t.rank}, {"sequence", t.sequence}, {"loss_parallel", t.loss_parallel}};
+}
+
 std::string to_string(const ParallelSettings& p) {
+  if (p.fsdp && p.fsdp->replicas > 1) return fmt::format("HSDP, {} copies of {} shards", p.fsdp->replicas, p.fsdp->shards());
+  if (p.fsdp) return fmt::format("FSDP2 rank {} of {}", p.fsdp->rank, p.fsdp->world);
+  if (p.tensor) return fmt::format("tensor parallel on {}{}", p.tensor->world, p.tensor->sequence ? " with sequence parallel" : "");
   if (p.zero1) return fmt::format("ZeRO-1 rank {} of {}", p.zero1->rank, p.zero1->world);
   return p.ddp ? fmt::format("DDP on {}", p.ddp->world) : "";
 }

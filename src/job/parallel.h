@@ -1,5 +1,6 @@
-// How a job is spread over processes that each have a device: DistributedDataParallel and ZeroRedundancyOptimizer (ZeRO stage 1).
-// Plain data; step/ddp.h and step/zero1.h act on it. What is simulated is one rank.
+// How a job is spread over processes that each have a device: DistributedDataParallel, ZeroRedundancyOptimizer (ZeRO stage 1),
+// fully_shard (FSDP2, HSDP) and tensor parallelism. Plain data; step/ddp.h, step/zero1.h, step/fsdp.h and nn/tensor_parallel.h act on it.
+// What is simulated is one rank.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -29,12 +30,44 @@ struct Zero1Settings {
   bool parameter_view = false;  // parameters_as_bucket_view
 };
 
+// An element type for communication; own: that of the weights.
+enum class WireType : uint8_t { own, fp32, bf16, fp16 };
+const char* to_string(WireType t);
+
+// torch.distributed.fsdp.fully_shard on every block of the model and on the model.
+struct FsdpSettings {
+  int64_t world = 1;                     // processes in all
+  int64_t rank = 0;                      // among those that share a copy of the weights
+  int64_t replicas = 1;                  // copies of the weights: above 1, HSDP
+  bool reshard = true;                   // reshard_after_forward of the blocks
+  int64_t reshard_to = 0;                // reshard_after_forward as a number: into groups of so many; 0: none
+  std::optional<bool> reshard_root;      // none: as PyTorch's default, not when blocks are
+  WireType param_dtype = WireType::own;  // MixedPrecisionPolicy
+  WireType reduce_dtype = WireType::own;
+  bool no_sync = false;            // gradients of all micro-steps but the last stay whole (set_requires_gradient_sync)
+  bool wrap_embedding = false;     // a group of its own for the input embedding
+  bool checkpoint_inside = false;  // checkpoint_wrapper under fully_shard, not around it
+  bool longest_list = false;       // of several lists of blocks (encoder, decoder) only the longest is wrapped
+
+  int64_t shards() const { return world / replicas; }
+};
+
+// torch.distributed.tensor.parallel: parallelize_module with Colwise- and RowwiseParallel, as torchtitan's and transformers' plans.
+struct TensorParallelSettings {
+  int64_t world = 1;
+  int64_t rank = 0;
+  bool sequence = false;       // SequenceParallel: norms and residuals on a part of the sequence
+  bool loss_parallel = false;  // the logits stay sharded
+};
+
 struct ParallelSettings {
   std::optional<DdpSettings> ddp;
   std::optional<Zero1Settings> zero1;
+  std::optional<FsdpSettings> fsdp;
+  std::optional<TensorParallelSettings> tensor;
 
-  bool any() const { return ddp || zero1; }
-  int64_t world() const { return ddp ? ddp->world : zero1 ? zero1->world : 1; }
+  bool any() const { return ddp || zero1 || fsdp || tensor; }
+  int64_t world() const { return ddp ? ddp->world : zero1 ? zero1->world : fsdp ? fsdp->world : tensor ? tensor->world : 1; }
   // How gradients are reduced; none: not by DistributedDataParallel.
   std::optional<DdpSettings> reducer() const;
 };
@@ -42,11 +75,15 @@ struct ParallelSettings {
 // `value` is a mapping, or text like "world=8,bucket_view=true".
 DdpSettings parse_ddp(const nlohmann::json& value);
 Zero1Settings parse_zero1(const nlohmann::json& value);
+FsdpSettings parse_fsdp(const nlohmann::json& value);
+TensorParallelSettings parse_tensor_parallel(const nlohmann::json& value);
 // Throws when the two contradict each other.
 void check(const ParallelSettings& parallel);
 
 nlohmann::ordered_json to_json(const DdpSettings& d);
 nlohmann::ordered_json to_json(const Zero1Settings& z);
+nlohmann::ordered_json to_json(const FsdpSettings& f);
+nlohmann::ordered_json to_json(const TensorParallelSettings& t);
 std::string to_string(const ParallelSettings& p);  // "DDP on 8", "ZeRO-1 rank 0 of 8"; empty for one process
 
 }  // namespace plimsoll

@@ -50,7 +50,7 @@ const OwnModel* own_model(const std::string& name) {
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
-  if (kind != "none" && kind != "ddp" && kind != "zero1") return "parallel: " + kind;
+  if (kind != "none" && kind != "ddp" && kind != "zero1" && kind != "fsdp2" && kind != "tp") return "parallel: " + kind;
   if (const std::string name = python_file(spec.at("model")); !name.empty() && !own_model(name)) return "model: " + name;
   return "";
 }
@@ -102,10 +102,34 @@ DdpSettings ddp_of(const Json& parallel) {
   return parse_ddp(fields);
 }
 
+// The recorder wraps the longest list of modules, and reduces in fp32 unless told.
+FsdpSettings fsdp_of(const Json& parallel) {
+  const bool casts = parallel.contains("mp") && !parallel["mp"].is_null();
+  Json fields{{"world", parallel.value("world", 1)},
+              {"rank", parallel.value("rank", 0)},
+              {"replicas", parallel.value("replicas", 1)},
+              {"reshard", parallel.value("reshard", Json(true))},
+              {"no_sync", parallel.value("no_sync", false)},
+              {"wrap_embedding", parallel.value("wrap_embed", false)},
+              {"checkpoint_inside", parallel.value("ac", "hf") == "wrapper"}};
+  if (casts) fields["param_dtype"] = parallel["mp"];
+  if (casts) fields["reduce_dtype"] = parallel.value("reduce", "fp32");
+  if (parallel.contains("reshard_root")) fields["reshard_root"] = parallel["reshard_root"];
+  FsdpSettings f = parse_fsdp(fields);
+  f.longest_list = true;
+  return f;
+}
+
 ParallelSettings parallel_of(const Json& parallel) {
   ParallelSettings p;
   const std::string kind = parallel.value("kind", "none");
   if (kind == "ddp" || (kind == "zero1" && parallel.value("ddp", true))) p.ddp = ddp_of(parallel);
+  if (kind == "fsdp2") p.fsdp = fsdp_of(parallel);
+  if (kind == "tp")
+    p.tensor = parse_tensor_parallel({{"world", parallel.value("world", 1)},
+                                      {"rank", parallel.value("rank", 0)},
+                                      {"sequence", parallel.value("sp", false)},
+                                      {"loss_parallel", parallel.value("loss_parallel", false)}});
   if (kind == "zero1")
     p.zero1 = parse_zero1({{"world", parallel.value("world", 1)},
                            {"rank", parallel.value("rank", 0)},

@@ -80,6 +80,8 @@ void add_training(std::map<std::string, Json>& v, const Job& j) {
 void add_surroundings(std::map<std::string, Json>& v, const Job& j) {
   v["ddp"] = j.parallel.ddp ? Json(to_json(*j.parallel.ddp)) : Json(false);
   v["zero1"] = j.parallel.zero1 ? Json(to_json(*j.parallel.zero1)) : Json(false);
+  v["fsdp"] = j.parallel.fsdp ? Json(to_json(*j.parallel.fsdp)) : Json(false);
+  v["tensor_parallel"] = j.parallel.tensor ? Json(to_json(*j.parallel.tensor)) : Json(false);
   v["compile"] = j.compile;
   v["alloc_conf"] = j.alloc_conf;
   v["torch"] = to_string(j.platform.torch);

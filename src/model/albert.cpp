@@ -102,6 +102,13 @@ struct AlbertLayer : Module {
   Linear ffn, ffn_output;
 };
 
+// A module that is no block for checkpoints, but may have hooks.
+template <class Run>
+Tensor call(const Module& module, const Run& run, const Tensor& x) {
+  if (!is_wrapped(module)) return run(x);
+  return call_with_hooks(module, [&run](const Tensors& in) -> Tensors { return {run(in[0])}; }, {x})[0];
+}
+
 struct AlbertLayerGroup : Module {
   AlbertLayerGroup(Module& parent, std::string_view name, const AlbertConfig& c)
       : Module(parent, name), albert_layers(*this, "albert_layers") {
@@ -110,7 +117,9 @@ struct AlbertLayerGroup : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& mask) {
     Tensor hidden = x;  // (B, T, C)
-    for (const AlbertLayer& layer : albert_layers) hidden = layer(hidden, mask);
+    for (const AlbertLayer& layer : albert_layers)
+      hidden = call(
+          layer, [&layer, mask](const Tensor& h) { return layer(h, mask); }, hidden);
     return hidden;
   }
 
@@ -135,7 +144,11 @@ struct AlbertTransformer : Module {
   Tensor operator()(const Tensor& x, const Tensor& mask) {
     Forward here(*this);
     Tensor hidden = embedding_hidden_mapping_in(x);  // (B, T, C)
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) hidden = albert_layer_groups[group_of(i)](hidden, mask);
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      AlbertLayerGroup& group = albert_layer_groups[group_of(i)];
+      hidden = call(
+          group, [&group, mask](const Tensor& h) { return group(h, mask); }, hidden);
+    }
     return hidden;
   }
 

@@ -86,6 +86,25 @@ WorkBlock note_block(const Module& block) { return WorkBlock(block.tape(), block
 
 Tensor passed_on(const Module& module) { return module.build().position_ids; }
 
+bool is_wrapped(const Module& module) { return module.build().hooks && module.build().hooks->wraps(module); }
+
+Tensors call_with_hooks(const Module& module, const std::function<Tensors(const Tensors&)>& run, const Tensors& inputs) {
+  ModuleHooks& hooks = *module.build().hooks;
+  const Tensors args = hooks.before_forward(module, inputs);
+  return hooks.after_forward(module, run(args));
+}
+
+Tensors run_wrapped(const Module& block, std::function<Tensors(const Tensors&)> run, const Tensors& inputs) {
+  if (!checkpoints(block, true)) return call_with_hooks(block, run, inputs);
+  Tape& tape = block.tape();
+  if (block.build().hooks->outside_checkpoints()) {
+    const auto checkpointed = [&](const Tensors& in) { return checkpoint(tape, checkpoint_style(block), run, in); };
+    return call_with_hooks(block, checkpointed, inputs);
+  }
+  const auto hooked = [&block, run = std::move(run)](const Tensors& in) { return call_with_hooks(block, run, in); };
+  return checkpoint(tape, checkpoint_style(block), hooked, inputs);
+}
+
 const CheckpointStyle& checkpoint_style(const Module& module) { return module.build().checkpointing.style; }
 
 }  // namespace plimsoll

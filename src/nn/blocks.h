@@ -6,6 +6,7 @@
 #include <set>
 
 #include "job/checkpointing.h"
+#include "nn/module_hooks.h"
 #include "tensor/checkpoint.h"
 
 namespace plimsoll {
@@ -42,10 +43,15 @@ const CheckpointStyle& checkpoint_style(const Module& module);
 WorkBlock note_block(const Module& block);  // for the count of work, while it lives
 Tensor passed_on(const Module& module);     // what a checkpoint of it holds without using it: the ids of positions
 
+bool is_wrapped(const Module& module);  // by the build's hooks
+// A block under hooks, and perhaps a checkpoint on their side that they say.
+Tensors run_wrapped(const Module& block, std::function<Tensors(const Tensors&)> run, const Tensors& inputs);
+
 // `run(x)` is the block; what else it uses must be captured by value.
 template <class Run>
 Tensor run_block(const Module& block, const Run& run, const Tensor& x) {
   const WorkBlock noted = note_block(block);
+  if (is_wrapped(block)) return noted.returns(run_wrapped(block, [run](const Tensors& in) -> Tensors { return {run(in[0])}; }, {x})[0]);
   return noted.returns(checkpoints(block, true) ? checkpoint(x.tape(), checkpoint_style(block), run, x) : run(x));
 }
 
@@ -53,6 +59,7 @@ Tensor run_block(const Module& block, const Run& run, const Tensor& x) {
 template <class Run>
 Tensors run_block(const Module& block, const Run& run, const Tensors& inputs) {
   const WorkBlock noted = note_block(block);
+  if (is_wrapped(block)) return noted.returns(run_wrapped(block, run, inputs));
   return noted.returns(checkpoints(block, true) ? checkpoint(inputs.front().tape(), checkpoint_style(block), run, inputs) : run(inputs));
 }
 

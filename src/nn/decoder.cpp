@@ -6,6 +6,7 @@
 #include "nn/last_token_classifier.h"
 #include "nn/liger.h"
 #include "nn/lm_text_encoder.h"
+#include "nn/tensor_parallel.h"
 #include "nn/transformer.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -68,8 +69,9 @@ GatedMLP::GatedMLP(Module& parent, std::string_view name, int64_t width, int64_t
       down_proj(*this, "down_proj", inner, width, bias),
       act(std::move(act_name)) {}
 
-Tensor GatedMLP::operator()(const Tensor& x) const {
+Tensor GatedMLP::operator()(const Tensor& input) const {
   Forward here(*this);
+  const Tensor x = enter_parallel(build(), input);
   Tensor inner;  // (B, T, F)
   if (build().loss.liger.swiglu) {
     inner = liger_gated_product(gate_proj(x), up_proj(x));
@@ -100,13 +102,17 @@ DecoderAttention::DecoderAttention(Module& parent, std::string_view name, const 
       k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
       v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
       o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {
+  if (const TensorParallel* tp = build().tensor_parallel)
+    for (int64_t heads : {c.num_attention_heads, c.num_key_value_heads})
+      tp->share(heads == c.num_attention_heads ? "num_attention_heads" : "num_key_value_heads", heads);
   if (!c.qk_norm) return;
   q_norm = std::make_unique<RMSNorm>(*this, "q_norm", c.head_dim);
   k_norm = std::make_unique<RMSNorm>(*this, "k_norm", c.head_dim);
 }
 
-Tensor DecoderAttention::operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
+Tensor DecoderAttention::operator()(const Tensor& input, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
   Forward here(*this);
+  const Tensor x = enter_parallel(build(), input);
   const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
   Tensor q = split_heads(q_proj, q_norm.get(), x, heads);   // (B, H, T, D)
   Tensor k = split_heads(k_proj, k_norm.get(), x, heads);   // (B, KV, T, D)

@@ -1,8 +1,11 @@
 #include "nn/layers.h"
 
+#include "nn/input_embedding.h"
 #include "nn/liger.h"
 #include "nn/lora.h"
 #include "nn/quantized_linear.h"
+#include "nn/tensor_parallel.h"
+#include "ops/dtensor.h"
 #include "ops/embedding.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
@@ -17,7 +20,26 @@ DenseLayer::DenseLayer(Module& parent, std::string_view name, int64_t in_width, 
 
 DenseLayer::~DenseLayer() = default;
 
+// distribute_module gives every module a parameter of its own, also where weights were tied.
+void DenseLayer::make_shard(ParallelStyle style, const Tensor& tied_weight, bool with_bias) {
+  const TensorParallel& tp = *build().tensor_parallel;
+  parallel_ = style;
+  const bool rows = style != ParallelStyle::rowwise;
+  if (!rows && with_bias)
+    throw Error("[tensor_parallel] the bias of " + path() + ", which is row-wise parallel, is not simulated", "take a model without it");
+  const std::string what = path() + (rows ? ".out_features" : ".in_features");
+  const Dims sizes = tied_weight ? tied_weight.sizes() : rows ? Dims{tp.share(what, out), in} : Dims{out, tp.share(what, in)};
+  weight = parameter("weight", sizes);
+  weight.parameter()->is_dtensor = true;
+  if (!with_bias) return;
+  bias = parameter("bias", {sizes[0]});
+  bias.parameter()->is_dtensor = true;
+}
+
 void DenseLayer::make(const Tensor& tied_weight, bool with_bias) {
+  if (build().tensor_parallel)
+    if (const ParallelStyle style = build().tensor_parallel->style_of(*this); style != ParallelStyle::none)
+      return make_shard(style, tied_weight, with_bias);
   const bool tuned = build().tuning.changes_anything();
   const std::string module = tuned ? path() : "";
   const AdapterSettings* adapter = tuned ? build().tuning.adapter_of(module, true) : nullptr;
@@ -53,6 +75,11 @@ Tensor DenseLayer::base(const Tensor& x) const {
 
 Tensor DenseLayer::operator()(const Tensor& x) const {
   Forward here(*this);
+  if (parallel_ != ParallelStyle::none) {
+    const TensorParallel& tp = *build().tensor_parallel;
+    const Tensor input = enter_layer(tp, parallel_, x);
+    return leave_layer(tp, parallel_, base(input));
+  }
   return adapter_ && build().adapters_active ? (*adapter_)(*this, x) : base(x);
 }
 
@@ -73,14 +100,16 @@ Conv1D::Conv1D(Module& parent, std::string_view name, int64_t out_width, int64_t
   make({}, true);
 }
 
-namespace {
-// What transformers' get_input_embeddings() returns in the models of the registry; positions and token types are others.
 bool is_input_embedding(std::string_view name) {
   for (const char* known : {"embed_tokens", "wte", "embed_in", "word_embeddings", "embeddings"})
     if (name == known) return true;
   return false;
 }
-}  // namespace
+
+bool is_input_embedding(const Module& module) {
+  const std::string path = module.path();
+  return dynamic_cast<const Embedding*>(&module) && is_input_embedding(std::string_view(path).substr(path.rfind('.') + 1));
+}
 
 Embedding::Embedding(Module& parent, std::string_view name, int64_t rows, int64_t width) : Embedding(parent, name, {}, rows, width) {}
 
@@ -91,6 +120,13 @@ Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_w
     : Module(parent, name), is_input_(is_input_embedding(name)) {
   const AdapterSettings* adapter = build().tuning.changes_anything() ? build().tuning.adapter_of(path(), false) : nullptr;
   if (adapter) keep_parameters_in("base_layer");
+  rows_ = rows;
+  if (build().tensor_parallel && is_input_) {
+    weight = parameter("weight", {build().tensor_parallel->share("vocab_size", rows), width});
+    weight.parameter()->is_dtensor = true;
+    weight.parameter()->gradient_placement = GradientPlacement::whole;
+    return;
+  }
   weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", {rows, width});
   if (adapter) lora_ = make_lora_embedding(*this, *adapter);
 }
@@ -98,8 +134,15 @@ Embedding::Embedding(Module& parent, std::string_view name, const Tensor& tied_w
 Embedding::~Embedding() = default;
 
 Tensor Embedding::operator()(const Tensor& ids) const {
+  if (is_wrapped(*this)) return call_with_hooks(*this, [this](const Tensors& in) -> Tensors { return {look_up(in[0])}; }, {ids})[0];
+  return look_up(ids);
+}
+
+Tensor Embedding::look_up(const Tensor& ids) const {
   Forward here(*this);
-  Tensor result = embedding(weight, ids);
+  const TensorParallel* tp = is_input_ ? build().tensor_parallel : nullptr;
+  Tensor result = tp ? sharded_embedding(weight, ids, rows_) : embedding(weight, ids);
+  if (tp) result = leave_layer(*tp, ParallelStyle::rowwise, result);
   result = scaled(result, weight.dtype());
   if (lora_) result = (*lora_)(*this, std::move(result), ids);
   if (is_input_) require_input_grad(build(), result);
@@ -120,6 +163,9 @@ Tensor LayerNorm::operator()(const Tensor& x) const {
 RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
     : Module(parent, name), of_heads(name == "q_norm" || name == "k_norm") {
   weight = parameter("weight", {width});
+  if (!build().tensor_parallel || build().tensor_parallel->style_of(*this) != ParallelStyle::sequence) return;
+  weight.parameter()->is_dtensor = true;
+  weight.parameter()->gradient_placement = GradientPlacement::partial;
 }
 
 Tensor RMSNorm::operator()(const Tensor& x) const {

@@ -8,6 +8,7 @@ namespace plimsoll {
 class Adapter;
 class LoraEmbedding;
 class QuantizedWeight;
+enum class ParallelStyle : uint8_t;
 
 // A layer that maps (..., in) to (..., out). The build's tuning may put an adapter on it and quantise its weight; a model
 // that uses `weight` itself goes past the adapter, as in Python.
@@ -31,7 +32,9 @@ class DenseLayer : public Module {
 
  private:
   void quantize(const QuantizationSettings& settings);
+  void make_shard(ParallelStyle style, const Tensor& tied_weight, bool with_bias);
   std::unique_ptr<Adapter> adapter_;
+  ParallelStyle parallel_{};  // how tensor parallelism shards it
 };
 
 struct Linear : DenseLayer {
@@ -56,7 +59,9 @@ struct Embedding : Module {
 
  private:
   Embedding(Module& parent, std::string_view name, const Tensor& tied_weight, int64_t rows, int64_t width);
-  bool is_input_;  // transformers' get_input_embeddings()
+  Tensor look_up(const Tensor& ids) const;
+  int64_t rows_ = 0;  // of the table, whole
+  bool is_input_;     // transformers' get_input_embeddings()
   std::unique_ptr<LoraEmbedding> lora_;
 };
 

@@ -21,7 +21,11 @@ Tensor Module::parameter(std::string_view name, const Dims& sizes, DType dtype, 
   p.name = name;
   own_.push_back(&p);
   tape().op = "parameter";
-  return make_parameter(tape(), p, sizes, dtype, trained);
+  if (!build_.on_meta) return make_parameter(tape(), p, sizes, dtype, trained);
+  p.value = make_tensor(tape().allocate(0), sizes, contiguous_strides(sizes), dtype);
+  p.value.body().parameter = &p;
+  p.value.body().requires_grad = trained;
+  return p.value;
 }
 
 Tensor Module::parameter(std::string_view name, const Dims& sizes) {

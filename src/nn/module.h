@@ -12,7 +12,9 @@
 
 namespace plimsoll {
 
+class ModuleHooks;
 struct Batch;
+struct TensorParallel;
 
 // What every module of one model shares.
 struct Build {
@@ -34,6 +36,9 @@ struct Build {
   bool input_require_grads = false;   // enable_input_require_grads: the embeddings' result collects a gradient
   const Batch* batch = nullptr;       // of the forward that runs, for its mask and positions; null: neither is given
   LossSettings loss;
+  bool on_meta = false;                             // parameters have no memory of their own: whoever shards them gives it
+  ModuleHooks* hooks = nullptr;                     // around the forwards of the modules that they wrap
+  const TensorParallel* tensor_parallel = nullptr;  // null: every layer is whole
 
   explicit Build(Tape& t) : tape(t) {}
   bool eager() const { return tape.dialect.attention == AttentionKernel::eager; }
@@ -54,6 +59,8 @@ class Module {
   ScopeId scope() const { return scope_; }
   std::string path() const { return tape().trace.scope_path(scope_); }
   bool has_children() const { return !children_.empty(); }
+  const std::vector<const Module*>& children() const { return children_; }
+  const std::vector<Parameter*>& own_parameters() const { return own_; }  // without those of children
   // In the order of Python's Module.parameters(): own first, then each child; a tied parameter once.
   std::vector<Parameter*> parameters() const;
 

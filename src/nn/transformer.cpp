@@ -1,7 +1,9 @@
 #include "nn/transformer.h"
 
 #include "nn/model.h"
+#include "nn/tensor_parallel.h"
 #include "ops/attention.h"
+#include "ops/dtensor.h"
 #include "ops/flash_attention_2.h"
 #include "ops/index.h"
 #include "ops/loss.h"
@@ -228,7 +230,8 @@ Tensor causal_lm_loss(const Build& build, const Tensor& raw_logits, const Tensor
   Tensor shifted = contiguous(slice(padded, -1, 1, padded.size(-1)));
   logits = view(logits, {-1, logits.size(-1)});
   shifted = view(shifted, {-1});
-  return cross_entropy(logits, shifted);
+  const TensorParallel* tp = build.tensor_parallel;
+  return tp && tp->settings.loss_parallel ? sharded_cross_entropy(logits, shifted) : cross_entropy(logits, shifted);
 }
 
 Tensor flat_cross_entropy(const Tensor& raw_logits, const Tensor& labels, bool upcast) {

@@ -22,7 +22,7 @@ class Adam final : public Optimizer {
       if (!states_[i].exp_avg) init(states_[i], all[i]->value);
     if (form_ == Form::foreach) step_foreach(all);
     if (form_ == Form::loop) step_loop(all);
-    // The fused form is one kernel that takes everything as an argument.
+    if (form_ == Form::fused) redistributed_gradients(all, with_gradients(all));  // one kernel that takes everything as an argument
   }
 
   Tensors states() const override {
@@ -53,6 +53,10 @@ class Adam final : public Optimizer {
       grads = gradients(all, group);
       if (maximize_) grads = foreach ("_foreach_neg", grads);
       if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      redistributed_gradients(all, group);  // _foreach_lerp_
+      {
+        const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
+      }
       grads.clear();
       if (capturable_) {
         const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
@@ -73,6 +77,8 @@ class Adam final : public Optimizer {
       const State& s = states_[i];
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       if (adds_decay_) grad = temporary("add", grad);
+      redistributed_gradients(all, {i});
+      { const Tensors first = redistributed_gradients(all, {i}), second = redistributed_gradients(all, {i}); }
       if (!capturable_) {
         denominator = chain(s.exp_avg_sq, {"sqrt", "div"});
         continue;

@@ -26,6 +26,17 @@ Tensors gradients(const std::vector<Parameter*>& parameters, const Positions& po
   return gather(positions, [&](size_t i) { return parameters[i]->grad; });
 }
 
+Tensors redistributed_gradients(const std::vector<Parameter*>& parameters, const Positions& positions) {
+  Tensors out;
+  for (size_t i : positions) {
+    const Parameter& p = *parameters[i];
+    if (p.gradient_placement == GradientPlacement::whole)
+      out.push_back(temporary("clone", p.value.sizes(), p.grad.dtype(), p.value.tape()));
+    if (p.gradient_placement == GradientPlacement::partial) out.push_back(temporary("all_reduce", p.grad));
+  }
+  return out;
+}
+
 Tensor temporary(const char* name, const Tensor& like) {
   ScopeGuard module(like.tape(), like.tape().scope_of(like));  // states and temporaries belong to their parameter's module
   Op op(like.tape(), name, {});

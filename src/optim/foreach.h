@@ -24,6 +24,8 @@ Tensors gather(const Positions& positions, F get) {
   return out;
 }
 Tensors gradients(const std::vector<Parameter*>& parameters, const Positions& positions);
+// What an op on DTensors makes of gradients that are not placed like their parameters; it lives as long as the op runs.
+Tensors redistributed_gradients(const std::vector<Parameter*>& parameters, const Positions& positions);
 
 // One result like its input, or of two inputs: broadcast, and a zero-dimensional tensor does not widen the other's type.
 Tensor temporary(const char* op, const Tensor& like);

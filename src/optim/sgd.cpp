@@ -44,10 +44,10 @@ class Sgd final : public Optimizer {
       grads = gradients(all, group);
       if (maximize_) grads = foreach ("_foreach_neg", grads);
       if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
-      if (!momentum_) continue;
-      for (size_t k = 0; k < group.size(); ++k)
+      for (size_t k = 0; k < group.size() && momentum_; ++k)
         if (Tensor& buffer = buffers_[group[k]]; !buffer) buffer = temporary("clone", grads[k]);
-      if (!nesterov_) grads.clear();  // the buffers take the name
+      if (momentum_ && !nesterov_) grads.clear();  // the buffers take the name
+      redistributed_gradients(all, group);         // _foreach_add_ of what has their placement
     }
   }
 

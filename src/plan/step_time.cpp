@@ -140,6 +140,20 @@ double transfer_seconds(const Job& job, const Simulation& s, const Transfers& mo
   return seconds;
 }
 
+// Weights are gathered for forward, and again for backward when they were resharded; gradients are reduced into shards, and between copies.
+double sharding_seconds(const Job& job, const Simulation& s, const StepTime& t, double ring) {
+  const FsdpSettings& f = *job.parallel.fsdp;
+  const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
+  const auto bytes = [&](WireType type) { return type == WireType::own ? (half ? 2.0 : 4.0) : type == WireType::fp32 ? 4.0 : 2.0; };
+  const auto shards = static_cast<double>(f.shards()), copies = static_cast<double>(f.replicas),
+             micro = static_cast<double>(job.accumulation);
+  const double share = (shards - 1) / shards, own = static_cast<double>(s.trainable);
+  const double gathered = (f.reshard ? 2 : 1) * share * shards * static_cast<double>(s.parameters) * bytes(f.param_dtype);
+  const double reduced = (share * shards + 2 * (copies - 1) / copies) * own * bytes(f.reduce_dtype);
+  const double moved = micro * gathered + (f.no_sync ? 1 : micro) * reduced;
+  return std::max(0.0, moved / ring - kOverlap * (t.forward + t.backward + t.recompute));
+}
+
 // A ring moves 2 (n - 1) / n of the gradients through each device; ZeRO-1 also sends each device's updated share to the others.
 double communication_seconds(const Job& job, const Simulation& s, const StepTime& t, double ring) {
   const auto world = static_cast<double>(job.parallel.world());
@@ -154,6 +168,7 @@ double communication_seconds(const Job& job, const Simulation& s, const StepTime
     seconds += reductions * std::max(std::min(bucket, reduce), reduce - hidden);
   }
   if (job.parallel.zero1) seconds += share * gradients / ring;
+  if (job.parallel.fsdp) seconds += sharding_seconds(job, s, t, ring);
   return seconds;
 }
 

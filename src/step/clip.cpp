@@ -8,9 +8,19 @@ namespace plimsoll {
 
 namespace {
 
+// Norms are of sums: what is a summand is reduced over the ranks first.
+Tensors summed_gradients(const std::vector<Parameter*>& parameters, const Positions& positions) {
+  Tensors out;
+  for (size_t i : positions)
+    if (parameters[i]->gradient_placement == GradientPlacement::partial) out.push_back(temporary("all_reduce", parameters[i]->grad));
+  return out;
+}
+
 // One norm per gradient. On CUDA _foreach_norm reduces chunks of 65,536 elements into a scratch tensor first
 // (ForeachReduceOp.cu, kChunkSize); the recorder's tensors take the loop, which has none.
-Tensors norms_of(const Tensors& grads) {
+Tensors norms_of(const std::vector<Parameter*>& parameters, const Positions& positions) {
+  const Tensors grads = gradients(parameters, positions), summed = summed_gradients(parameters, positions);
+  const bool sharded = parameters[positions[0]]->is_dtensor;
   const Tensor& first = grads[0];
   const bool recorder = first.tape().dialect.recorder;
   Tensor scratch;
@@ -22,19 +32,42 @@ Tensors norms_of(const Tensors& grads) {
     scratch = temporary("_foreach_norm", {checked_mul(static_cast<int64_t>(grads.size()), chunks)}, dtype, first.tape());
   }
   Tensors norms;
-  for (const Tensor& g : grads) norms.push_back(temporary(recorder ? "linalg_vector_norm" : "_foreach_norm", Dims{}, g.dtype(), g.tape()));
+  const char* op = recorder && !sharded ? "linalg_vector_norm" : "_foreach_norm";
+  for (const Tensor& g : grads) norms.push_back(temporary(op, Dims{}, g.dtype(), g.tape()));
   return norms;
 }
 
+// The norm of each rank's part becomes that of the whole: powers are summed over the ranks (_NormPartial in
+// torch/distributed/tensor/_ops/_math_ops.py).
+Tensor sum_over_ranks(const Tensor& norms) {
+  const Tensor powers = temporary("pow", norms);
+  const Tensor sums = temporary("all_reduce", powers);
+  return temporary("pow", sums);
+}
+
+// Norms of what is on every rank become summands before they are stacked with those of shards.
+Tensors as_summands(const std::vector<Parameter*>& parameters, const Tensors& norms) {
+  Tensors out;
+  for (size_t i : with_gradients(parameters))
+    if (parameters[i]->gradient_placement != GradientPlacement::own) out.push_back(temporary("div", norms.front()));
+  return out;
+}
+
 Tensor total_norm(const std::vector<Parameter*>& parameters) {
+  const bool sharded = parameters.front()->is_dtensor;
   Tensors norms;
   DType dtype = parameters[with_gradients(parameters)[0]]->grad.dtype();
   for (const Positions& group : by_dtype(parameters)) {
-    const Tensors more = norms_of(gradients(parameters, group));
+    const Tensors more = norms_of(parameters, group);
     norms.insert(norms.end(), more.begin(), more.end());
     dtype = promote(dtype, more[0].dtype());
   }
-  const Tensor stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, dtype, norms[0].tape());
+  Tensor stacked;
+  {
+    const Tensors summands = as_summands(parameters, norms);
+    stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, dtype, norms[0].tape());
+  }
+  const Tensor whole = sharded ? sum_over_ranks(stacked) : stacked;
   return temporary("linalg_vector_norm", Dims{}, dtype, stacked.tape());
 }
 

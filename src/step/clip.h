@@ -1,4 +1,4 @@
-// torch.nn.utils.clip_grad_norm_, foreach form.
+// torch.nn.utils.clip_grad_norm_, foreach form; of DTensors, too.
 #pragma once
 
 #include <vector>

@@ -1,18 +1,23 @@
 #include "step/train.h"
 
 #include <algorithm>
+#include <set>
 
 #include "model/registry.h"
+#include "nn/layers.h"
+#include "nn/tensor_parallel.h"
 #include "ops/reduce.h"
 #include "optim/foreach.h"
 #include "optim/optimizer.h"
 #include "step/clip.h"
 #include "step/ddp.h"
 #include "step/ema.h"
+#include "step/fsdp.h"
 #include "step/grad_scaler.h"
 #include "step/in_backward.h"
 #include "step/master_weights.h"
 #include "step/offloaded_optimizer.h"
+#include "step/parameter_groups.h"
 #include "step/swapped_blocks.h"
 #include "step/zero1.h"
 #include "util/text.h"
@@ -81,6 +86,8 @@ void add_tokens(Tape& tape, const Job& job, int64_t samples, int64_t length, Bat
   batch.input_ids = empty(tape, sizes, DType::int64);
   if (batch.shape.padding != Padding::none) batch.attention_mask = empty(tape, sizes, DType::int64);
   if (batch.shape.packed_samples) batch.position_ids = empty(tape, sizes, DType::int64);
+  // Models would count positions on their part of the tokens.
+  if (job.parallel.tensor && job.parallel.tensor->sequence) batch.position_ids = empty(tape, {1, sizes[1]}, DType::int64);
   batch.labels = batch.input_ids;
   if (job.inputs == InputKind::cls)
     batch.labels = empty(tape, {samples}, DType::int64);
@@ -129,6 +136,72 @@ class Inference {
   GradGuard no_grad_;
 };
 
+// Notes what a model runs as blocks, and wraps nothing.
+class BlockFinder final : public ModuleHooks {
+ public:
+  bool wraps(const Module& module) const override {
+    if (!dynamic_cast<const Embedding*>(&module)) paths_.insert(module.path());
+    return false;
+  }
+  bool outside_checkpoints() const override { return false; }
+  Tensors before_forward(const Module&, Tensors inputs) override { return inputs; }
+  Tensors after_forward(const Module&, Tensors outputs) override { return outputs; }
+  std::vector<std::string> paths() const { return {paths_.begin(), paths_.end()}; }
+
+ private:
+  mutable std::set<std::string> paths_;
+};
+
+// By a forward pass on a tape of its own.
+std::vector<std::string> blocks_of(const Job& job) {
+  Dialect dialect;
+  dialect.attention = job.attention;
+  Tape tape(dialect);
+  Build build(tape);
+  BlockFinder finder;
+  build.hooks = &finder;
+  build.on_meta = true;
+  const std::unique_ptr<Model> model = build_model(build, job);
+  const Batch batch = make_batch(tape, job, *model, job.batch, job.seq);
+  build.batch = &batch;
+  const Inference mode(tape);
+  model->forward(batch);
+  return finder.paths();
+}
+
+void check_fsdp(const Job& job) {
+  if (!job.parallel.fsdp) return;
+  const auto refuse = [](const std::string& what) {
+    throw Error("[fsdp] " + what + " with fsdp is not simulated", "leave one of them out");
+  };
+  if (job.tuning.quantization) refuse("quantization");
+  if (job.precision == Precision::amp_fp16 && job.loss_scaling) refuse("loss scaling");
+  if (job.swap_blocks > 0) refuse("swap_blocks");
+}
+
+void check_tensor_parallel(const Job& job) {
+  if (!job.parallel.tensor) return;
+  const TensorParallelSettings& t = *job.parallel.tensor;
+  const auto refuse = [](const std::string& what, const std::string& why, const std::string& hint) {
+    throw Error("[tensor_parallel] " + what + ": " + why, hint);
+  };
+  const std::string& name = entry_of(job).name;
+  const auto known = {"llama", "mistral", "qwen2", "qwen3"};
+  if (std::find(known.begin(), known.end(), name) == known.end())
+    refuse(name, "there is no plan for it", "plans exist for llama, mistral, qwen2 and qwen3");
+  const TuningSettings& u = job.tuning;
+  if (u.adapter || u.quantization || !u.frozen.empty() || !u.trainable.empty())
+    refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");
+  if (job.loss_settings.kernel != LossKernel::model) refuse("loss_kernel", "it takes a whole head", "leave one of them out");
+  if (job.clip && !t.sequence)
+    refuse("clip without sequence", "norms are plain tensors then, and clip_grad_norm_ refuses a mix of those and DTensors",
+           "set sequence: true, or leave clip out");
+  if (!t.sequence) return;
+  if (job.attention == AttentionKernel::eager)
+    refuse("sequence with eager attention", "the mask would be of a part of the tokens", "attention: auto");
+  TensorParallel(t).share("seq", job.seq);
+}
+
 class Trainer {
  public:
   Trainer(const Job& job, bool details, bool counts_work)
@@ -144,6 +217,8 @@ class Trainer {
     check_step_in_backward(job);
     check_master_weights(job);
     check_offloaded_optimizer(job);
+    check_fsdp(job);
+    check_tensor_parallel(job);
     if (job.offload_optimizer) {
       auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
       offloaded_ = offloaded.get();
@@ -153,8 +228,11 @@ class Trainer {
   }
 
   Simulation run() {
+    build_.on_meta = job_.parallel.fsdp.has_value();
+    if (job_.parallel.tensor) build_.tensor_parallel = &tensor_parallel_.emplace(*job_.parallel.tensor);
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
+    if (job_.parallel.fsdp) shard_model();
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
     if (job_.swap_blocks > 0) swapped_ = swap_blocks(tape_, parameters_, job_.swap_blocks);
@@ -202,6 +280,14 @@ class Trainer {
     d.torch = job.platform.torch;
     d.kernels = kernel_memory(job.platform);
     return d;
+  }
+
+  void shard_model() {
+    const FsdpSettings& settings = *job_.parallel.fsdp;
+    const std::vector<std::string> blocks = settings.longest_list ? std::vector<std::string>() : blocks_of(job_);
+    fsdp_.emplace(settings, *model_, modules_to_shard(settings, *model_, blocks));
+    build_.hooks = &*fsdp_;
+    parameters_ = fsdp_->parameters();
   }
 
   void step() {
@@ -263,9 +349,9 @@ class Trainer {
     return !job_.checkpointing.on && job_.config.flag({"use_cache"}, !tape_.dialect.recorder && model_->uses_cache());
   }
 
-  Output run_model() {
+  Output run_model(bool sync = true) {
     build_.batch = &batch_;
-    return model_->forward(batch_);
+    return fsdp_ ? fsdp_->forward(batch_, sync) : model_->forward(batch_);
   }
 
   int64_t micro_steps() const { return simulated_micro_steps(job_); }
@@ -279,7 +365,7 @@ class Trainer {
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
       tape_.saves_on = job_.offload_activations;
-      Output out = run_model();  // the old outputs are still alive here
+      Output out = run_model(last || !job_.parallel.fsdp || !job_.parallel.fsdp->no_sync);  // the old outputs are still alive here
       tape_.saves_on = Offload::none;
       build_.cache = nullptr;
       if (!tape_.dialect.recorder) build_.checkpointing.require_all_found(tape_.trace);  // there a layer may be dropped
@@ -296,6 +382,7 @@ class Trainer {
       tape_.op = "ones_like";
       const Tensor seed = empty_like(loss);
       run_backward(loss, seed);
+      if (fsdp_) fsdp_->after_backward();
     }
     if (ddp_) ddp_->after_backward();
     label_gradients();
@@ -317,6 +404,8 @@ class Trainer {
       in_backward_.emplace(job_.optimizer, tape_, trained_);
       return;
     }
+    const auto sharded = std::count_if(updated_.begin(), updated_.end(), [](const Parameter* p) { return p->is_dtensor; });
+    if (sharded > 0 && sharded < static_cast<std::ptrdiff_t>(updated_.size())) optimizer_ = make_two_groups(job_.optimizer);
     optimizer_->attach(updated_);
     if (!tape_.dialect.recorder) label_states();
   }
@@ -404,6 +493,8 @@ class Trainer {
   Bytes swapped_;
   const OffloadedOptimizer* offloaded_ = nullptr;  // that one, when it is on the host
   std::optional<DataParallel> ddp_;
+  std::optional<FullyShard> fsdp_;
+  std::optional<TensorParallel> tensor_parallel_;
   std::optional<GradScaler> scaler_;
   std::optional<MovingAverage> ema_;
   Batch batch_;

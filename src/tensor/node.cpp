@@ -40,7 +40,7 @@ Edge gradient_edge(const Tensor& t) {
     node->sequence = UINT64_MAX;
     node->name = "AccumulateGrad";
     node->outputs.push_back({t.sizes(), t.dtype()});
-    node->scope = t.tape().trace.storages[t.storage().id].scope;
+    node->scope = t.tape().scope_of(t);
   }
   return {p->accumulate, 0};
 }

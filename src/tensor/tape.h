@@ -44,6 +44,13 @@ struct Dialect {
   KernelMemory kernels;
 };
 
+// Where the gradient of a parameter that is a shard is, when backward has ended.
+enum class GradientPlacement : uint8_t {
+  own,      // sharded as the parameter is
+  whole,    // on every rank: ops that use it take their shard of it first
+  partial,  // a summand: ops that use it sum it over the ranks first
+};
+
 // A leaf that collects a gradient.
 struct Parameter {
   std::string name;
@@ -54,6 +61,8 @@ struct Parameter {
   Parameter* copied_from = nullptr;  // the frozen one this one is trained in place of
   std::string copied_under;          // the module that was copied with it
   int64_t elements = 0;              // that it stands for, when it is packed; 0: as many as it has
+  bool is_dtensor = false;
+  GradientPlacement gradient_placement = GradientPlacement::own;
 };
 
 class Tape {

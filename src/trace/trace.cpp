@@ -4,8 +4,10 @@ namespace plimsoll {
 
 std::string_view category_name(Category c) {
   static constexpr std::array<std::string_view, kCategories> kNames{
-      "parameter",           "buffer",    "input",          "gradient", "optimizer state", "ema", "activation", "backward temporary",
-      "optimizer temporary", "workspace", "gradient bucket"};
+      "parameter",           "buffer",        "input",           "gradient",
+      "optimizer state",     "ema",           "activation",      "backward temporary",
+      "optimizer temporary", "workspace",     "gradient bucket", "unsharded parameter",
+      "unsharded gradient",  "gather buffer", "reduce buffer"};
   return kNames[static_cast<size_t>(c)];
 }
 

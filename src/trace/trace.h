@@ -15,7 +15,8 @@ namespace plimsoll {
 
 // What a storage is for. `activation`, `backward` and `optimizer` are named after the phase that made them and
 // are what is left when nothing better is known. `workspace` is what kernels take for themselves. `gradient` starts when a
-// gradient is accumulated into its parameter. `ddp_bucket` is the flat memory that gradients are reduced in.
+// gradient is accumulated into its parameter. `ddp_bucket` is the flat memory that gradients are reduced in; the last four are
+// what sharding makes on the way: whole weights, their gradients, and what is gathered and reduced.
 enum class Category : uint8_t {
   parameter,
   buffer,
@@ -28,8 +29,12 @@ enum class Category : uint8_t {
   optimizer,
   workspace,
   ddp_bucket,
+  unsharded_parameter,
+  unsharded_gradient,
+  gather_buffer,
+  reduce_buffer,
 };
-inline constexpr int kCategories = 11;
+inline constexpr int kCategories = 15;
 std::string_view category_name(Category c);
 
 enum class Phase : uint8_t { setup, forward, backward, optimizer, ema, evaluation, sampling };
