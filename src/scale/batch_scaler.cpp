@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "job/config.h"
 #include "util/bytes.h"
@@ -17,6 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kMostParts = 1 << 20;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 // How much more than at the failure has to be free before a size that failed is tried again: above what other processes come and go with.
 constexpr double kMoreMemory = 1.05;
@@ -46,6 +48,15 @@ ScalerSettings checked(ScalerSettings s) {
   if (s.minimum > s.maximum)
     wrong(fmt::format("minimum {} is above {}, the most that a micro-batch can be", s.minimum, s.maximum),
           "the smaller of maximum and global_batch / ranks");
+  if (share / s.minimum > kMostParts)
+    wrong(fmt::format("a step of {} samples could be {} micro-batches", share, share / s.minimum), "give a larger minimum");
+  if (s.equal_parts) {  // only divisors are sizes
+    while (share % s.minimum != 0) ++s.minimum;
+    while (share % s.maximum != 0) --s.maximum;
+    if (s.minimum > s.maximum)
+      wrong(fmt::format("{} samples cannot be divided into equal micro-batches of such a size", share),
+            "leave more room between minimum and maximum");
+  }
   s.batch = std::clamp(s.batch, s.minimum, s.maximum);
   if (s.evaluation_batch == 0) s.evaluation_batch = s.batch;
   return s;
@@ -75,8 +86,12 @@ const char* to_string(ScalerAction action) {
   return "";
 }
 
-std::vector<int64_t> parts_of(int64_t share, int64_t size, int64_t minimum) {
-  const int64_t count = (share + size - 1) / size;
+std::vector<int64_t> parts_of(int64_t share, int64_t size, int64_t minimum, bool equal) {
+  int64_t count = (share + size - 1) / size;
+  if (equal) {
+    while (share % count != 0) ++count;
+    return std::vector<int64_t>(static_cast<size_t>(count), share / count);
+  }
   if ((share + count - 1) / count < minimum) {
     std::vector<int64_t> parts(static_cast<size_t>(count), minimum);
     parts.back() = share - minimum * (count - 1);
@@ -105,11 +120,11 @@ void BatchScaler::agree_with(std::shared_ptr<Agreement> agreement) {
   agreement_ = std::move(agreement);
 }
 
-int64_t BatchScaler::largest_part(int64_t size) const { return parts_of(share(), size, settings_.minimum).front(); }
+int64_t BatchScaler::largest_part(int64_t size) const { return parts_of(share(), size, settings_.minimum, settings_.equal_parts).front(); }
 
 void BatchScaler::set_size(int64_t size) {
   step_.clear();
-  for (const int64_t part : parts_of(share(), size, settings_.minimum))
+  for (const int64_t part : parts_of(share(), size, settings_.minimum, settings_.equal_parts))
     step_.push_back({part, static_cast<double>(part) / static_cast<double>(share())});
   size_ = step_.front().size;
   whole_steps_ = slow_ = 0;
@@ -220,23 +235,31 @@ double BatchScaler::expected_peak(int64_t size) const {
   return peak + per_sample * more;
 }
 
-ScalerDecision BatchScaler::grow(const Merged& m) {
-  const ScalerDecision as_is = {ScalerAction::go_on, size_, size_, ""};
-  const int64_t most = std::min(settings_.maximum, failed_ ? *failed_ - 1 : kMost);
-  int64_t next = size_ + std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(size_) * settings_.grow));
+int64_t BatchScaler::next_size() const {
+  const int64_t most = std::min(settings_.maximum, failed_ ? *failed_ - 1 : kMost), fewer = static_cast<int64_t>(step_.size()) - 1;
+  if (fewer < 1 || most <= size_) return size_;
   // Less than a micro-batch fewer brings nothing.
-  const int64_t fewer = static_cast<int64_t>(step_.size()) - 1;
-  if (fewer < 1) return as_is;
-  next = std::max(next, (share() + fewer - 1) / fewer);
-  next = std::min(next, most);
-  if (next <= size_ || largest_part(next) <= size_) return as_is;
-  next = largest_part(next);
-  if (!m.peak || !m.limit) return as_is;
+  int64_t next = std::max(size_ + std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(size_) * settings_.grow)),
+                          (share() + fewer - 1) / fewer);
+  while (settings_.equal_parts && next < most && largest_part(next) <= size_) ++next;
+  return std::max(size_, largest_part(std::min(next, most)));
+}
+
+ScalerDecision BatchScaler::grow(const Merged& m) {
+  const int64_t next = next_size();
+  if (next <= size_ || !m.peak || !m.limit) return {ScalerAction::go_on, size_, size_, ""};
   const double expected = expected_peak(next);
-  if (expected > static_cast<double>(*m.limit) * settings_.room) return as_is;
+  if (expected > static_cast<double>(*m.limit) * settings_.room) return {ScalerAction::go_on, size_, size_, ""};
   return resize(next, ScalerState::trial, ScalerAction::resize,
                 fmt::format("{} whole steps with a micro-batch of {}, and {} of {} are expected with {}{}", whole_steps_, size_,
                             to_string(Bytes{static_cast<int64_t>(expected)}), to_string(Bytes{*m.limit}), next, less(failed_)));
+}
+
+ScalerDecision BatchScaler::try_larger(const std::string& why) {
+  if (std::exchange(told_, false)) failed_.reset(), failed_limit_.reset(), peaks_.clear();
+  const int64_t next = next_size();
+  if (state_ == ScalerState::stopped || next <= size_) return {ScalerAction::go_on, size_, size_, ""};
+  return resize(next, ScalerState::trial, ScalerAction::resize, why + less(failed_));
 }
 
 ScalerDecision BatchScaler::resize(int64_t size, ScalerState state, ScalerAction action, const std::string& reason) {
@@ -305,9 +328,9 @@ void BatchScaler::restore(const Json& saved) {
 }
 
 ScalerSettings scaler_settings(const Json& object) {
-  static const std::vector<std::string> known = {"global_batch", "batch",        "minimum",       "maximum", "evaluation_batch",
-                                                 "ranks",        "warmup_steps", "most_failures", "shrink",  "grow",
-                                                 "room",         "slow",         "slow_steps"};
+  static const std::vector<std::string> known = {"global_batch", "batch",        "minimum",       "maximum",     "evaluation_batch",
+                                                 "ranks",        "warmup_steps", "most_failures", "equal_parts", "shrink",
+                                                 "grow",         "room",         "slow",          "slow_steps"};
   if (!object.is_object())
     wrong("settings are an object, not " + printable(dump(object), 80), R"(e.g. {"global_batch": 256, "batch": 16})");
   for (const auto& [key, value] : object.items())
@@ -323,6 +346,7 @@ ScalerSettings scaler_settings(const Json& object) {
   s.ranks = c.integer({"ranks"}, s.ranks);
   s.warmup_steps = c.integer({"warmup_steps"}, s.warmup_steps);
   s.most_failures = c.integer({"most_failures"}, s.most_failures);
+  s.equal_parts = c.flag({"equal_parts"}, s.equal_parts);
   s.shrink = c.number({"shrink"}, s.shrink);
   s.grow = c.number({"grow"}, s.grow);
   s.room = c.number({"room"}, s.room);

@@ -22,6 +22,7 @@ struct ScalerSettings {
   int64_t minimum = 1, maximum = 0;  // of a micro-batch; 0: a rank's whole share
   int64_t evaluation_batch = 0;      // 0: that of training
   int64_t ranks = 1;
+  bool equal_parts = false;    // micro-batches are all alike, for trainers that know one size and a number of them
   int64_t warmup_steps = 100;  // whole steps at a size before a larger one is tried
   int64_t most_failures = 8;   // out-of-memories without a whole step between them
   double shrink = 0.25, grow = 0.25;
@@ -88,6 +89,8 @@ class BatchScaler {
   // After every step, whole or not, before ranks exchange gradients; with several ranks it waits for all of them. An evaluation is a
   // rank's own affair.
   ScalerDecision report(const StepReport& report);
+  // One size up without a measurement, for who starts anew anyway; go_on where there is none that is not known to fail.
+  ScalerDecision try_larger(const std::string& why);
   // Something changed (another process ended, a setting saves memory): sizes that failed may be tried again.
   void more_memory() { told_ = true; }
 
@@ -108,6 +111,7 @@ class BatchScaler {
   ScalerDecision stop(const std::string& reason);
   int64_t share() const { return settings_.global_batch / settings_.ranks; }
   int64_t largest_part(int64_t size) const;
+  int64_t next_size() const;  // the one that growth leads to; size_: there is none
   void set_size(int64_t size);
 
   ScalerSettings settings_;
@@ -129,8 +133,9 @@ class BatchScaler {
   bool told_ = false;
 };
 
-// `share` in parts of at most `size`, as even as can be; where that makes all of them smaller than `minimum`, full ones and a rest.
-std::vector<int64_t> parts_of(int64_t share, int64_t size, int64_t minimum);
+// `share` in parts of at most `size`, as even as can be; where that makes all of them smaller than `minimum`, full ones and a rest. Equal
+// ones: as few as there can be.
+std::vector<int64_t> parts_of(int64_t share, int64_t size, int64_t minimum, bool equal = false);
 
 // Of a JSON object with the names above. Throws an Error for an unknown one.
 ScalerSettings scaler_settings(const nlohmann::json& object);
