@@ -76,8 +76,8 @@ void add_estimate(SupervisorRequest& out, const Job& job, const std::vector<Targ
 
 int answer(const RunRequest& request) {
   SupervisorRequest supervised = request.supervisor;
-  const std::vector<TargetDevice> devices = devices_of(request.devices);
   if (const std::optional<Job> job = job_of(supervised.command)) {
+    const std::vector<TargetDevice> devices = devices_of(request.devices);
     try {
       add_estimate(supervised, *job, devices);
     } catch (const Error& e) {

@@ -216,6 +216,7 @@ ScalerDecision BatchScaler::shrink(const Merged& m, const std::string& why, Scal
     how = "by simulation";
   }
   next = std::clamp(next, settings_.minimum, size_ - 1);
+  if (largest_part(next) < next) how += ", in equal parts";
   return resize(next, ScalerState::settling, action, why + "; " + how);
 }
 

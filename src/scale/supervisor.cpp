@@ -311,7 +311,7 @@ class Supervisor {
 
   // Nothing: start again. Otherwise the code to exit with.
   std::optional<int> next(const Failure& failure) {
-    if (!request_.quiet) std::cerr << "plimsoll: " << failure.reason << "\n";
+    say(fmt::format("plimsoll: attempt {}: {}", state_.attempt, failure.reason.substr(0, failure.reason.find(": "))));
     if (failure.step.value_or(0) > last_failed_step_.value_or(0)) {  // it got further than before
       state_.failures = 0;
       if (scaler_) scaler_->report(StepReport{});
