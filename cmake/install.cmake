@@ -4,10 +4,10 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 if(PLIMSOLL_SHARED)
-  add_library(plimsoll_library SHARED ${CMAKE_SOURCE_DIR}/src/api/c/plimsoll.cpp)
+  add_library(plimsoll_library SHARED ${PLIMSOLL_C_SOURCES})
   target_link_options(plimsoll_library PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/api/c/exports.map -Wl,--no-undefined)
 else()
-  add_library(plimsoll_library STATIC ${CMAKE_SOURCE_DIR}/src/api/c/plimsoll.cpp)
+  add_library(plimsoll_library STATIC ${PLIMSOLL_C_SOURCES})
 endif()
 set_target_properties(plimsoll_library PROPERTIES OUTPUT_NAME plimsoll EXPORT_NAME plimsoll VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/c/exports.map)

@@ -26,6 +26,7 @@ std::function<ExitCode()> set_up_report(CLI::App& app);
 std::function<ExitCode()> set_up_plan(CLI::App& app);
 std::function<ExitCode()> set_up_score(CLI::App& app);
 std::function<ExitCode()> set_up_replay(CLI::App& app);
+std::function<ExitCode()> set_up_run(CLI::App& app);
 std::function<ExitCode()> set_up_list(CLI::App& app);
 std::function<ExitCode()> set_up_doctor(CLI::App& app);
 

@@ -15,6 +15,8 @@ const std::vector<Command>& commands() {
       {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs", set_up_plan},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
+      {"run", "a training command to its end: smaller micro-batches and a restart from the last checkpoint when memory runs out",
+       set_up_run},
       {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},
       {"doctor", "what this machine has, what its drivers say, and what blocks an answer", set_up_doctor},
   };

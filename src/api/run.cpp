@@ -1,0 +1,92 @@
+#include "api/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "estimate/fit.h"
+
+namespace plimsoll {
+
+namespace {
+
+// The run, if the command is one that can be read and its model is known.
+std::optional<Job> job_of(const std::vector<std::string>& command) {
+  try {
+    JobRequest request;
+    request.run = command;
+    return request.job();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// The devices that were named, else those that are here; an unknown name is the user's mistake, no device at all is not.
+std::vector<TargetDevice> devices_of(DeviceRequest request) {
+  if (!request.names.empty() || !request.group.empty()) return request.devices();
+  request.names = {"this"};
+  try {
+    return request.devices();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+Fit fit_of(Job job, int64_t batch, int64_t share, const TargetDevice& device) {
+  job.batch = batch;
+  job.accumulation = share / batch;
+  return fits_of(std::move(job), {device}).front();
+}
+
+// By halving: what a step needs grows with its micro-batch.
+int64_t largest_that_fits(const Job& job, int64_t below, const TargetDevice& device) {
+  const int64_t share = job.batch * job.accumulation;
+  std::vector<int64_t> sizes;
+  for (int64_t b = 1; b < below; ++b)
+    if (share % b == 0) sizes.push_back(b);
+  const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), [&](int64_t b) {
+    const Verdict v = fit_of(job, b, share, device).verdict;
+    return v == Verdict::fits || v == Verdict::tight;
+  });
+  return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
+}
+
+void add_estimate(SupervisorRequest& out, const Job& job, const std::vector<TargetDevice>& devices) {
+  for (const Fit& fit : fits_of(job, devices))
+    if (fit.verdict != Verdict::fits && fit.verdict != Verdict::unknown)
+      out.first_notes.push_back(fmt::format("the estimate says that it {} on {}: {}", to_string(fit.verdict), fit.device.name, fit.reason));
+  // A failure tells how large the device is; before one, and without its numbers, what was named counts.
+  out.predict = [job, devices](int64_t failed, std::optional<int64_t> limit) -> int64_t {
+    try {
+      std::vector<TargetDevice> asked = devices;
+      if (limit && *limit > 0) {
+        DeviceRequest by_size;
+        by_size.names = {fmt::format("{}B", *limit)};
+        asked = by_size.devices();
+      }
+      return asked.empty() ? 0 : largest_that_fits(job, failed, asked.front());
+    } catch (const Error&) {  // not a size that can be simulated
+      return 0;
+    }
+  };
+}
+
+}  // namespace
+
+int answer(const RunRequest& request) {
+  SupervisorRequest supervised = request.supervisor;
+  if (const std::optional<Job> job = job_of(supervised.command)) {
+    const std::vector<TargetDevice> devices = devices_of(request.devices);
+    try {
+      add_estimate(supervised, *job, devices);
+    } catch (const Error& e) {
+      supervised.first_notes.push_back(std::string("no estimate: ") + e.what());
+    }
+  }
+  if (!request.dry) return supervise(supervised);
+  std::cout << describe(supervised);
+  return 0;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,19 @@
+// A supervised run: what `plimsoll run` does between its flags and the supervisor. What can be simulated is: the first estimate, and the
+// size that fits after an out-of-memory.
+#pragma once
+
+#include "api/request.h"
+#include "scale/supervisor.h"
+
+namespace plimsoll {
+
+struct RunRequest {
+  SupervisorRequest supervisor;
+  DeviceRequest devices;  // none: those of this machine
+  bool dry = false;       // only say what would be done
+};
+
+// What the process exits with.
+int answer(const RunRequest& request);
+
+}  // namespace plimsoll

@@ -1,0 +1,460 @@
+#include "scale/supervisor.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "job/config.h"
+#include "scale/child.h"
+#include "scale/failure.h"
+#include "scale/run_folder.h"
+#include "scale/scheduler.h"
+#include "util/error.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr const char* kAllocator = "PYTORCH_CUDA_ALLOC_CONF";
+constexpr const char* kExpandable = "expandable_segments:True";
+
+std::string now_text() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+  return fmt::format("{}.{:03}Z", text, std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000);
+}
+
+// What a run is at, from one start of the supervisor to the next.
+struct State {
+  int64_t attempt = 0;  // starts of the command
+  int64_t workers = -1;
+  bool allocator = false;        // expandable segments are set by us
+  int64_t failures = 0;          // since there was progress
+  int64_t best_step = 0;         // the furthest that its output told
+  double well = 0;               // seconds that this size has gone well
+  std::optional<int64_t> limit;  // of the device, as the last failure told
+  nlohmann::json scaler;         // null: none
+
+  OrderedJson json(const std::vector<std::string>& command) const {
+    OrderedJson out = {
+        {"schema", 1},          {"command", command},     {"attempt", attempt},   {"workers", workers}, {"allocator", allocator},
+        {"failures", failures}, {"best_step", best_step}, {"well_seconds", well}, {"scaler", scaler}};
+    if (limit) out["limit"] = *limit;
+    return out;
+  }
+  static State of(const nlohmann::json& saved) {
+    const Config c("state.json", saved);
+    State s;
+    s.attempt = c.integer({"attempt"}, 0);
+    s.workers = c.integer({"workers"}, -1);
+    s.allocator = c.flag({"allocator"}, false);
+    s.failures = c.integer({"failures"}, 0);
+    s.best_step = c.integer({"best_step"}, 0);
+    s.well = c.number({"well_seconds"}, 0);
+    s.limit = c.optional_integer({"limit"});
+    if (const nlohmann::json* scaler = c.find({"scaler"})) s.scaler = *scaler;
+    return s;
+  }
+};
+
+// What the user asked for is the most, and a whole number of micro-batches makes the step.
+ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues& first) {
+  ScalerSettings s;
+  s.batch = first.batch;
+  s.global_batch = first.batch * std::max<int64_t>(1, first.accumulation);
+  s.minimum = std::min(request.minimum, s.global_batch);
+  s.maximum = request.maximum > 0 ? request.maximum : first.batch;
+  s.equal_parts = true;
+  s.most_failures = request.retries + 1;
+  return s;
+}
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorRequest& request)
+      : request_(request), folder_(request.folder.empty() ? usual_folder(request.command) : request.folder, request.events) {}
+
+  int run() {
+    if (const auto rank = rank_here(environment_here()))
+      throw Error(
+          fmt::format("[run] this is rank {} of {} of {}: here each rank would decide for itself", rank->rank, rank->ranks, rank->launcher),
+          fmt::format("put it before the launcher: plimsoll run -- {} ...", rank->launcher), ExitCode::usage);
+    slurm_ = slurm_job(environment_here());
+    if ((request_.requeue || request_.requeue_exit) && !slurm_)
+      throw Error("[run] there is no Slurm job to put back into the queue", "use --requeue inside sbatch", ExitCode::usage);
+    folder_.lock(request_.patience);
+    signals_.emplace();
+    set_up();
+    for (;;) {
+      const Launch launch = prepare();
+      const ChildEnd end = start(launch);
+      if (end.error) return not_started(end.error);
+      const Failure failure = judged(end);
+      state_.best_step = std::max(state_.best_step, failure.step.value_or(0));
+      if (failure.kind == FailureKind::none) return finished(end);
+      if (failure.kind == FailureKind::stopped) {
+        save();
+        return exit_code_of(end.status);
+      }
+      if (!failure.is_memory()) {
+        save();
+        say("plimsoll: " + failure.reason + "; that is not memory, so nothing is changed");
+        return exit_code_of(end.status);
+      }
+      if (const std::optional<int> code = next(failure)) return *code;
+    }
+  }
+
+ private:
+  // ---- words
+
+  void event(const char* what, OrderedJson fields) {
+    OrderedJson out = {{"time", now_text()}, {"event", what}, {"attempt", state_.attempt}};
+    out.update(fields);
+    if (!folder_.write_event(out) && !std::exchange(events_lost_, true))
+      std::cerr << "plimsoll: events cannot be written (" << std::strerror(errno) << "); the run goes on without\n";
+  }
+  void say(const std::string& text) const {
+    if (!request_.quiet) std::cerr << text << std::endl;
+  }
+  void save() {
+    if (scaler_) state_.scaler = nlohmann::json::parse(dump(scaler_->saved()));
+    std::string problem;
+    if (folder_.save(state_.json(request_.command), &problem)) {
+      unsaved_ = false;
+    } else if (!std::exchange(unsaved_, true)) {
+      std::cerr << "plimsoll: " << problem << "; the run goes on, but a new start would not know of this\n";
+    }
+  }
+
+  // ---- the beginning
+
+  void set_up() {
+    std::string why;
+    settings_ = request_.set.empty() ? settings_of_trainer(request_.command, &why)
+                                     : settings_by_templates(request_.command, request_.set, request_.given);
+    if (!settings_) unknown_ = why;
+    first_ = settings_ ? settings_->now() : RunValues{};
+    if (first_.batch > 0) scaler_.emplace(scaler_settings(request_, first_));
+    if (scaler_ && request_.predict) scaler_->predict_with(request_.predict);
+    resume_ = request_.resume_flag.empty() ? resume_of_trainer(request_.command)
+                                           : Resume{request_.resume_flag, request_.checkpoints, "--resume-flag"};
+
+    std::string broken;
+    const std::optional<nlohmann::json> saved = folder_.load(&broken);
+    if (!broken.empty()) {
+      std::cerr << "plimsoll: " << broken << "\n";
+      event("state_lost", {{"reason", broken}});
+    }
+    if (saved)
+      go_on_from(*saved);
+    else if (state_.workers < 0)
+      state_.workers = first_.workers;
+    event("begin", {{"command", request_.command},
+                    {"settings", to_string(first_)},
+                    {"reason", settings_ ? "settings are written as " + settings_->how() : "settings cannot be changed: " + unknown_},
+                    {"resumes_by", resume_.how}});
+    for (const std::string& note : request_.first_notes) {
+      say("plimsoll: " + note);
+      event("estimate", {{"reason", note}});
+    }
+  }
+
+  void go_on_from(const nlohmann::json& saved) {
+    try {
+      if (saved.value("command", nlohmann::json()) != nlohmann::json(request_.command))
+        throw Error("it belongs to another command", "give this run a folder of its own: --state DIR");
+      state_ = State::of(saved);
+      if (scaler_ && state_.scaler.is_object()) scaler_->restore(state_.scaler);
+    } catch (const Error& e) {
+      state_ = {};
+      state_.workers = first_.workers;
+      std::cerr << "plimsoll: the saved state is not used: " << e.what() << "\n";
+      event("state_lost", {{"reason", e.what()}});
+      return;
+    }
+    const std::string at = to_string(values());
+    event("go_on", {{"settings", at}, {"reason", fmt::format("after attempt {}, which an earlier supervisor started", state_.attempt)}});
+    say(fmt::format("plimsoll: going on after attempt {}{}{}", state_.attempt, at.empty() ? "" : " with ", at));
+    if (!scaler_) return;
+    if (scaler_->state() == ScalerState::stopped) {  // the user starts it again: one more try at what was the last
+      const nlohmann::json fresh = {{"state", "settling"}, {"batch", scaler_->batch()}};
+      scaler_->restore(fresh);
+      state_.failures = 0;
+    }
+    if (state_.well < request_.grow_after) return;
+    const ScalerDecision d =
+        scaler_->try_larger(fmt::format("{:.0f} minutes went well with a micro-batch of {}", state_.well / 60, scaler_->batch()));
+    if (d.action != ScalerAction::resize) return;
+    state_.well = 0;
+    decided(d.reason);
+  }
+
+  RunValues values() const {
+    RunValues v = first_;
+    if (scaler_) {
+      v.batch = scaler_->batch();
+      if (first_.accumulation > 0) v.accumulation = static_cast<int64_t>(scaler_->step().size());
+    }
+    v.workers = state_.workers;
+    return v;
+  }
+
+  // ---- one attempt
+
+  Launch prepare() {
+    Launch launch{request_.command, {}, {}};
+    const RunValues v = values();
+    if (settings_ && (v != first_ || !request_.set.empty())) {
+      try {
+        launch = settings_->say(v, folder_.path());
+      } catch (const Error& e) {
+        throw Error(fmt::format("{} (for {})", e.what(), to_string(v)), e.hint(), e.code());
+      }
+    }
+    if (state_.attempt > 0) {
+      const std::vector<std::string> words = resume_words(resume_);
+      launch.command.insert(launch.command.end(), words.begin(), words.end());
+    }
+    ++state_.attempt;
+    launch.environment["PLIMSOLL_ATTEMPT"] = std::to_string(state_.attempt);
+    if (v.batch > 0) launch.environment["PLIMSOLL_BATCH"] = std::to_string(v.batch);
+    if (v.accumulation > 0) launch.environment["PLIMSOLL_ACCUMULATION"] = std::to_string(v.accumulation);
+    if (state_.allocator) launch.environment[kAllocator] = allocator_value();
+    if (own_error_file_ || !std::getenv("TORCHELASTIC_ERROR_FILE")) {
+      own_error_file_ = true;
+      launch.environment["TORCHELASTIC_ERROR_FILE"] = error_file();
+    }
+    return launch;
+  }
+  std::string error_file() const {
+    return own_error_file_ ? std::filesystem::absolute(folder_.file("error.json")).string() : std::getenv("TORCHELASTIC_ERROR_FILE");
+  }
+  static std::string allocator_value() {
+    const char* set = std::getenv(kAllocator);
+    if (!set || !*set) return kExpandable;
+    const std::string text = set;
+    return text.find("expandable_segments") != std::string::npos ? text : text + "," + kExpandable;
+  }
+
+  ChildEnd start(const Launch& launch) {
+    save();
+    event(
+        "start",
+        {{"command", launch.command}, {"settings", to_string(values())}, {"written", launch.written}, {"environment", launch.environment}});
+    std::error_code ignored;
+    if (own_error_file_) std::filesystem::remove(error_file(), ignored);
+    kills_before_ = oom_kills();
+    ChildRequest child;
+    child.command = launch.command;
+    child.environment = launch.environment;
+    child.lock = folder_.lock_descriptor();
+    child.grace = std::chrono::milliseconds(std::llround(request_.grace * 1000));
+    return run_child(child, *signals_);
+  }
+
+  int not_started(int error) {
+    const std::string reason = fmt::format("'{}' cannot be started: {}", printable(request_.command[0], 120), std::strerror(error));
+    event("not_started", {{"reason", reason}});
+    folder_.forget();
+    std::cerr << "plimsoll: " << reason << "\n  hint: the command stands behind --, as in: plimsoll run -- python train.py\n";
+    return error == ENOENT ? 127 : 126;
+  }
+
+  Failure judged(const ChildEnd& end) {
+    Evidence e;
+    e.status = end.status;
+    e.forwarded = end.forwarded;
+    e.output = end.output;
+    if (const std::string text = read_error_file(error_file()); !text.empty()) e.error_files.push_back(text);
+    e.oom_kills = std::max<int64_t>(0, oom_kills() - kills_before_);
+    if (slurm_ && end.status != 0) e.slurm_state = newest_step_state(*slurm_);
+    const Failure f = judge(e);
+    OrderedJson fields = {{"exit_code", exit_code_of(end.status)},
+                          {"seconds", std::round(end.seconds * 1000) / 1000},
+                          {"kind", to_string(f.kind)},
+                          {"reason", f.kind == FailureKind::none ? "it ended well" : f.reason},
+                          {"sources", f.sources}};
+    if (!f.ranks.empty()) fields["ranks"] = f.ranks;
+    if (f.step) fields["step"] = *f.step;
+    if (f.limit) fields["limit"] = *f.limit;
+    if (end.left_behind > 0) fields["left_behind"] = end.left_behind;
+    event("end", fields);
+    if (!f.is_memory()) state_.well += end.seconds;
+    return f;
+  }
+
+  int finished(const ChildEnd& end) {
+    event("finished", {{"settings", to_string(values())},
+                       {"reason", fmt::format("after {} attempt{}", state_.attempt, state_.attempt == 1 ? "" : "s")}});
+    folder_.forget();
+    return exit_code_of(end.status);
+  }
+
+  // ---- after a failure
+
+  // Nothing: start again. Otherwise the code to exit with.
+  std::optional<int> next(const Failure& failure) {
+    say(fmt::format("plimsoll: attempt {}: {}", state_.attempt, failure.reason.substr(0, failure.reason.find(": "))));
+    if (failure.step.value_or(0) > last_failed_step_.value_or(0)) {  // it got further than before
+      state_.failures = 0;
+      if (scaler_) scaler_->report(StepReport{});
+    }
+    last_failed_step_ = failure.step;
+    const std::string problem = change(failure);
+    if (!problem.empty()) return give_up(problem);
+    if (++state_.failures > request_.retries) return give_up(fmt::format("memory ran out {} times without progress", state_.failures));
+    state_.well = 0;
+    save();
+    if (request_.requeue || request_.requeue_exit) {
+      if (const std::optional<int> code = put_back()) return code;
+    }
+    const double wait = std::min(60.0, request_.backoff * std::pow(2, static_cast<double>(state_.failures - 1)));
+    event("wait", {{"seconds", wait}, {"reason", "before the next start"}});
+    if (const auto signal = signals_->wait(std::chrono::milliseconds(std::llround(wait * 1000)))) {
+      event("stopped", {{"reason", fmt::format("signal {} ({}) between two attempts", *signal, strsignal(*signal))}});
+      return 128 + *signal;
+    }
+    return {};
+  }
+
+  // Decides what is different next time. Empty, or why nothing can be.
+  std::string change(const Failure& f) {
+    if (f.kind == FailureKind::device_memory) {
+      const bool fresh = request_.allocator && !state_.allocator && allocator_value() != value_of_allocator();
+      if (fresh) state_.allocator = true;
+      if (fresh && (f.fragmented || !scaler_)) {
+        decided(f.fragmented ? "the memory was free, but not in one piece: the same batch with expandable segments"
+                             : "how to say a smaller batch is not known; the same one with expandable segments");
+        return "";
+      }
+    } else if (state_.workers > 0) {
+      const int64_t fewer = state_.workers / 2;
+      decided(fmt::format("{}: {} workers instead of {}, before the batch",
+                          f.kind == FailureKind::worker ? "workers share the host's memory" : "each worker is a copy on the host", fewer,
+                          state_.workers),
+              fewer);
+      return "";
+    }
+    if (!scaler_)
+      return settings_ ? "the command does not say its batch"
+                       : "how to say a smaller batch is not known (" + unknown_ + "): --set 'NAME={batch}'";
+    StepReport r;
+    r.out_of_memory = true;
+    if (f.kind == FailureKind::device_memory) r.limit = f.limit;
+    const ScalerDecision d = scaler_->report(r);
+    if (d.action == ScalerAction::give_up) return d.reason;
+    decided(d.reason);
+    return "";
+  }
+  static std::string value_of_allocator() {
+    const char* set = std::getenv(kAllocator);
+    return set ? set : "";
+  }
+
+  void decided(const std::string& reason, std::optional<int64_t> workers = {}) {
+    if (workers) state_.workers = *workers;
+    event("decision", {{"settings", to_string(values())}, {"allocator", state_.allocator ? kExpandable : ""}, {"reason", reason}});
+    const std::string at = to_string(values());
+    say("plimsoll: " + reason + (at.empty() ? "" : "; next: " + at));
+    if (scaler_ && first_.accumulation == 0 && scaler_->batch() != first_.batch && !std::exchange(warned_, true)) {
+      const std::string warning = "no {accumulation} is set: the global batch is kept only if the command sees to it itself";
+      event("warning", {{"reason", warning}});
+      say("plimsoll: " + warning);
+    }
+  }
+
+  int give_up(const std::string& reason) {
+    event("gave_up", {{"settings", to_string(values())}, {"reason", reason}});
+    save();
+    std::cerr << "plimsoll: giving up: " << reason << "\n  hint: what was tried is in " << folder_.file("events.jsonl")
+              << "; `plimsoll plan` searches for settings that fit\n";
+    return kExhausted;
+  }
+
+  // Slurm starts the job again; this process ends with it.
+  std::optional<int> put_back() {
+    if (request_.requeue_exit) {
+      event("requeue", {{"reason", fmt::format("exit code {} asks Slurm to start the job again (RequeueExit)", *request_.requeue_exit)}});
+      return *request_.requeue_exit;
+    }
+    event("requeue", {{"reason", "scontrol requeue " + slurm_->id}});
+    const std::string problem = requeue(*slurm_);
+    if (problem.empty()) {
+      say("plimsoll: job " + slurm_->id + " is back in the queue");
+      return 0;
+    }
+    event("warning", {{"reason", problem + "; restarting here"}});
+    say("plimsoll: " + problem + "; restarting here");
+    return {};
+  }
+
+  const SupervisorRequest& request_;
+  RunFolder folder_;
+  std::optional<Signals> signals_;
+  State state_;
+  std::unique_ptr<RunSettings> settings_;
+  std::string unknown_;  // why there are none
+  RunValues first_;      // as the command says them
+  std::optional<BatchScaler> scaler_;
+  Resume resume_;
+  std::optional<SlurmJob> slurm_;
+  int64_t kills_before_ = 0;
+  std::optional<int64_t> last_failed_step_;
+  bool own_error_file_ = false, events_lost_ = false, unsaved_ = false, warned_ = false;
+};
+
+}  // namespace
+
+std::string describe(const SupervisorRequest& request) {
+  std::string why, out;
+  const auto settings =
+      request.set.empty() ? settings_of_trainer(request.command, &why) : settings_by_templates(request.command, request.set, request.given);
+  if (settings) {
+    const RunValues now = settings->now();
+    out += fmt::format("settings   {}, written as {}\n", to_string(now), settings->how());
+    if (now.batch > 0) {
+      ScalerSettings s = scaler_settings(request, now);
+      s.most_failures = s.global_batch + 1;
+      BatchScaler scaler(s);
+      std::vector<std::string> ladder{fmt::format("{} x {}", scaler.batch(), scaler.step().size())};
+      StepReport oom;
+      oom.out_of_memory = true;
+      while (scaler.report(oom).action != ScalerAction::give_up)
+        ladder.push_back(fmt::format("{} x {}", scaler.batch(), scaler.step().size()));
+      out += fmt::format("after OOM  {}{}\n", join(ladder, ", then "), request.predict ? " (or by simulation)" : "");
+    }
+    if (now.workers > 0) out += fmt::format("workers    {} at first, half as many each time the host runs out\n", now.workers);
+  } else {
+    out += fmt::format("settings   cannot be changed: {}\n", why);
+  }
+  const Resume resume =
+      request.resume_flag.empty() ? resume_of_trainer(request.command) : Resume{request.resume_flag, request.checkpoints, "--resume-flag"};
+  out += fmt::format("resumes    {}\n", resume.flag.empty() ? "not: as the command does by itself" : "by " + resume.flag);
+  out += fmt::format("state      {}\n", request.folder.empty() ? usual_folder(request.command) : request.folder);
+  for (const std::string& note : request.first_notes) out += "estimate   " + note + "\n";
+  return out;
+}
+
+int supervise(const SupervisorRequest& request) {
+  if (request.command.empty()) throw Error("[run] there is no command", "plimsoll run -- python train.py", ExitCode::usage);
+  return Supervisor(request).run();
+}
+
+}  // namespace plimsoll

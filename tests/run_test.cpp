@@ -1,0 +1,395 @@
+// `plimsoll run`: what a failure is taken for, where settings are written, and whole runs of the command.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "scale/failure.h"
+#include "scale/run_folder.h"
+#include "scale/run_settings.h"
+#include "scale/scheduler.h"
+#include "util/error.h"
+
+namespace plimsoll {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+const std::string kRoot = PLIMSOLL_SOURCE_DIR;
+
+struct Folder {
+  fs::path path = fs::temp_directory_path() /
+                  ("plimsoll_run_" + std::to_string(getpid()) + "_" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
+  Folder() { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+};
+
+void write(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// ---- judging
+
+Failure judged(int status, const std::string& output) {
+  Evidence e;
+  e.status = status;
+  e.output = output;
+  return judge(e);
+}
+constexpr int exited(int code) { return code << 8; }
+
+const char* const kCudaOom =
+    "step 12/100\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB of which "
+    "1.02 GiB "
+    "is free. Process 1234 has 6.77 GiB memory in use. Of the allocated memory 6.20 GiB is allocated by PyTorch, and 89.00 MiB is reserved "
+    "by "
+    "PyTorch but unallocated.\n";
+
+TEST(Judge, TellsTheMemoriesApart) {
+  const Failure device = judged(exited(1), kCudaOom);
+  EXPECT_EQ(device.kind, FailureKind::device_memory);
+  ASSERT_TRUE(device.limit);
+  EXPECT_NEAR(static_cast<double>(*device.limit), 7.79 * (1 << 30), 1e7);
+  EXPECT_EQ(device.step, 12);
+  EXPECT_FALSE(device.fragmented);
+  EXPECT_EQ(judged(exited(1),
+                   "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: not enough memory: you tried to allocate "
+                   "17179869184 bytes.\n")
+                .kind,
+            FailureKind::host_memory);
+  EXPECT_EQ(judged(exited(1), "MemoryError\n").kind, FailureKind::host_memory);
+  EXPECT_EQ(judged(exited(1), "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed.\n").kind, FailureKind::worker);
+  EXPECT_EQ(judged(SIGKILL, "").kind, FailureKind::host_memory);
+  EXPECT_EQ(judged(exited(137), "").kind, FailureKind::host_memory);
+  EXPECT_EQ(judged(SIGBUS, "").kind, FailureKind::worker);
+  EXPECT_EQ(judged(exited(1), "srun: error: node1: task 0: Out Of Memory\n").kind, FailureKind::host_memory);
+}
+
+TEST(Judge, LeavesEverythingElseAlone) {
+  EXPECT_EQ(judged(0, kCudaOom).kind, FailureKind::none) << "it went on, and ended well";
+  const Failure other = judged(exited(3), "ValueError: batch_size should be positive\n");
+  EXPECT_EQ(other.kind, FailureKind::other);
+  EXPECT_EQ(other.reason, "ended with exit code 3");
+  EXPECT_EQ(judged(SIGSEGV, "").reason, "ended by signal 11 (Segmentation fault)");
+  Evidence e;
+  e.status = SIGTERM;
+  e.forwarded = SIGTERM;
+  EXPECT_EQ(judge(e).kind, FailureKind::stopped);
+}
+
+TEST(Judge, ReadsErrorFilesCountersAndStates) {
+  const Folder folder;
+  write(folder / "error.json", R"({"message": {"message": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "extraInfo":
+                                   {"py_callstack": "Traceback (most recent call last):\n  ...", "timestamp": "1"}}})");
+  Evidence e;
+  e.status = exited(1);
+  e.error_files = {read_error_file(folder / "error.json")};
+  const Failure f = judge(e);
+  EXPECT_EQ(f.kind, FailureKind::device_memory);
+  EXPECT_EQ(f.sources, (Words{"error file"}));
+  write(folder / "old.json", R"({"message": "MemoryError"})");
+  EXPECT_EQ(read_error_file(folder / "old.json"), "MemoryError");
+  write(folder / "bad.json", "{");
+  EXPECT_EQ(read_error_file(folder / "bad.json"), "");
+  EXPECT_EQ(read_error_file(folder / "none.json"), "");
+
+  Evidence group;
+  group.status = exited(1);
+  group.oom_kills = 2;
+  EXPECT_EQ(judge(group).reason, "the host ran out of memory: the kernel ended 2 processes of this control group");
+  Evidence slurm;
+  slurm.status = exited(1);
+  slurm.slurm_state = "OUT_OF_MEMORY";
+  EXPECT_EQ(judge(slurm).kind, FailureKind::host_memory);
+
+  fs::create_directories(folder / "proc/self");
+  fs::create_directories(folder / "sys/fs/cgroup/job");
+  write(folder / "proc/self/cgroup", "0::/job\n");
+  write(folder / "sys/fs/cgroup/job/memory.events", "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\n");
+  EXPECT_EQ(oom_kills(folder.path.string()), 2);
+  write(folder / "proc/self/cgroup", "5:memory:/elsewhere\n");
+  fs::create_directories(folder / "sys/fs/cgroup/memory");
+  write(folder / "sys/fs/cgroup/memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n");
+  EXPECT_EQ(oom_kills(folder.path.string()), 4);
+  EXPECT_EQ(oom_kills(folder / "nowhere"), 0);
+}
+
+TEST(Scheduler, KnowsWhereItIs) {
+  EXPECT_FALSE(rank_here({}));
+  EXPECT_FALSE(rank_here({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}})) << "the batch script starts the others";
+  const auto rank = rank_here({{"TORCHELASTIC_RUN_ID", "x"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  ASSERT_TRUE(rank);
+  EXPECT_EQ(rank->launcher, "torchrun");
+  EXPECT_EQ(rank->rank, 1);
+  EXPECT_EQ(rank_here({{"OMPI_COMM_WORLD_SIZE", "3"}, {"OMPI_COMM_WORLD_RANK", "2"}})->rank, 2);
+  EXPECT_EQ(rank_here({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}})->launcher, "srun");
+  EXPECT_FALSE(slurm_job({}));
+  EXPECT_EQ(slurm_job({{"SLURM_JOB_ID", "7"}, {"SLURM_RESTART_COUNT", "2"}})->restarts, 2);
+  EXPECT_EQ(slurm_job({{"SLURM_JOB_ID", "9"}, {"SLURM_ARRAY_JOB_ID", "7"}, {"SLURM_ARRAY_TASK_ID", "3"}})->id, "7_3");
+  EXPECT_FALSE(slurm_job({{"SLURM_JOB_ID", "7; rm -rf /"}}));
+}
+
+// ---- settings
+
+TEST(Templates, FindWhereACommandSaysIt) {
+  const Folder folder;
+  write(folder / "train.yaml", "training:\n  micro_batch_size: 8   # fits?\n  workers: 4\n");
+  const std::string yaml = folder / "train.yaml";
+  const Words command = {"python", "train.py", "--micro_batch_size", "8", "--accum=2", "model.depth=3", "--config", yaml};
+  const auto s = settings_by_templates(
+      command, {"micro_batch_size={batch}", "--accum={accumulation}", "BS={batch}", "training.workers={workers}", "--extra={batch}"}, {});
+  EXPECT_EQ(s->now(), (RunValues{8, 2, 4}));
+  fs::create_directories(folder / "state");
+  const Launch l = s->say({4, 4, 2}, folder / "state");
+  EXPECT_EQ(l.command, (Words{"python", "train.py", "--micro_batch_size", "4", "--accum=4", "model.depth=3", "--config",
+                              folder / "state/train.yaml", "--extra", "4"}));
+  EXPECT_EQ(l.environment.at("BS"), "4");
+  EXPECT_EQ(text_of(folder / "state/train.yaml"), "training:\n  micro_batch_size: 8   # fits?\n  workers: 2\n");
+  EXPECT_THROW(s->say({4, 4, 2}, folder / "nowhere"), Error);
+}
+
+TEST(Templates, RefuseWhatTheyCannotDo) {
+  const auto message = [](const Words& command, const Words& templates) -> std::string {
+    try {
+      settings_by_templates(command, templates, {});
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message({"t"}, {"batch"}), "[run] --set 'batch' is no NAME={batch}");
+  EXPECT_EQ(message({"t"}, {"--b={size}"}), "[run] --set '--b={size}' holds a name that is not known");
+  EXPECT_EQ(message({"t"}, {"batch_size={batch}"}), "[run] neither the command nor a file that it names says 'batch_size'");
+  EXPECT_EQ(message({"t"}, {"--b={batch}"}), "[run] the micro-batch to begin with is not known");
+  EXPECT_EQ(message({"t", "--b", "4"}, {"--b={batch}"}), "");
+}
+
+// ---- the folder
+
+TEST(RunFolder, SavesWholeStatesAndKeepsOthersOut) {
+  const Folder folder;
+  RunFolder first(folder / "state");
+  first.lock(1);
+  std::string problem, broken;
+  EXPECT_FALSE(first.load(&broken));
+  EXPECT_TRUE(first.save({{"attempt", 3}}, &problem)) << problem;
+  EXPECT_EQ((*first.load(&broken))["attempt"], 3);
+  write(folder / "state/state.json", "{\"attempt\":");
+  EXPECT_FALSE(first.load(&broken));
+  EXPECT_NE(broken.find("state.broken"), std::string::npos);
+  RunFolder second(folder / "state");
+  EXPECT_THROW(second.lock(0.1), Error);
+  write(folder / "file", "x");
+  EXPECT_THROW(RunFolder(folder / "file"), Error);
+  EXPECT_NE(write_whole("/dev/full/x", "x"), "");
+}
+
+// ---- whole runs
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+  std::vector<Json> events;
+
+  std::string reasons(const char* event) const {
+    std::string all;
+    for (const Json& e : events)
+      if (e["event"] == event) all += e.value("reason", "") + "\n";
+    return all;
+  }
+  size_t count(const char* event) const {
+    return static_cast<size_t>(std::count_if(events.begin(), events.end(), [&](const Json& e) { return e["event"] == event; }));
+  }
+};
+
+Result run(const Folder& folder, const std::string& args) {
+  const std::string state = folder / "state";
+  const std::string line = "cd '" + kRoot + "' && " PLIMSOLL_BINARY " run --state '" + state + "' --backoff 0.01 --grace 2 " + args +
+                           " >'" + (folder / "out") + "' 2>'" + (folder / "err") + "' </dev/null";
+  Result r;
+  const int status = std::system(line.c_str());
+  r.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  r.out = text_of(folder / "out");
+  r.err = text_of(folder / "err");
+  std::istringstream lines(text_of(state + "/events.jsonl"));
+  for (std::string event; std::getline(lines, event);) r.events.push_back(Json::parse(event));
+  return r;
+}
+
+const std::string kPretend = "--set 'BATCH={batch}' --set 'ACCUMULATION={accumulation}' --batch 8 --accumulation 2 -- tests/run/pretend.sh";
+
+TEST(Run, MakesTheBatchSmallerUntilItFits) {
+  const Folder folder;
+  const Result r = run(folder, kPretend);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("attempt 1: batch 8 x 2"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("batch 4 x 4"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("batch 2 x 8"), std::string::npos) << r.out;
+  EXPECT_NE(r.err.find("CUDA out of memory"), std::string::npos) << "the command's own words pass through";
+  EXPECT_EQ(r.count("decision"), 2u);
+  EXPECT_EQ(r.count("finished"), 1u);
+  EXPECT_FALSE(fs::exists(folder / "state/state.json"));
+  for (const Json& e : r.events)
+    if (e["event"] == "decision") {
+      EXPECT_FALSE(e["reason"].get<std::string>().empty());
+    }
+}
+
+TEST(Run, GivesUpWith75AndSaysWhy) {
+  const Folder folder;
+  const Result r = run(folder, "--minimum 4 " + kPretend);
+  EXPECT_EQ(r.code, 75);
+  EXPECT_NE(r.err.find("giving up: out of memory with a micro-batch of 4, and 4 is the minimum"), std::string::npos) << r.err;
+  const Result none =
+      run(folder, "--retries 1 -- sh -c 'echo \"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\" >&2; exit 1'");
+  EXPECT_EQ(none.code, 75);
+  EXPECT_NE(none.err.find("how to say a smaller batch is not known"), std::string::npos) << none.err;
+}
+
+TEST(Run, TakesWorkersBeforeTheBatch) {
+  const Folder folder;
+  const Result r =
+      run(folder, "--set 'WORKERS={workers}' --workers 8 --set 'BATCH={batch}' --batch 2 -- env MOST_WORKERS=3 tests/run/pretend.sh");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("batch 2 x 1, 2 workers"), std::string::npos) << r.out;
+  EXPECT_NE(r.reasons("decision").find("4 workers instead of 8"), std::string::npos) << r.reasons("decision");
+}
+
+TEST(Run, PassesOtherEndsThrough) {
+  const Folder folder;
+  EXPECT_EQ(run(folder, "-- sh -c 'exit 42'").code, 42);
+  EXPECT_EQ(run(folder, "-- sh -c 'kill -SEGV $$'").code, 139);
+  const Result missing = run(folder, "-- no-such-command-here");
+  EXPECT_EQ(missing.code, 127);
+  EXPECT_NE(missing.err.find("'no-such-command-here' cannot be started: No such file or directory"), std::string::npos) << missing.err;
+  EXPECT_EQ(run(folder, "-- /etc/passwd").code, 126);
+  EXPECT_EQ(run(folder, "--set 'x={batch}' -- true").code, 2);
+  write(folder / "file", "");
+  EXPECT_EQ(run(folder, "--state '" + (folder / "file") + "' -- true").code, 5) << "--state is given twice; the last one counts";
+}
+
+TEST(Run, BytesPassUnchanged) {
+  const Folder folder;
+  const Result r = run(folder, R"(--quiet -- sh -c 'printf "a\0b\r\n\377"; printf "e\tf" >&2')");
+  EXPECT_EQ(r.out, std::string("a\0b\r\n\377", 7));
+  EXPECT_EQ(r.err, "e\tf");
+}
+
+TEST(Run, ATerminalStaysOne) {
+  const Folder folder;
+  const std::string script = "script -qec \"" PLIMSOLL_BINARY " run --state '" + (folder / "state") +
+                             "' -- sh -c 'test -t 0 && test -t 1 && test -t 2 && echo all three'\" /dev/null </dev/null";
+  FILE* pipe = popen(script.c_str(), "r");
+  char chunk[256] = "";
+  std::string out;
+  while (const size_t n = fread(chunk, 1, sizeof chunk, pipe)) out.append(chunk, n);
+  pclose(pipe);
+  EXPECT_NE(out.find("all three"), std::string::npos) << out;
+}
+
+TEST(Run, NothingIsLeftBehind) {
+  const Folder folder;
+  const Result r = run(folder, "-- sh -c '(setsid sleep 1000 & echo $! >" + (folder / "pid") + "); exit 0'");
+  EXPECT_EQ(r.code, 0);
+  const int pid = std::atoi(text_of(folder / "pid").c_str());
+  ASSERT_GT(pid, 0);
+  EXPECT_NE(kill(pid, 0), 0) << "the sleeping one was ended";
+}
+
+TEST(Run, SignalsReachTheCommand) {
+  const Folder folder;
+  const std::string ready = folder / "ready";
+  const Result r =
+      run(folder, "-- sh -c 'trap \"echo saved; exit 7\" TERM; touch " + ready + "; (while [ ! -e " + ready +
+                      " ]; do sleep 0.01; done; kill -TERM $(ps -o ppid= -p $(ps -o ppid= -p $$))) & while :; do sleep 0.05; done'");
+  EXPECT_EQ(r.code, 7) << r.err;
+  EXPECT_NE(r.out.find("saved"), std::string::npos);
+  EXPECT_EQ(r.count("decision"), 0u) << "stopped is not failed";
+}
+
+TEST(Run, ResumesFromTheNewestCheckpoint) {
+  const Folder folder;
+  write(folder / "a.pt", "");
+  write(folder / "b.pt", "");
+  fs::last_write_time(folder / "a.pt", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  const Result r = run(folder, "--resume-flag '--resume {checkpoint}' --checkpoints '" + (folder / "*.pt") + "' " + kPretend);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.out.find("attempt 1: batch 8 x 2, 0 workers \n"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("--resume " + (folder / "b.pt")), std::string::npos) << r.out;
+}
+
+TEST(Run, GoesOnFromItsStateAndGrowsBack) {
+  const Folder folder;
+  const std::string flags = "--set 'BATCH={batch}' --set 'ACCUMULATION={accumulation}' --batch 8 --accumulation 1 ";
+  // Ends for another reason once it fits.
+  const std::string command = "-- sh -c 'CAPACITY=4 tests/run/pretend.sh && test -e " + (folder / "go") + "'";
+  const Result first = run(folder, flags + command);
+  EXPECT_EQ(first.code, 1) << first.err;
+  EXPECT_TRUE(fs::exists(folder / "state/state.json"));
+  write(folder / "go", "");
+  const Result second = run(folder, flags + command);
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_NE(second.out.find("attempt 3: batch 4 x 2"), std::string::npos) << second.out << second.err;
+  EXPECT_NE(second.err.find("going on after attempt 2"), std::string::npos) << second.err;
+  // A size between the two, where something went well for long enough: with a global batch of 12, 6 after 4.
+  const std::string more = "--set 'BATCH={batch}' --set 'ACCUMULATION={accumulation}' --batch 12 --accumulation 1 --grow-after 0 ";
+  fs::remove(folder / "go");
+  const std::string twelve = "-- sh -c 'CAPACITY=4 tests/run/pretend.sh && test -e " + (folder / "go") + " # 12'";
+  EXPECT_EQ(run(folder, more + twelve).code, 1);
+  const Result grown = run(folder, more + twelve);
+  EXPECT_NE(grown.out.find("batch 6 x 2"), std::string::npos) << grown.out << grown.err;
+  EXPECT_NE(grown.out.find("batch 4 x 3"), std::string::npos) << "and back again" << grown.out;
+}
+
+TEST(Run, RewritesAFileOfATrainerThatIsKnown) {
+  const Folder folder;
+  write(folder / "train.sh", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") +
+                                 "\nfor last; do :; done\ngrep -q 'micro_batch_size: 2 ' $last && exit 0\necho 'torch.OutOfMemoryError: "
+                                 "CUDA out of memory. Tried to allocate 2.00 GiB.' >&2\nexit 1\n");
+  write(folder / "t.yaml", "training:\n  micro_batch_size: 4 # per rank\n  gradient_accumulation_steps: 2\n");
+  const Result r =
+      run(folder, "--set 'training.micro_batch_size={batch}' --set 'training.gradient_accumulation_steps={accumulation}' -- sh " +
+                      (folder / "train.sh") + " " + (folder / "t.yaml"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(text_of(folder / "t.yaml"), "training:\n  micro_batch_size: 4 # per rank\n  gradient_accumulation_steps: 2\n") << "as it was";
+  EXPECT_EQ(text_of(folder / "state/t.yaml"), "training:\n  micro_batch_size: 2 # per rank\n  gradient_accumulation_steps: 4\n");
+  write(folder / "alias.yaml", "a: &b 4\nbatch: *b\n");
+  const Result refused = run(folder, "--set 'batch={batch}' --batch 4 -- sh " + (folder / "train.sh") + " " + (folder / "alias.yaml"));
+  EXPECT_EQ(refused.code, 5) << refused.err;
+  EXPECT_NE(refused.err.find("alias"), std::string::npos) << refused.err;
+}
+
+TEST(Run, AFullDiskDoesNotEndTheTraining) {
+  const Folder folder;
+  const Result r = run(folder, "--events /dev/full " + kPretend);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.err.find("events cannot be written (No space left on device); the run goes on without"), std::string::npos) << r.err;
+}
+
+TEST(Run, RefusesToBeOneOfManyRanks) {
+  const Folder folder;
+  setenv("TORCHELASTIC_RUN_ID", "x", 1), setenv("WORLD_SIZE", "2", 1), setenv("RANK", "1", 1);
+  const Result r = run(folder, "-- true");
+  unsetenv("TORCHELASTIC_RUN_ID"), unsetenv("WORLD_SIZE"), unsetenv("RANK");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("this is rank 1 of 2 of torchrun"), std::string::npos) << r.err;
+}
+
+TEST(Run, SurvivesKillNine) { EXPECT_EQ(std::system(("'" + kRoot + "/tests/run/kill_nine' " PLIMSOLL_BINARY " 5").c_str()), 0); }
+
+}  // namespace
+}  // namespace plimsoll
