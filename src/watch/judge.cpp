@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kLinger = 10;        // seconds after which an alert that no rule repeats is over
 constexpr double kBetweenGrowth = 5;  // seconds between two looks for leaks
-constexpr int kTimesGrowing = 2;      // looks in a row that must see it
+constexpr int kTimesGrowing = 4;      // looks in a row that must see it
 constexpr double kLoadWindow = 30;    // seconds over which the loads of workers are averaged
 constexpr double kBusyWorkers = 0.85, kIdleWorkers = 0.15, kWaitingMain = 0.5, kIdleDevice = 0.5;
 constexpr double kRoom = 0.6;          // of a device: more of it could be used
@@ -77,8 +77,7 @@ void Judge::keep(const Sample& s) {
     worker_load += std::min(1.0, p.cpu + p.blocked);
     pids.push_back(p.pid);
   }
-  // Workers that come and go are no growth of one.
-  if (pids != worker_pids_) series_["workers"].clear(), loads_["workers"].clear();
+  if (pids != worker_pids_) loads_["workers"].clear();
   worker_pids_ = pids;
   if (!pids.empty()) {
     plot("workers", workers);
@@ -246,6 +245,10 @@ std::vector<LeakPlace> leak_places(const std::vector<DeviceSample>& devices) {
 }  // namespace
 
 void Judge::growth(std::vector<Finding>& found) {
+  // What the first epoch collected is gone with its end, and evidence starts anew.
+  const int64_t rounds = now_.steps ? now_.steps->rounds : 0;
+  if (rounds_ == 0 && rounds > 0) leaks_.clear();
+  rounds_ = rounds;
   const bool look = now_.time >= next_growth_;
   if (look) next_growth_ = now_.time + kBetweenGrowth;
   for (const LeakPlace& place : leak_places(now_.devices)) {
@@ -273,17 +276,19 @@ void Judge::growth(std::vector<Finding>& found) {
     for (const DeviceSample& d : now_.devices)
       if (place.id == fmt::format("leak:device:{}", d.index) && d.total && d.used && !d.unified) left = *d.total - *d.used;
     const double until = left ? static_cast<double>(left->count) / g.slope : -1;
-    // An epoch that collects something and lets it go at its end looks the same until then. Its end, where the log tells it, is waited for.
+    // An epoch that collects something and lets it go at its end looks the same until then. Where the log tells its end, that will tell.
     const auto& steps = now_.steps;
+    bool collects = false;
     if (steps && steps->rounds == 0 && steps->total && steps->rate && *steps->rate > 0 && g.window < 900) {
       const double rest = static_cast<double>(*steps->total - steps->step) / *steps->rate;
-      if (rest > 0 && rest < 600 && (until < 0 || rest < until)) continue;
+      collects = rest > 0 && rest < 600 && (until < 0 || rest < until);
     }
     const std::string a_step =
         steps && steps->rate && *steps->rate > 0 ? fmt::format(", {} a step", to_string(rounded(g.slope / *steps->rate))) : "";
-    Alert a{place.id, until >= 0 && until < 600 ? Level::critical : Level::warning, "", place.advice, 0};
-    a.text = fmt::format("leak: {} grew by {} in {} under the saw-tooth of its steps, {} a minute{}", place.who,
-                         to_string(rounded(g.grown)), duration_text(g.window), to_string(rounded(g.slope * 60)), a_step);
+    Alert a{place.id, collects ? Level::note : until >= 0 && until < 600 ? Level::critical : Level::warning, "", place.advice, 0};
+    a.text = fmt::format("{}: {} grew by {} in {} under the saw-tooth of its steps, {} a minute{}",
+                         collects ? "a leak, or what this epoch collects" : "leak", place.who, to_string(rounded(g.grown)),
+                         duration_text(g.window), to_string(rounded(g.slope * 60)), a_step);
     if (until >= 0) a.text += fmt::format("; at this pace memory ends in {}", duration_text(until));
     found.push_back({std::move(a), 0});
   }

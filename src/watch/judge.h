@@ -104,7 +104,7 @@ class Judge {
   };
   std::map<std::string, Leak> leaks_;
   double next_growth_ = 0;
-  int64_t first_kills_ = -1;
+  int64_t first_kills_ = -1, rounds_ = 0;
 };
 
 // "3 h 20 min", "1 min 50 s".

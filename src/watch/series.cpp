@@ -41,12 +41,13 @@ double concordance(const Blocks& b, size_t from) {
 // Whether the floor climbed for at least four blocks and then fell by `drop` or more: what rises now may do the same.
 bool falls_back(const Blocks& b, double drop) {
   constexpr size_t kShortest = 4;
+  const double flat = 0.05 * drop;
   for (size_t i = 2; i < b.size(); ++i) {
     const size_t top = b[i - 1].low >= b[i - 2].low ? i - 1 : i - 2;
     if (b[top].low - b[i].low < drop) continue;
     size_t start = top;
     double steepest = 0;
-    while (start > 0 && b[start - 1].low <= b[start].low) {
+    while (start > 0 && b[start - 1].low <= b[start].low + flat) {
       steepest = std::max(steepest, b[start].low - b[start - 1].low);
       --start;
     }
@@ -56,14 +57,30 @@ bool falls_back(const Blocks& b, double drop) {
   return false;
 }
 
+// Whether the last third of what is known rose by less than the third before it: a cache that fills, a heap that fragments. The first third
+// is that of the start, where anything may happen.
+bool levels_off(const Blocks& b, double still) {
+  const size_t third = b.size() / 3;
+  const auto level = [&](size_t end) { return (b[end - 1].low + b[end - 2].low) / 2; };
+  const double last = level(b.size()) - level(b.size() - third), before = level(b.size() - third) - level(b.size() - 2 * third);
+  return last < still * before;
+}
+
+// How many blocks before the last `count` were above this level: what rises to where it was before is no new growth.
+size_t above(const Blocks& b, size_t count, double level) {
+  return static_cast<size_t>(
+      std::count_if(b.begin(), b.end() - static_cast<long>(count), [&](const Series::Block& x) { return x.low > level; }));
+}
+
 // The figures decide between a leak and a healthy run; tools/watch_shapes.py measures them.
 constexpr size_t kBlocks = 12;
-constexpr size_t kHistory = 5 * kBlocks;  // blocks in which a fall counts
-constexpr double kLeastGrowth = 8 << 20;  // bytes in a window
-constexpr double kLeastShare = 0.005;     // of the level
+constexpr size_t kHistory = 45 * kBlocks;  // blocks that are looked back for a fall: all that is known
+constexpr double kLeastGrowth = 8 << 20;   // bytes in a window
+constexpr double kLeastShare = 0.005;      // of the level
 constexpr double kStraight = 0.9, kRising = 0.8;
 constexpr double kStillGrowing = 0.7;  // slope of the second half over that of the first
-constexpr double kOfSawTooth = 0.5;    // growth over the height of the saw-tooth in a block
+constexpr double kNotLevelling = 0.75;
+constexpr double kOfSawTooth = 0.5;  // growth over the height of the saw-tooth in a block
 constexpr double kFallBack = 0.5;
 
 std::optional<Growth> growth_in(const Series& series, double now, double window) {
@@ -79,8 +96,8 @@ std::optional<Growth> growth_in(const Series& series, double now, double window)
   std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
   if (grown < kOfSawTooth * (heights[kBlocks / 2] - line.slope)) return {};  // what a block grows by itself is no saw-tooth
   const double first = fit(all, from, from + kBlocks / 2).slope, second = fit(all, from + kBlocks / 2, all.size()).slope;
-  if (second < kStillGrowing * first) return {};
-  if (falls_back(all, kFallBack * grown)) return {};
+  if (second < kStillGrowing * first || levels_off(all, kNotLevelling)) return {};
+  if (falls_back(all, kFallBack * grown) || above(all, kBlocks, level - grown / 2) > kBlocks / 3) return {};
   return Growth{window, line.slope / length, grown};
 }
 
@@ -140,7 +157,7 @@ std::vector<Series::Block> Series::blocks(double until, double length, int count
 }
 
 std::optional<Growth> steady_growth(const Series& series, double now) {
-  for (const double window : {90.0, 300.0, 900.0, kHour, 12 * kHour})
+  for (const double window : {80.0, 300.0, 900.0, kHour, 12 * kHour})
     if (const auto growth = growth_in(series, now, window)) return growth;
   return {};
 }

@@ -47,7 +47,7 @@ struct Growth {
   double grown = 0;   // bytes in the window
 };
 
-// Looks at windows from a minute and a half to half a day; the shortest that shows a growth counts. What would be a growth but has fallen
+// Looks at windows from 80 seconds to half a day; the shortest that shows a growth counts. What would be a growth but has fallen
 // back in the same way before, or levels off, is none.
 std::optional<Growth> steady_growth(const Series& series, double now);
 
