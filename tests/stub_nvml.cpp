@@ -1,7 +1,7 @@
 // A driver library for tests: answers from a text file named by PLIMSOLL_STUB_NVML, one "key value" a line. A key is "init", "count",
 // "driver" or "<device>.<what>"; a device is its index ("0") or index and slice ("0/1"). A value "!N" is error N.
 //   0.name, 0.uuid, 0.total, 0.reserved, 0.used, 0.pci (bus number), 0.cc (major.minor), 0.mig (0 or 1), 0.slices, 0.processes
-//   (pid:bytes,...)
+//   and 0.graphics (pid:bytes,...), 0.busy (percent)
 // A missing name or size is "not supported". v1 1 hides the second version of the memory query; "\xNN" in a name is that byte.
 #include <cstdint>
 #include <cstdio>
@@ -83,17 +83,40 @@ struct Process {
   unsigned gi, ci;
 };
 
-}  // namespace
+struct Utilization {
+  unsigned gpu, memory;
+};
 
-extern "C" {
+// "pid:bytes,..."
+int processes(const std::string& key, unsigned* count, Process* list) {
+  std::string value;
+  if (const int code = find(key, value)) return code;
+  unsigned n = 0;
+  for (size_t at = 0; at < value.size() && n < *count; ++n) {
+    char* end = nullptr;
+    list[n] = {static_cast<unsigned>(std::strtoul(value.c_str() + at, &end, 10)), 0, 0, 0};
+    list[n].used = std::strtoull(end + 1, &end, 10);
+    at = static_cast<size_t>(end - value.c_str()) + 1;
+  }
+  *count = n;
+  return 0;
+}
 
-int nvmlInit_v2() {
+void read_answers() {
   answers().clear();
   const char* file = std::getenv("PLIMSOLL_STUB_NVML");
   std::ifstream in(file ? file : "");
   std::string line;
   while (std::getline(in, line))
     if (const size_t blank = line.find(' '); blank != std::string::npos) answers()[line.substr(0, blank)] = line.substr(blank + 1);
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInit_v2() {
+  read_answers();
   std::string value;
   return find("init", value, 0);
 }
@@ -131,8 +154,10 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** device) {
 int nvmlDeviceGetName(void* d, char* buffer, unsigned size) { return text(key(d, "name"), buffer, size); }
 int nvmlDeviceGetUUID(void* d, char* buffer, unsigned size) { return text(key(d, "uuid"), buffer, size); }
 
+// The file is read anew, so that a test may change what a device that is watched says.
 int nvmlDeviceGetMemoryInfo_v2(void* d, MemoryV2* m) {
   std::string value;
+  read_answers();
   if (number("v1")) return 13;                                   // function not found
   if (m->version != (sizeof(MemoryV2) | (2u << 24))) return 25;  // argument version mismatch
   if (const int code = find(key(d, "total"), value)) return code;
@@ -184,18 +209,14 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void* d, unsigned i, void** slice) {
   return 0;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void* d, unsigned* count, Process* list) {
+int nvmlDeviceGetUtilizationRates(void* d, Utilization* load) {
   std::string value;
-  if (const int code = find(key(d, "processes"), value)) return code;
-  unsigned n = 0;
-  for (size_t at = 0; at < value.size() && n < *count; ++n) {
-    char* end = nullptr;
-    list[n] = {static_cast<unsigned>(std::strtoul(value.c_str() + at, &end, 10)), 0, 0, 0};
-    list[n].used = std::strtoull(end + 1, &end, 10);
-    at = static_cast<size_t>(end - value.c_str()) + 1;
-  }
-  *count = n;
+  if (const int code = find(key(d, "busy"), value)) return code;
+  *load = {static_cast<unsigned>(number(key(d, "busy"))), 0};
   return 0;
 }
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void* d, unsigned* count, Process* list) { return processes(key(d, "processes"), count, list); }
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void* d, unsigned* count, Process* list) { return processes(key(d, "graphics"), count, list); }
 
 }  // extern "C"

@@ -33,6 +33,26 @@ int rsmi_dev_memory_total_get(uint32_t, int type, uint64_t* bytes) {
   *bytes = is("broken") ? ~0ull : type == 0 ? 206141652992ull : 1ull << 38;
   return 0;
 }
+struct Process {
+  uint32_t pid, pasid;
+  uint64_t vram, sdma;
+  uint32_t occupancy;
+};
+int rsmi_compute_process_info_get(Process* list, uint32_t* count) {
+  *count = is("broken") ? 4000000000u : 2;
+  list[0] = {4242, 0, 1ull << 34, 0, 0};
+  list[1] = {4243, 0, 1ull << 34, 0, 0};
+  return 0;
+}
+int rsmi_compute_process_info_by_device_get(uint32_t pid, uint32_t, Process* process) {
+  if (pid != 4242) return 2;
+  *process = {pid, 0, 1ull << 33, 0, 0};
+  return 0;
+}
+int rsmi_dev_busy_percent_get(uint32_t, uint32_t* percent) {
+  *percent = is("broken") ? 4000000000u : 83;
+  return 0;
+}
 int rsmi_dev_memory_usage_get(uint32_t, int, uint64_t* bytes) {
   *bytes = is("broken") ? ~0ull : 297795584ull;
   return 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "estimate/calibration.h"
 #include "job/lint.h"
 #include "report/fit_report.h"
 #include "report/levers_report.h"
@@ -48,12 +49,22 @@ void check_framework(const EstimateRequest& request, const Job& job) {
     throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true", ExitCode::usage);
 }
 
+// What was measured here before counts for the devices it was measured on.
+void calibrate(Estimate& e, std::vector<Fit>& fits) {
+  const std::vector<MeasuredRun> runs = read_measured_runs(measured_runs_file());
+  if (runs.empty()) return;
+  for (Fit& fit : fits)
+    if (const auto c = correction(measured_run(e, device_label(fit.device)), fit.memory.device, runs)) apply(*c, fit);
+  if (e.memory && !e.device.empty())
+    if (const auto c = correction(measured_run(e, e.device), e.memory->device, runs)) apply(*c, *e.memory);
+}
+
 ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
 
 }  // namespace
 
 EstimateRequest estimate_request(const nlohmann::json& request) {
-  std::vector<std::string> keys = with_device_keys(with_job_keys({"what_if", "top", "save_trace"}));
+  std::vector<std::string> keys = with_device_keys(with_job_keys({"what_if", "top", "save_trace", "calibrated"}));
   keys.insert(keys.end(), host_keys().begin(), host_keys().end());
   const Config fields = request_of(request, keys);
   EstimateRequest out;
@@ -61,6 +72,7 @@ EstimateRequest estimate_request(const nlohmann::json& request) {
   out.devices = device_request(fields);
   out.host = host_request(fields);
   out.what_if = fields.flag({"what_if"}, false);
+  out.calibrated = fields.flag({"calibrated"}, false);
   out.top = fields.integer({"top"}, out.top);
   out.save_trace = fields.text({"save_trace"}, "");
   return out;
@@ -75,8 +87,9 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   check_framework(request, job);
   if (!request.save_trace.empty()) write_trace(trace_of(job, devices), request.save_trace);
-  const std::vector<Fit> fits = fits_of(job, devices);
-  const Estimate e = estimate(job, static_cast<size_t>(request.top), only_device(devices));
+  std::vector<Fit> fits = fits_of(job, devices);
+  Estimate e = estimate(job, static_cast<size_t>(request.top), only_device(devices));
+  if (request.calibrated) calibrate(e, fits);
   std::optional<WhatIf> changes;
   if (request.what_if) changes = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
   const HostSections machine = host_sections(request.host, e);

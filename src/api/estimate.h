@@ -13,8 +13,9 @@ struct EstimateRequest {
   DeviceRequest devices;
   HostRequest host;
   bool what_if = false;
-  int64_t top = 10;        // of the largest tensors
-  std::string save_trace;  // a path; empty: nowhere
+  bool calibrated = false;  // measured peaks of like runs on this machine count
+  int64_t top = 10;         // of the largest tensors
+  std::string save_trace;   // a path; empty: nowhere
   TextOptions text;
 };
 

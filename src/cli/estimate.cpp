@@ -17,6 +17,7 @@ struct Flags {
   DeviceFlags devices;
   HostFlags host;
   EstimateRequest request;  // what is not in one of the above
+  bool uncalibrated = false;
   OutputFlags output;
 };
 
@@ -46,6 +47,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       ->check(CLI::Range(0, 1000))
       ->type_name("N");
   app.add_flag("--what-if", flags->request.what_if, "what each change of the recipe would save for this job, by simulating it");
+  app.add_flag("--no-calibration", flags->uncalibrated, "leave out what `plimsoll watch` measured of like runs on this machine");
   flags->devices.add_to(app);
   flags->host.add_to(app);
   flags->output.add_to(app);
@@ -54,6 +56,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
     request.job = flags->job.request();
     request.devices = flags->devices;
     request.host = flags->host;
+    request.calibrated = !flags->uncalibrated;
     return answer(request, flags->output.show());
   };
 }

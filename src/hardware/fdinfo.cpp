@@ -37,7 +37,9 @@ void add(DetectedDevice& d, int64_t pid, Bytes used) {
   d.processes.push_back({pid, used});
 }
 
-void read_process(const Surroundings& s, Machine& m, const std::string& pid) {
+}  // namespace
+
+void read_fdinfo(const Surroundings& s, Machine& m, const std::string& pid) {
   const std::string folder = "/proc/" + pid + "/fdinfo";
   std::set<std::pair<std::string, std::string>> seen;  // one client may have several descriptors
   std::vector<std::string> files = s.list(folder);
@@ -54,15 +56,13 @@ void read_process(const Surroundings& s, Machine& m, const std::string& pid) {
   }
 }
 
-}  // namespace
-
 void probe_fdinfo(const Surroundings& s, Machine& m) {
   // NVIDIA's driver tells through NVML instead.
   const bool any =
       std::any_of(m.devices.begin(), m.devices.end(), [](const DetectedDevice& d) { return d.vendor == "AMD" || d.vendor == "Intel"; });
   if (!any) return;
   for (const std::string& pid : s.list("/proc"))
-    if (is_number(pid)) read_process(s, m, pid);
+    if (is_number(pid)) read_fdinfo(s, m, pid);
   for (const DetectedDevice& d : m.devices)
     for (const DeviceProcess& p : d.processes)
       if (d.vendor != "NVIDIA" && p.used) m.saw("fdinfo", d.pci + " process " + std::to_string(p.pid), std::to_string(p.used->count));

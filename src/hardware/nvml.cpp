@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "hardware/nvml_api.h"
-#include "hardware/shared_library.h"
+#include "hardware/nvml_library.h"
 #include "hardware/sources.h"
 #include "util/text.h"
 
@@ -16,78 +15,7 @@ namespace {
 using namespace nvml;
 
 // No machine has more; a driver that says so is broken, and asking for each would hang.
-constexpr unsigned kMostDevices = 64, kMostSlices = 16, kMostProcesses = 1024;
-
-// The library between nvmlInit and nvmlShutdown.
-class Nvml {
- public:
-  Nvml(const std::vector<std::string>& names, Machine& m) : lib_(names), m_(m) {}
-  ~Nvml() {
-    if (auto shutdown = lib_.get<int()>("nvmlShutdown"); started_ && shutdown) shutdown();
-  }
-
-  bool start() {
-    if (!lib_) {
-      m_.saw("nvml", "library", printable(lib_.error()));
-      return false;
-    }
-    m_.saw("nvml", "library", lib_.name());
-    auto init = lib_.get<int()>("nvmlInit_v2");
-    if (!init) {
-      m_.blockers.push_back("nvml: " + lib_.name() + " has no nvmlInit_v2: it is no NVIDIA driver library, or one from before 2013");
-      return false;
-    }
-    const int code = init();
-    m_.saw("nvml", "nvmlInit_v2", text(code));
-    started_ = code == kSuccess;
-    if (!started_) m_.blockers.push_back("nvml: the driver does not start: " + text(code) + init_hint(code));
-    return started_;
-  }
-
-  // Calls a function when the library has it; every answer but success is what the driver is seen to say.
-  template <class... Parameters, class... Arguments>
-  int call(const std::string& who, const char* name, int (*)(Parameters...), Arguments... arguments) {
-    auto f = lib_.get<int(Parameters...)>(name);
-    if (!f) return kNoFunction;
-    const int code = f(arguments...);
-    if (code != kSuccess) m_.saw("nvml", who + name, text(code));
-    return code;
-  }
-
-  std::string text(int code) const {
-    if (code == kSuccess) return "success";
-    auto name = lib_.get<const char*(int)>("nvmlErrorString");
-    const char* words = name ? name(code) : nullptr;
-    return fmt::format("error {}{}", code, words ? " (" + printable(words) + ")" : "");
-  }
-
-  static constexpr int kNoFunction = -1;
-
- private:
-  // NVML_ERROR_DRIVER_NOT_LOADED, NVML_ERROR_LIB_RM_VERSION_MISMATCH.
-  static std::string init_hint(int code) {
-    if (code == 9) return "; load the nvidia kernel module, or give the container the device (--gpus all)";
-    if (code == 18) return "; the driver was updated under a running kernel module: reboot";
-    return "";
-  }
-
-  SharedLibrary lib_;
-  Machine& m_;
-  bool started_ = false;
-};
-
-// Signatures, so that a call names function and types together.
-int (*const kText)(Device, char*, unsigned) = nullptr;
-int (*const kCount)(unsigned*) = nullptr;
-int (*const kByIndex)(unsigned, Device*) = nullptr;
-int (*const kOfDevice)(Device, unsigned*) = nullptr;
-int (*const kMode)(Device, unsigned*, unsigned*) = nullptr;
-int (*const kCapability)(Device, int*, int*) = nullptr;
-int (*const kSlice)(Device, unsigned, Device*) = nullptr;
-int (*const kMemory)(Device, Memory*) = nullptr;
-int (*const kMemoryOfV2)(Device, MemoryV2*) = nullptr;
-int (*const kPci)(Device, Pci*) = nullptr;
-int (*const kProcesses)(Device, unsigned*, Process*) = nullptr;
+constexpr unsigned kMostDevices = 64, kMostSlices = 16;
 
 std::string text_of(Nvml& api, const std::string& who, const char* name, Device device) {
   std::array<char, kNameSize + 1> buffer{};  // one more than the driver is told: always terminated
@@ -115,17 +43,6 @@ void read_memory(Nvml& api, Machine& m, const std::string& who, Device device, D
   m.blockers.push_back(who + "the driver's memory figures are impossible and not used");
 }
 
-void read_processes(Nvml& api, const std::string& who, Device device, DetectedDevice& d) {
-  std::vector<Process> list(kMostProcesses);
-  unsigned count = kMostProcesses;
-  if (api.call(who, "nvmlDeviceGetComputeRunningProcesses_v3", kProcesses, device, &count, list.data()) != kSuccess) return;
-  for (unsigned i = 0; i < std::min(count, kMostProcesses); ++i) {
-    const Process& p = list[i];
-    const bool known = p.used != kUsedNotAvailable && d.total && p.used <= static_cast<uint64_t>(d.total->count);
-    d.processes.push_back({p.pid, known ? std::optional(Bytes{static_cast<int64_t>(p.used)}) : std::nullopt});
-  }
-}
-
 DetectedDevice read_device(Nvml& api, Machine& m, const std::string& who, Device device) {
   DetectedDevice d;
   d.vendor = "NVIDIA";
@@ -135,7 +52,7 @@ DetectedDevice read_device(Nvml& api, Machine& m, const std::string& who, Device
   m.saw("nvml", who + "name", d.name);
   m.saw("nvml", who + "uuid", d.uuid);
   read_memory(api, m, who, device, d);
-  read_processes(api, who, device, d);
+  d.processes = nvml_processes(api, who, device, d.total);
   return d;
 }
 
@@ -190,8 +107,11 @@ void read_driver(Nvml& api, Machine& m) {
 }  // namespace
 
 void probe_nvml(const Surroundings& s, Machine& m) {
-  Nvml api(s.nvml, m);
-  if (!api.start()) return;
+  Nvml api(s.nvml, [&m](std::string what, std::string value) { m.saw("nvml", std::move(what), std::move(value)); });
+  if (!api.start()) {
+    if (!api.problem().empty()) m.blockers.push_back("nvml: " + api.problem());
+    return;
+  }
   read_driver(api, m);
   unsigned count = 0;
   if (api.call("", "nvmlDeviceGetCount_v2", kCount, &count) != kSuccess) {

@@ -36,6 +36,10 @@ struct Process {  // nvmlProcessInfo_t of _v2 and _v3
 static_assert(sizeof(Process) == 24);
 constexpr unsigned long long kUsedNotAvailable = ~0ull;
 
+struct Utilization {  // nvmlUtilization_t: percent of the last sample period
+  unsigned gpu, memory;
+};
+
 constexpr unsigned kNameSize = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE, NVML_DEVICE_UUID_V2_BUFFER_SIZE
 
 }  // namespace plimsoll::nvml

@@ -1,50 +1,19 @@
-// AMD devices from ROCm's management library, with prototypes of our own (rocm_smi.h of ROCm 6).
+// AMD devices from ROCm's management library.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 
-#include "hardware/shared_library.h"
+#include "hardware/rocm_smi_library.h"
 #include "hardware/sources.h"
 
 namespace plimsoll {
 
 namespace {
 
-constexpr uint32_t kMostRocmDevices = 128;      // MI250 and MI300 in partitions show up as several
-constexpr int kSuccess = 0;                     // RSMI_STATUS_SUCCESS
-enum MemoryType : int { kVram = 0, kGtt = 2 };  // rsmi_memory_type_t
+using namespace rocm_smi;
 
-class RocmSmi {
- public:
-  RocmSmi(const std::vector<std::string>& names, Machine& m) : lib_(names), m_(m) {}
-  ~RocmSmi() {
-    if (auto stop = lib_.get<int()>("rsmi_shut_down"); started_ && stop) stop();
-  }
-
-  bool start() {
-    m_.saw("rocm-smi", "library", lib_ ? lib_.name() : printable(lib_.error()));
-    auto init = lib_.get<int(uint64_t)>("rsmi_init");
-    if (!init) return false;
-    const int code = init(0);
-    m_.saw("rocm-smi", "rsmi_init", code == kSuccess ? "success" : "error " + std::to_string(code));
-    return started_ = code == kSuccess;
-  }
-
-  template <class... Parameters>
-  bool call(const std::string& who, const char* name, Parameters... arguments) {
-    auto f = lib_.get<int(Parameters...)>(name);
-    if (!f) return false;
-    const int code = f(arguments...);
-    if (code != kSuccess) m_.saw("rocm-smi", who + name, "error " + std::to_string(code));
-    return code == kSuccess;
-  }
-
- private:
-  SharedLibrary lib_;
-  Machine& m_;
-  bool started_ = false;
-};
+constexpr uint32_t kMostRocmDevices = 128;  // MI250 and MI300 in partitions show up as several
 
 std::string name_of(RocmSmi& api, const std::string& who, uint32_t i) {
   for (const char* function : {"rsmi_dev_market_name_get", "rsmi_dev_name_get"}) {
@@ -87,6 +56,7 @@ DetectedDevice read_device(RocmSmi& api, Machine& m, uint32_t i) {
   d.shared_total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kGtt);
   d.used = memory(api, m, who, "rsmi_dev_memory_usage_get", i, kVram);
   if (d.total && d.used && *d.used > *d.total) d.used = std::nullopt;
+  for (const DeviceProcess& p : rocm_smi_processes(api, i)) d.processes.push_back(p);
   if (!d.total) m.blockers.push_back(who + "ROCm gives no usable figure for its memory");
   return d;
 }
@@ -94,7 +64,7 @@ DetectedDevice read_device(RocmSmi& api, Machine& m, uint32_t i) {
 }  // namespace
 
 void probe_rocm_smi(const Surroundings& s, Machine& m) {
-  RocmSmi api(s.rocm_smi, m);
+  RocmSmi api(s.rocm_smi, [&m](std::string what, std::string value) { m.saw("rocm-smi", std::move(what), std::move(value)); });
   if (!api.start()) return;
   uint32_t count = 0;
   if (!api.call<uint32_t*>("", "rsmi_num_monitor_devices", &count)) return;

@@ -19,6 +19,9 @@ void probe_drm(const Surroundings& s, Machine& m);          // /sys/class/drm an
 void probe_apple(const Surroundings& s, Machine& m);        // sysctl
 void probe_fdinfo(const Surroundings& s, Machine& m);       // who uses the devices: /proc/*/fdinfo
 
+// Adds what one process has on the devices of `m` that the kernel's own drivers serve.
+void read_fdinfo(const Surroundings& s, Machine& m, const std::string& pid);
+
 // The device with this PCI address, else null.
 DetectedDevice* device_at(Machine& m, const std::string& pci);
 

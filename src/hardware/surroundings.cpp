@@ -67,9 +67,10 @@ std::optional<std::string> Surroundings::read(const std::string& path) const {
   if (!fs::is_regular_file(root + path, error)) return std::nullopt;
   std::ifstream in(root + path, std::ios::binary);
   if (!in) return std::nullopt;
-  std::string text(1 << 20, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
+  constexpr size_t kMost = 1 << 20;
+  std::string text;
+  char piece[4096];
+  while (text.size() < kMost && (in.read(piece, sizeof piece), in.gcount() > 0)) text.append(piece, static_cast<size_t>(in.gcount()));
   if (text.empty() && in.bad()) return std::nullopt;
   // Device-tree strings end with a NUL.
   text.erase(text.find_last_not_of(std::string(" \t\r\n\0", 5)) + 1);

@@ -97,6 +97,7 @@ class Writer {
       counter("device", e_.memory->device,
               "nvidia-smi: reserved, and on " + (e_.device.empty() ? "some NVIDIA card (--gpu for yours)" : e_.device) + ":");
       out_ += overheads_text(e_.memory->overheads, style_);
+      if (e_.memory->correction) out_ += correction_text(*e_.memory->correction, style_);
     }
     outside();
     line(fmt::format("  reached in      {}: {}", e_.steps[e_.worst].name, where));
@@ -240,6 +241,7 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                    {"device", range_json(e.memory->device)},
                    {"resting", range_json(e.memory->resting)},
                    {"overheads", overheads_json(e.memory->overheads)}};
+    if (e.memory->correction) j["memory"]["correction"] = correction_json(*e.memory->correction);
   }
   if (e.xla) j["xla"] = xla_json(*e.xla);
   j["paged_state_bytes"] = e.host_facts.managed.count;

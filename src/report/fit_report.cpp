@@ -34,6 +34,14 @@ std::string overheads_text(const std::vector<Overhead>& overheads, const Style& 
   return out;
 }
 
+std::string correction_text(const Correction& c, const Style& style) {
+  const std::string spread = c.lowest == c.highest ? "" : fmt::format(" ({} to {})", signed_size(c.lowest), signed_size(c.highest));
+  return fmt::format(
+      "    {:<26}{:>11}   {}\n", "measured before", signed_size(c.residual),
+      style.dim(fmt::format("{} like run{} on this machine{}; without: {}, {} to {} (--no-calibration)", c.runs, c.runs == 1 ? "" : "s",
+                            spread, to_string(c.before.bytes), to_string(c.before.low), to_string(c.before.high))));
+}
+
 std::string fits_text(const std::vector<Fit>& fits, const Style& style) {
   std::string out = style.bold("Will it fit?") + "\n";
   out += style.dim(fmt::format("  {:<34} {:>11} {:>11} {:>11}   {:<13} {}", "device", "has", "needs", "margin", "verdict", "")) + "\n";
@@ -48,6 +56,7 @@ std::string fits_text(const std::vector<Fit>& fits, const Style& style) {
       out += style.dim(fmt::format("    needs {} to {}; has: {}\n", to_string(f.memory.device.low), to_string(f.memory.device.high),
                                    f.device.capacity->basis));
     if (fits.size() > 1 && fits.size() <= 3) out += overheads_text(f.memory.overheads, style);
+    if (fits.size() > 1 && f.memory.correction) out += correction_text(*f.memory.correction, style);
   }
   return out;
 }
@@ -65,6 +74,14 @@ Json overheads_json(const std::vector<Overhead>& overheads) {
   return rows;
 }
 
+Json correction_json(const Correction& c) {
+  return {{"residual_bytes", c.residual.count},
+          {"runs", c.runs},
+          {"lowest_bytes", c.lowest.count},
+          {"highest_bytes", c.highest.count},
+          {"before", range_json(c.before)}};
+}
+
 Json fits_json(const std::vector<Fit>& fits) {
   Json rows = Json::array();
   for (const Fit& f : fits) {
@@ -80,6 +97,7 @@ Json fits_json(const std::vector<Fit>& fits) {
     row["reserved"] = range_json(f.memory.reserved);
     row["device_peak"] = range_json(f.memory.device);
     row["overheads"] = overheads_json(f.memory.overheads);
+    if (f.memory.correction) row["correction"] = correction_json(*f.memory.correction);
     row["retries"] = f.retries;
     row["first_failure"] = nullptr;
     if (f.failure)

@@ -1,0 +1,47 @@
+// Measured peaks of earlier runs on this machine, and what they say about the next run that is like them. One JSON line a run, in
+// $XDG_STATE_HOME/plimsoll/measured.jsonl. Alike: the same model (family and parameters), precision and optimizer on the same kind of
+// device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "estimate/device_memory.h"
+#include "estimate/estimate.h"
+#include "estimate/fit.h"
+
+namespace plimsoll {
+
+struct MeasuredRun {
+  std::string machine, device;  // the host's name, the device's
+  std::string family, precision, optimizer;
+  int64_t parameters = 0;
+  Bytes predicted, measured;  // peak on the device of one process; predicted without any correction
+  std::string source;         // "watch"
+  int64_t time = 0;           // seconds since 1970
+};
+
+// What a device is called there: by the catalogue, or by its driver.
+std::string device_label(const TargetDevice& device);
+
+// What a run is recognised by; predicted and measured are open. `device`: its label.
+MeasuredRun measured_run(const Estimate& e, const std::string& device);
+bool alike(const MeasuredRun& a, const MeasuredRun& b);
+
+// The file of this user; empty when neither XDG_STATE_HOME nor HOME is set.
+std::string measured_runs_file();
+// None when there is no such file. Lines that cannot be read are left out.
+std::vector<MeasuredRun> read_measured_runs(const std::string& file);
+// Throws an Error when the line cannot be written.
+void add_measured_run(const std::string& file, const MeasuredRun& run);
+
+// The correction of `device`, as predicted for `run`, by those of `runs` that are like it; none without any. A run of another size
+// leaves open whether its residual is a constant or grows with the run: the middle of both is taken, and the interval holds both.
+std::optional<Correction> correction(const MeasuredRun& run, const ByteRange& device, const std::vector<MeasuredRun>& runs);
+// The device's range afterwards: around the corrected value, narrower by the root of one more than the number of runs, and never narrower
+// than their own spread.
+void apply(const Correction& c, DeviceMemory& memory);
+// And the verdict and margin that follow.
+void apply(const Correction& c, Fit& fit);
+
+}  // namespace plimsoll

@@ -1,0 +1,165 @@
+#include "watch/series.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace plimsoll {
+
+namespace {
+
+constexpr double kHour = 3600, kDay = 86400, kMinute = 60;
+
+using Blocks = std::vector<Series::Block>;
+
+struct Line {
+  double slope = 0, r2 = 0;  // per block
+};
+
+// Least squares through the floors of blocks [from, to).
+Line fit(const Blocks& b, size_t from, size_t to) {
+  const double n = static_cast<double>(to - from);
+  double sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;
+  for (size_t i = from; i < to; ++i) {
+    const double x = static_cast<double>(i - from), y = b[i].low - b[from].low;
+    sx += x, sy += y, sxx += x * x, sxy += x * y, syy += y * y;
+  }
+  const double vx = sxx - sx * sx / n, vy = syy - sy * sy / n, c = sxy - sx * sy / n;
+  return {vx > 0 ? c / vx : 0, vx > 0 && vy > 0 ? c * c / (vx * vy) : 0};
+}
+
+// Of all pairs of blocks, those that rise less those that fall: 1 for a rise without exception (Kendall).
+double concordance(const Blocks& b, size_t from) {
+  double rising = 0, pairs = 0;
+  for (size_t i = from; i < b.size(); ++i)
+    for (size_t j = i + 1; j < b.size(); ++j) {
+      rising += b[j].low > b[i].low ? 1 : b[j].low < b[i].low ? -1 : 0;
+      ++pairs;
+    }
+  return pairs > 0 ? rising / pairs : 0;
+}
+
+// Whether the floor climbed for at least four blocks and then fell by `drop` or more: what rises now may do the same.
+bool falls_back(const Blocks& b, double drop) {
+  constexpr size_t kShortest = 4;
+  const double flat = 0.05 * drop;
+  for (size_t i = 2; i < b.size(); ++i) {
+    const size_t top = b[i - 1].low >= b[i - 2].low ? i - 1 : i - 2;
+    if (b[top].low - b[i].low < drop) continue;
+    size_t start = top;
+    double steepest = 0;
+    while (start > 0 && b[start - 1].low <= b[start].low + flat) {
+      steepest = std::max(steepest, b[start].low - b[start - 1].low);
+      --start;
+    }
+    const double height = b[top].low - b[start].low;
+    if (top - start >= kShortest && height >= 0.5 * drop && steepest <= 0.6 * height) return true;
+  }
+  return false;
+}
+
+// Whether the last third of what is known rose by less than the third before it: a cache that fills, a heap that fragments. The first third
+// is that of the start, where anything may happen.
+bool levels_off(const Blocks& b, double still) {
+  const size_t third = b.size() / 3;
+  const auto level = [&](size_t end) { return (b[end - 1].low + b[end - 2].low) / 2; };
+  const double last = level(b.size()) - level(b.size() - third), before = level(b.size() - third) - level(b.size() - 2 * third);
+  return last < still * before;
+}
+
+// How many blocks before the last `count` were above this level: what rises to where it was before is no new growth.
+size_t above(const Blocks& b, size_t count, double level) {
+  return static_cast<size_t>(
+      std::count_if(b.begin(), b.end() - static_cast<long>(count), [&](const Series::Block& x) { return x.low > level; }));
+}
+
+// The figures decide between a leak and a healthy run; tools/watch_shapes.py measures them.
+constexpr size_t kBlocks = 12;
+constexpr size_t kHistory = 45 * kBlocks;  // blocks that are looked back for a fall: all that is known
+constexpr double kLeastGrowth = 8 << 20;   // bytes in a window
+constexpr double kLeastShare = 0.005;      // of the level
+constexpr double kStraight = 0.9, kRising = 0.8;
+constexpr double kStillGrowing = 0.7;  // slope of the second half over that of the first
+constexpr double kNotLevelling = 0.75;
+constexpr double kOfSawTooth = 0.5;  // growth over the height of the saw-tooth in a block
+constexpr double kFallBack = 0.5;
+
+std::optional<Growth> growth_in(const Series& series, double now, double window) {
+  const double length = window / static_cast<double>(kBlocks);
+  const Blocks all = series.blocks(now, length, static_cast<int>(kHistory));
+  if (all.size() < kBlocks) return {};
+  const size_t from = all.size() - kBlocks;
+  const Line line = fit(all, from, all.size());
+  const double grown = line.slope * static_cast<double>(kBlocks - 1), level = all.back().low;
+  if (grown < std::max(kLeastGrowth, kLeastShare * level) || line.r2 < kStraight || concordance(all, from) < kRising) return {};
+  std::vector<double> heights;
+  for (size_t i = from; i < all.size(); ++i) heights.push_back(all[i].high - all[i].low);
+  std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
+  if (grown < kOfSawTooth * (heights[kBlocks / 2] - line.slope)) return {};  // what a block grows by itself is no saw-tooth
+  const double first = fit(all, from, from + kBlocks / 2).slope, second = fit(all, from + kBlocks / 2, all.size()).slope;
+  if (second < kStillGrowing * first || levels_off(all, kNotLevelling)) return {};
+  if (falls_back(all, kFallBack * grown) || above(all, kBlocks, level - grown / 2) > kBlocks / 3) return {};
+  return Growth{window, line.slope / length, grown};
+}
+
+}  // namespace
+
+void Series::add(double time, double value) {
+  if (points_.empty()) first_ = time;
+  points_.push_back({time, value});
+  while (points_.front().time < time - kHour) points_.pop_front();
+  const double minute = std::floor(time / kMinute) * kMinute;
+  if (minutes_.empty() || minutes_.back().time != minute) minutes_.push_back({minute, {value, value}});
+  Block& b = minutes_.back().block;
+  b.low = std::min(b.low, value);
+  b.high = std::max(b.high, value);
+  while (minutes_.front().time < time - kDay) minutes_.pop_front();
+}
+
+void Series::clear() {
+  points_.clear();
+  minutes_.clear();
+}
+
+std::optional<double> Series::mean(double from) const {
+  if (points_.empty() || points_.front().time > from) return {};
+  double sum = 0;
+  int n = 0;
+  for (auto it = points_.rbegin(); it != points_.rend() && it->time >= from; ++it) sum += it->value, ++n;
+  return n > 0 ? std::optional(sum / n) : std::nullopt;
+}
+
+std::vector<Series::Block> Series::blocks(double until, double length, int count) const {
+  const double begin = until - length * count;
+  std::vector<std::optional<Block>> found(static_cast<size_t>(count));
+  const auto take = [&](double time, const Block& b) {
+    const double place = (time - begin) / length;
+    if (place < 0 || place >= count) return;
+    std::optional<Block>& into = found[static_cast<size_t>(place)];
+    into = into ? Block{std::min(into->low, b.low), std::max(into->high, b.high)} : b;
+  };
+  // Minutes only where a block holds several of them.
+  const bool coarse = length >= 5 * kMinute;
+  if (coarse) {
+    for (const Minute& m : minutes_) take(m.time + kMinute / 2, m.block);
+  } else {
+    for (auto it = points_.rbegin(); it != points_.rend() && it->time >= begin; ++it) take(it->time, {it->value, it->value});
+  }
+  std::vector<Block> out;
+  for (const auto& b : found) {
+    if (b)
+      out.push_back(*b);
+    else if (!out.empty())
+      return {};
+  }
+  // The first one may be of a part of its time only.
+  if (!out.empty() && out.size() < found.size()) out.erase(out.begin());
+  return out;
+}
+
+std::optional<Growth> steady_growth(const Series& series, double now) {
+  for (const double window : {80.0, 300.0, 900.0, kHour, 12 * kHour})
+    if (const auto growth = growth_in(series, now, window)) return growth;
+  return {};
+}
+
+}  // namespace plimsoll
