@@ -19,18 +19,14 @@ std::string configuration_class(const std::string& family) {
   return (end == std::string::npos ? name : name.substr(0, end)) + "Config";
 }
 
-Explanation explanation(const ExplainRequest& request) {
-  Job job = request.job.job();
+}  // namespace
+
+Explanation explanation(Job job, const std::optional<DeviceSpec>& device, size_t tensors) {
   const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
   job.config.watch(lookups);
-  const std::vector<TargetDevice> devices = request.devices.devices();
-  Explanation x = explain_job(estimate(job, 0, only_device(devices)), *lookups, configuration_class(job.family));
-  Fitting fitting(job);
-  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
-  return x;
+  const Estimate e = estimate(job, tensors, device);
+  return explain_job(e, *lookups, configuration_class(job.family));
 }
-
-}  // namespace
 
 ExplainRequest explain_request(const nlohmann::json& request) {
   const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle"})));
@@ -42,7 +38,11 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
   if (!request.run.empty())
     throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,
                 ExitCode::usage);
-  const Explanation x = explanation(request);
+  const Job job = request.job.job();
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  Explanation x = explanation(job, only_device(devices), 0);
+  Fitting fitting(job);
+  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
   show([&](const Style& style) { return explain_text(x, style); }, [&] { return explain_json(x); });
   HelpBundle bundle;
   bundle.estimate = x.estimate;

@@ -4,6 +4,7 @@
 
 #include "api/request.h"
 #include "api/show.h"
+#include "report/explain_report.h"
 
 namespace plimsoll {
 
@@ -13,6 +14,9 @@ struct ExplainRequest {
   std::string run;     // whose log it is, when `job` names a log: a model, a file, a command
   std::string bundle;  // a path for the archive to ask for help with; empty: none
 };
+
+// What a job will do and where each value is from, with an estimate that lists so many tensors.
+Explanation explanation(Job job, const std::optional<DeviceSpec>& device, size_t tensors);
 
 ExplainRequest explain_request(const nlohmann::json& request);
 ExitCode answer(const ExplainRequest& request, const Show& show);
