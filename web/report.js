@@ -34,10 +34,10 @@
     e.append(...children);
     return e;
   }
-  function section(id, title, note, long) {
+  function section(id, title, note, long, short) {
     const s = make("section", {id, "aria-labelledby": id + "-h", class: long ? "long" : null}, make("h2", {id: id + "-h"}, title), note ? make("p", {class: "note"}, note) : null);
     main.append(s);
-    document.getElementById("contents").append(make("a", {href: "#" + id}, title));
+    document.getElementById("contents").append(make("a", {href: "#" + id}, short || title));
     return s;
   }
   // columns: [title, number?]; rows of texts or elements.
@@ -183,7 +183,7 @@
   const phaseAt = (i) => { let name = ""; for (const m of marks) { if (m.at > i) break; name = m.kind === "step" ? m.name : name.split(", ")[0] + (name ? ", " : "") + m.name; } return name; };
   if (N > 0) {
     const s = section("timeline", "Over time", `What is alive, event by event${steps.length ? " of the run" : ""}. ` +
-      (T.reserved.length ? "The line above is what the allocator holds from the device. " : "") + "Drag to zoom; with the plot focused, arrow keys move, + and − zoom, Home shows all.");
+      (T.reserved.length ? "The line above is what the allocator holds from the device. " : "") + "Drag to zoom; with the plot focused, arrow keys move, + and − zoom, Home shows all.", false, "Timeline");
     const tools = make("div", {class: "tools", role: "group", "aria-label": "Part of the timeline"}), buttons = [];
     let first = 0, last = N, cursor = T.peak_at, drag = null;
     const holder = make("div", {class: "plot"}), read = make("p", {class: "read", "aria-live": "polite"});
@@ -236,17 +236,21 @@
       // names inside bands that are thick enough
       x.textAlign = "center";
       for (let k = 0; k < K; ++k) {
+        const name = groups[k].pytorch || groups[k].name, width = x.measureText(name).width, half = Math.ceil(width / 2) + 6;
         let best = 0, place = -1, middle = 0;
-        for (let p = 40; p < columns - 40; p += 4) {
-          let thick = 1e9;
-          for (let q = p - 36; q <= p + 36; q += 9) thick = Math.min(thick, parts[at[q] * K + k] / most * H);
-          if (thick > best) { best = thick; place = p; let below = 0; for (let j = 0; j < k; ++j) below += parts[at[p] * K + j]; middle = below + parts[at[p] * K + k] / 2; }
+        for (let p = half; p < columns - half; p += 4) {
+          let low = 0, high = 1e15;  // what the band covers all along the name
+          for (let q = p - half; q <= p + half; q += 6) {
+            let below = 0;
+            for (let j = 0; j < k; ++j) below += parts[at[q] * K + j];
+            low = Math.max(low, below);
+            high = Math.min(high, below + parts[at[q] * K + k]);
+          }
+          if ((high - low) / most * H > best) { best = (high - low) / most * H; place = p; middle = (high + low) / 2; }
         }
-        if (best < 17) continue;
-        const name = groups[k].pytorch || groups[k].name, width = x.measureText(name).width;
-        if (width > 110) continue;
+        if (best < 14 || width > 130) continue;
         x.fillStyle = colour(k);
-        x.fillRect(left + place - width / 2 - 4, y(middle) - 8, width + 8, 16);
+        x.fillRect(left + place - width / 2 - 4, y(middle) - 7, width + 8, 14);
         x.fillStyle = ink(k);
         x.fillText(name, left + place, y(middle));
       }
@@ -265,7 +269,7 @@
       if (page.capacity && page.capacity < most) {
         x.strokeStyle = css("--bad"); x.setLineDash([6, 4]); x.lineWidth = 1.5;
         x.beginPath(); x.moveTo(left, y(page.capacity)); x.lineTo(w, y(page.capacity)); x.stroke(); x.setLineDash([]);
-        x.fillStyle = css("--bad"); x.textAlign = "right"; x.fillText("the device has " + size(page.capacity), w - 4, y(page.capacity) - 9);
+        x.fillStyle = css("--bad"); x.textAlign = "right"; x.fillText("the device has " + size(page.capacity), w - 4, y(page.capacity) + (y(page.capacity) > 18 ? -9 : 10));
       }
       // steps and phases
       const px = (i) => left + (i - first) / Math.max(1, span) * W;
@@ -336,8 +340,8 @@
   // --- the peak as a tree
 
   if (page.tree && page.tree.bytes) {
-    const s = section("peak", "What is alive at the peak", page.kind === "snapshot" ? "From the outermost frame to the place that allocated. Choose a row to look into it." :
-      "Category, module, op, tensor. Layers that are alike are one: .* stands for their numbers. Choose a box or a row to look into it.");
+    const s = section("peak", "What is alive at the peak", page.kind !== "job" && page.kind !== "trace" ? "From the outermost frame to the place that allocated. Choose a row to look into it." :
+      "Category, module, op, tensor. Layers that are alike are one: .* stands for their numbers. Choose a box or a row to look into it.", false, "Peak");
     const crumbs = make("ol", {class: "crumbs", "aria-label": "Path"}), picture = make("div", {class: "icicle", "aria-hidden": "true"}), list = make("div");
     s.append(crumbs, picture, list);
     s.dataset.bytes = page.tree.bytes;
@@ -384,7 +388,7 @@
   // --- largest tensors
 
   if (page.estimate && page.estimate.largest.length) {
-    const s = section("tensors", "Largest tensors at the peak", "Tensors of all layers that are alike are one row.", true);
+    const s = section("tensors", "Largest tensors at the peak", "Tensors of all layers that are alike are one row.", true, "Tensors");
     const rows = page.estimate.largest.map((t) => [size(t.bytes * t.count), t.count > 1 ? `${t.count} × ${size(t.bytes)}` : "", t.category, make("code", {}, t.shape), make("code", {}, t.module), make("code", {}, t.op)]);
     const columns = [["size", 1], ["each", 1], ["category"], ["shape and dtype", 0, 1], ["module", 0, 1], ["made by"]];
     s.append(table(columns, rows.slice(0, 12)));
@@ -395,7 +399,7 @@
 
   if (page.segments) {
     const g = page.segments, s = section("segments", "Segments of the allocator", `${g.count.toLocaleString("en-US")} segments of ${size(g.reserved_bytes)} are held from the device at that moment; ${size(g.used_bytes)} are in use. ` +
-      `Of the ${size(g.free_bytes)} that are free, the largest piece has ${size(g.largest_free_bytes)}; ${size(g.free_in_used_segments_bytes)} lie in segments that are in use, so that they cannot be given back.`);
+      `Of the ${size(g.free_bytes)} that are free, the largest piece has ${size(g.largest_free_bytes)}; ${size(g.free_in_used_segments_bytes)} lie in segments that are in use, so that they cannot be given back.`, false, "Segments");
     const holder = make("div", {class: "plot"}), line = 16, gap = 5, boxes = [];
     const list = [...g.list].sort((a, b) => b.size - a.size);
     const lines = (w) => Math.max(4, Math.min(22, Math.round(9000 / w)));
@@ -456,7 +460,7 @@
 
   if (page.what_if && page.what_if.levers) {
     const w = page.what_if, saves = w.levers.filter((l) => l.outcome === "saves"), rest = w.levers.filter((l) => l.outcome !== "saves");
-    const s = section("levers", "What each change would save", "Each alone, by executing the run with it.", true);
+    const s = section("levers", "What each change would save", "Each alone, by executing the run with it.", true, "Levers");
     const most = Math.max(1, ...saves.map((l) => l.saving_bytes));
     s.append(table([["change", 0, 1], ["saves", 1], [""], ["then needs", 1], ...(w.target ? [["verdict"]] : []), ["result"], ["cost", 0, 1], ["flags", 0, 1]],
       saves.map((l) => [l.name, size(l.saving_bytes), meter(l.saving_bytes, most), size(l.device_bytes), ...(w.target ? [pill(l.verdict)] : []), l.kind, l.cost, make("code", {}, l.flags)])));
@@ -468,7 +472,7 @@
   if (page.plan) {
     const p = page.plan, perSample = (r) => r.time && r.time.samples_per_second ? 1 / r.time.samples_per_second : null;
     const s = section("plan", "Plan for " + p.device, p.plan ? `Of ${p.executed} candidates that were executed, the fastest that fits: ${p.plan.flags || "the run as it is"}.` :
-      p.shortage ? `Nothing that may be changed makes it fit: ${size(p.shortage.missing_bytes)} are missing at the least.` : "");
+      p.shortage ? `Nothing that may be changed makes it fit: ${size(p.shortage.missing_bytes)} are missing at the least.` : "", false, "Plan");
     const both = make("div", {class: "two"});
     s.append(both);
     const front = p.front.filter((r) => perSample(r));
@@ -505,7 +509,7 @@
   // --- devices
 
   if (page.fits.length) {
-    const s = section("devices", "On which devices it fits", null, true);
+    const s = section("devices", "On which devices it fits", null, true, "Devices");
     const asked = page.fits.slice(0, page.asked), rest = page.fits.slice(page.asked).sort((a, b) => a.capacity.bytes - b.capacity.bytes);
     const most = Math.max(...page.fits.map((f) => Math.max(f.capacity ? f.capacity.bytes : 0)));
     const search = make("input", {type: "search", placeholder: "filter by name", "aria-label": "Filter devices by name"}), holder = make("div");
@@ -515,13 +519,13 @@
     function draw() {
       const word = search.value.trim().toLowerCase(), known = (f) => f.device.toLowerCase().includes(word) || f.id.includes(word);
       // without a wish: those around the edge, smallest that fits first
-      const edge = rest.findIndex((f) => f.verdict === "fits");
-      const near = edge < 0 ? rest.slice(-10) : rest.slice(Math.max(0, edge - 4), edge + 8);
+      const sure = rest.filter((f) => f.verdict !== "unknown"), edge = sure.findIndex((f) => f.verdict === "fits");
+      const near = edge < 0 ? sure.slice(-10) : sure.slice(Math.max(0, edge - 4), edge + 8);
       const rows = word ? page.fits.filter(known) : everything ? [...asked, ...rest] : [...asked, ...near];
       holder.replaceChildren(rows.length ? table([["device", 0, 1], ["has", 1], ["needs", 1], ["margin", 1], ["verdict"], ["use"], ["why", 0, 1]], rows.map(row)) : make("p", {class: "note"}, "No device of that name."));
     }
     search.addEventListener("input", draw);
-    if (rest.length) s.append(make("p", {class: "note"}, `${rest.filter((f) => f.verdict === "fits").length} of ${rest.length + asked.length} devices; shown are those around the edge.`), make("div", {class: "tools"}, search, button));
+    if (rest.length) s.append(make("p", {class: "note"}, `It fits ${page.fits.filter((f) => f.verdict === "fits").length} of ${page.fits.length} devices; shown are those around the edge.`), make("div", {class: "tools"}, search, button));
     s.append(holder);
     draw();
   }
@@ -529,7 +533,7 @@
   // --- where it comes from
 
   if (page.origins.length) {
-    const s = section("origins", "Where every value comes from", null, true), rows = (part) => page.origins.filter((o) => o.part === part).map((o) => [make("code", {}, o.name), make("code", {}, o.value), o.origin]);
+    const s = section("origins", "Where every value comes from", null, true, "Origins"), rows = (part) => page.origins.filter((o) => o.part === part).map((o) => [make("code", {}, o.name), make("code", {}, o.value), o.origin]);
     const columns = [["setting"], ["value", 0, 1], ["origin", 0, 1]];
     const both = make("div", {class: "two"});
     both.append(make("div", {}, make("h3", {}, "The run"), table(columns, rows("run"))), make("div", {}, make("h3", {}, "The model"), table(columns, rows("model"))));

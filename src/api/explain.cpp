@@ -1,8 +1,11 @@
 #include "api/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "api/explain_log.h"
+#include "api/recorded_file.h"
 #include "model/registry.h"
 #include "report/explain_report.h"
 
@@ -29,11 +32,22 @@ Explanation explanation(Job job, const std::optional<DeviceSpec>& device, size_t
 }
 
 ExplainRequest explain_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle"})));
-  return {job_request(fields), device_request(fields), fields.text({"log_of"}, ""), fields.text({"bundle"}, "")};
+  const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle", "device", "marks"})));
+  ExplainRequest out{job_request(fields), device_request(fields), fields.text({"log_of"}, ""), fields.text({"bundle"}, "")};
+  out.marks = fields.text({"marks"}, "");
+  if (const std::optional<int64_t> device = fields.optional_integer({"device"})) {
+    if (*device < 0 || *device > UINT16_MAX)
+      throw Error(fmt::format("[explain] device {} is not the number of a device", *device), "the first one is 0");
+    out.device = static_cast<int>(*device);
+  }
+  return out;
 }
 
 ExitCode answer(const ExplainRequest& request, const Show& show) {
+  if (is_recorded_file(request.job.run))
+    return answer(RecordedFileRequest{request.job.run[0], request.device, request.marks, request.progress}, show);
+  if (request.device || !request.marks.empty())
+    throw Error("[explain] --device and --marks are for memory snapshots", "name the snapshot's file", ExitCode::usage);
   if (auto log = read_log(request.job.run)) return answer_log(request, std::move(*log), show);
   if (!request.run.empty())
     throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,

@@ -2,6 +2,8 @@
 // answer.
 #pragma once
 
+#include <functional>
+
 #include "api/request.h"
 #include "api/show.h"
 #include "report/explain_report.h"
@@ -13,6 +15,10 @@ struct ExplainRequest {
   DeviceRequest devices;
   std::string run;     // whose log it is, when `job` names a log: a model, a file, a command
   std::string bundle;  // a path for the archive to ask for help with; empty: none
+  // When `job` names a file that a program wrote about its memory (recorded_file.h).
+  std::optional<int> device = {};
+  std::string marks = {};
+  std::function<void(size_t, size_t)> progress = {};
 };
 
 // What a job will do and where each value is from, with an estimate that lists so many tensors.

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "api/explain.h"
-#include "api/run_page.h"
+#include "api/recorded_file.h"
 #include "job/lint.h"
 #include "report/page.h"
 #include "report/seed_report.h"
@@ -48,6 +48,12 @@ std::vector<Fit> other_devices(const Job& job, const std::vector<TargetDevice>& 
   return out;
 }
 
+Plan plan_for(const Job& job, const TargetDevice& device) {
+  PlanRequest request;
+  request.job = job;
+  return make_plans(request, {device}).front();
+}
+
 JobPage job_page(const ReportRequest& request) {
   Job job = request.job.job();
   const std::vector<TargetDevice> devices = request.devices.devices();
@@ -63,7 +69,7 @@ JobPage job_page(const ReportRequest& request) {
   if (devices.size() < 2) page.table = other_devices(job, devices);
   if (e.xla) return page;
   page.what_if = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
-  if (device && devices[0].capacity) page.plan = make_plans({.job = job}, {devices[0]}).front();
+  if (device && devices[0].capacity) page.plan = plan_for(job, devices[0]);
   return page;
 }
 
@@ -105,7 +111,7 @@ DocumentFormat document_format_of(const std::string& path) {
 }
 
 std::string document(const ReportRequest& request) {
-  if (const auto page = run_page(request.job.run, request.progress)) return rendered(*page, request.format);
+  if (is_recorded_file(request.job.run)) return rendered(recorded_page({request.job.run[0], {}, "", request.progress}), request.format);
   if (request.format == DocumentFormat::markdown) return markdown(request);
   if (!request.against.empty()) throw Error("[report] --against is for Markdown", "leave it out, or write Markdown", ExitCode::usage);
   return rendered(page_json(job_page(request)), request.format);

@@ -45,8 +45,9 @@ const char* pytorch_category(Category c) {
 // What a curve is coloured by: categories, or who allocated.
 class Groups {
  public:
-  Groups(const Trace& trace, const MemoryCurve& curve, bool by_place) : by_place_(by_place) {
-    by_place ? choose_places(trace, curve) : choose_categories(curve);
+  using Colours = RunPage::Colours;
+  Groups(const Trace& trace, const MemoryCurve& curve, Colours colours) : by_place_(colours == Colours::places) {
+    by_place_ ? choose_places(trace, curve) : choose_categories(curve, colours == Colours::pytorch);
   }
 
   int of(const MemoryChange& c) const { return by_place_ ? place_[c.storage] : category_[static_cast<size_t>(c.category)]; }
@@ -55,14 +56,15 @@ class Groups {
 
  private:
   // In the order of the enumeration, which is about the order of their lives: weights at the bottom.
-  void choose_categories(const MemoryCurve& curve) {
+  void choose_categories(const MemoryCurve& curve, bool pytorch) {
     ByCategory seen{};
     for (const MemoryChange& c : curve.changes) ++seen[static_cast<size_t>(c.category)];
     category_.fill(-1);
     for (size_t c = 0; c < kCategories; ++c) {
       if (seen[c] == 0) continue;
       category_[c] = static_cast<int>(json_.size());
-      json_.push_back({{"name", category_name(static_cast<Category>(c))}, {"pytorch", pytorch_category(static_cast<Category>(c))}});
+      const std::string theirs = pytorch_category(static_cast<Category>(c)), ours(category_name(static_cast<Category>(c)));
+      json_.push_back({{"name", !pytorch ? ours : theirs.empty() ? "Unknown" : theirs}, {"pytorch", theirs}});
     }
   }
 
@@ -185,8 +187,9 @@ Json tree_of(const TreeNode& node) {
   return j;
 }
 
-void add_pictures(Json& page, const Trace& trace, const MemoryCurve& curve, bool by_place, const std::vector<std::string>& steps) {
-  const Groups groups(trace, curve, by_place);
+void add_pictures(Json& page, const Trace& trace, const MemoryCurve& curve, RunPage::Colours colours,
+                  const std::vector<std::string>& steps) {
+  const Groups groups(trace, curve, colours);
   Labels labels(trace);
   page["timeline"] = timeline_of(curve, groups, labels, steps);
   page["segments"] = segments_of(curve, trace, groups, labels);
@@ -322,7 +325,8 @@ Json page_json(const JobPage& p) {
     page["numbers"].push_back(number_json("device", e.memory->device, "nvidia-smi: reserved, and what lies outside the allocator"));
   }
   page["estimate"] = estimate_json(e);
-  add_pictures(page, p.trace, memory_curve(p.trace, at, parse_alloc_conf(e.job.alloc_conf), !e.xla), false, step_names_of(e));
+  add_pictures(page, p.trace, memory_curve(p.trace, at, parse_alloc_conf(e.job.alloc_conf), !e.xla), RunPage::Colours::categories,
+               step_names_of(e));
   page["tree"] = tree_of(tensor_tree(p.trace, alive_at(p.trace, at), e.job.model));
   page["ranks"] = Json::array();
   for (const PageRank& r : p.ranks)
@@ -351,8 +355,9 @@ Json page_json(const RunPage& p) {
   for (const auto& [name, bytes] : p.numbers)
     page["numbers"].push_back({{"name", name}, {"bytes", bytes}, {"low_bytes", bytes}, {"high_bytes", bytes}, {"meaning", ""}});
   page["estimate"] = nullptr;
-  add_pictures(page, p.trace, p.curve, p.by_place, {});
-  page["tree"] = tree_of(p.by_place ? module_tree(p.trace, p.alive, p.title) : tensor_tree(p.trace, p.alive, p.title));
+  add_pictures(page, p.trace, p.curve, p.colours, {});
+  page["tree"] =
+      tree_of(p.colours == RunPage::Colours::places ? module_tree(p.trace, p.alive, p.title) : tensor_tree(p.trace, p.alive, p.title));
   page["ranks"] = page["fits"] = page["origins"] = page["findings"] = Json::array();
   page["asked"] = 0;
   page["what_if"] = page["plan"] = nullptr;

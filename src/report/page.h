@@ -47,8 +47,8 @@ struct RunPage {
   std::string state, sentence;        // the verdict: "note", "does not fit"
   const Trace& trace;
   MemoryCurve curve;
-  std::vector<LiveStorage> alive;  // at its peak
-  bool by_place = false;           // the categories are not known: colours by who allocated
+  std::vector<LiveStorage> alive;                                                              // at its peak
+  enum class Colours : uint8_t { categories, pytorch, places } colours = Colours::categories;  // PyTorch's own names; who allocated
   std::vector<std::pair<std::string, int64_t>> numbers;
   std::vector<PageTable> tables;
   std::vector<std::string> notes;

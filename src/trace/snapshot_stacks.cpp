@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "util/text.h"
 
 namespace plimsoll {
@@ -17,8 +19,10 @@ std::string_view base_name(std::string_view path) {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// A Python frame of the user or of a library above PyTorch.
-bool outside_of_pytorch(std::string_view file) { return file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"); }
+// A Python frame of the user or of a library above PyTorch, or a module of a simulated run (snapshot_writer.h).
+bool outside_of_pytorch(std::string_view file) {
+  return file.starts_with(kSimulatedFile) || (file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"));
+}
 
 }  // namespace
 
@@ -38,8 +42,10 @@ uint32_t SnapshotStacks::stack(Pickle::Id frames) {
     const Frame f = frame(id);
     s.empties_cache |= f.empties_cache;
     if (s.place == 0) s.place = f.place;
+    if (f.place != 0) s.frames.push_back(f.place);
   }
-  out_.stacks.push_back(s);
+  std::reverse(s.frames.begin(), s.frames.end());
+  out_.stacks.push_back(std::move(s));
   return it->second;
 }
 
@@ -62,8 +68,12 @@ SnapshotStacks::Frame SnapshotStacks::look_at(Pickle::Id id) {
   // Python's function, and the C++ method for files without Python frames.
   const bool empties = name == "empty_cache" || has(name, "::emptyCache(") || has(name, "_emptyCache(");
   if (!outside_of_pytorch(file)) return {empties, 0};
-  out_.places.push_back(fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line));
-  return {empties, static_cast<uint32_t>(out_.places.size() - 1)};
+  std::string place = file.starts_with(kSimulatedFile)
+                          ? fmt::format("{} ({})", printable(name, 60), printable(file.substr(kSimulatedFile.size()), 120))
+                          : fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line);
+  const auto [it, added] = places_.try_emplace(std::move(place), static_cast<uint32_t>(out_.places.size()));
+  if (added) out_.places.push_back(it->first);
+  return {empties, it->second};
 }
 
 }  // namespace plimsoll
