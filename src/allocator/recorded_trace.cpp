@@ -1,5 +1,6 @@
 #include "allocator/recorded_trace.h"
 
+#include <algorithm>
 #include <map>
 
 namespace plimsoll {
@@ -9,6 +10,19 @@ namespace {
 using Kind = RecordedOperation::Kind;
 
 constexpr const char* kBefore = "allocated before the recording";
+
+// Layers that are alike are one: "addmm (transformer.h.*.mlp)".
+std::string folded(const std::string& place) {
+  std::string out;
+  for (size_t i = 0; i < place.size();) {
+    size_t end = i + 1;
+    if (place[i] == '.') end = std::min(place.find_first_not_of("0123456789", i + 1), place.size());
+    const bool number = end > i + 1 && (end == place.size() || place[end] == '.' || place[end] == ')');
+    out += number ? ".*" : std::string(1, place[i]);
+    i = number ? end : i + 1;
+  }
+  return out;
+}
 
 class Naming {
  public:

@@ -37,7 +37,7 @@ std::string synopsis(const CommandEntry& c, const CommandEntry& root) {
   std::string out = fmt::format(".B {}{}\n", root.name, &c == &root ? "" : " " + c.name);
   if (&c == &root) return out + ".I COMMAND\n[...]\n";
   for (const OptionEntry& o : c.options)
-    if (o.positional) out += fmt::format(".RI [ {} ]\n", plain(o.value.empty() ? o.names[0] : o.value));
+    if (o.positional) out += fmt::format(".RI [ \"{}\" ]\n", plain(o.value.empty() ? o.names[0] : o.value));
   return out + "[options]\n";
 }
 

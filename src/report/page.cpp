@@ -187,6 +187,21 @@ Json tree_of(const TreeNode& node) {
   return j;
 }
 
+// Amounts have no tensors: one row for each colour.
+Json levels_tree(const Json& page, const Trace& trace, const std::vector<LiveStorage>& alive) {
+  std::map<std::string, int64_t> bytes;
+  int64_t all = 0;
+  for (const LiveStorage& l : alive) {
+    const std::string theirs = pytorch_category(l.category);
+    bytes[theirs.empty() ? "Unknown" : theirs] += trace.storages[l.id].bytes;
+    all += trace.storages[l.id].bytes;
+  }
+  Json children = Json::array();
+  for (const auto& [name, n] : bytes) children.push_back({{"name", name}, {"bytes", n}});
+  std::stable_sort(children.begin(), children.end(), [](const Json& a, const Json& b) { return a["bytes"] > b["bytes"]; });
+  return {{"name", page["title"]}, {"bytes", all}, {"children", children}};
+}
+
 void add_pictures(Json& page, const Trace& trace, const MemoryCurve& curve, RunPage::Colours colours,
                   const std::vector<std::string>& steps) {
   const Groups groups(trace, curve, colours);
@@ -356,8 +371,10 @@ Json page_json(const RunPage& p) {
     page["numbers"].push_back({{"name", name}, {"bytes", bytes}, {"low_bytes", bytes}, {"high_bytes", bytes}, {"meaning", ""}});
   page["estimate"] = nullptr;
   add_pictures(page, p.trace, p.curve, p.colours, {});
-  page["tree"] =
-      tree_of(p.colours == RunPage::Colours::places ? module_tree(p.trace, p.alive, p.title) : tensor_tree(p.trace, p.alive, p.title));
+  using Colours = RunPage::Colours;
+  page["tree"] = p.colours == Colours::pytorch  ? levels_tree(page, p.trace, p.alive)
+                 : p.colours == Colours::places ? tree_of(module_tree(p.trace, p.alive, p.title))
+                                                : tree_of(tensor_tree(p.trace, p.alive, p.title));
   page["ranks"] = page["fits"] = page["origins"] = page["findings"] = Json::array();
   page["asked"] = 0;
   page["what_if"] = page["plan"] = nullptr;

@@ -200,7 +200,9 @@ class Replay {
       s.born_as = a.phase == Phase::backward    ? Category::backward
                   : a.phase == Phase::optimizer ? Category::optimizer
                                                 : Category::activation;
-      for (const std::string* m : a.modules) {
+      static const std::string kNoModule = "[no module]";
+      const std::vector<const std::string*> nowhere{&kNoModule};
+      for (const std::string* m : a.modules.empty() ? nowhere : a.modules) {
         const auto [it, added] = scopes.try_emplace({s.scope, *m}, 0);
         if (added) it->second = out.trace.add_scope(s.scope, *m);
         s.scope = it->second;

@@ -24,6 +24,13 @@ bool outside_of_pytorch(std::string_view file) {
   return file.starts_with(kSimulatedFile) || (file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"));
 }
 
+// A module by its path, an op with its module: "transformer.h.0", "addmm (transformer.h.0)".
+std::string simulated_place(std::string_view name, std::string_view module) {
+  if (module.empty()) return printable(name, 60);
+  if (module == name || module.ends_with("." + std::string(name))) return printable(module, 120);
+  return fmt::format("{} ({})", printable(name, 60), printable(module, 120));
+}
+
 }  // namespace
 
 SnapshotStacks::SnapshotStacks(const Pickle& pickle, Snapshot& out)
@@ -68,9 +75,8 @@ SnapshotStacks::Frame SnapshotStacks::look_at(Pickle::Id id) {
   // Python's function, and the C++ method for files without Python frames.
   const bool empties = name == "empty_cache" || has(name, "::emptyCache(") || has(name, "_emptyCache(");
   if (!outside_of_pytorch(file)) return {empties, 0};
-  std::string place = file.starts_with(kSimulatedFile)
-                          ? fmt::format("{} ({})", printable(name, 60), printable(file.substr(kSimulatedFile.size()), 120))
-                          : fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line);
+  std::string place = file.starts_with(kSimulatedFile) ? simulated_place(name, file.substr(kSimulatedFile.size()))
+                                                       : fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line);
   const auto [it, added] = places_.try_emplace(std::move(place), static_cast<uint32_t>(out_.places.size()));
   if (added) out_.places.push_back(it->first);
   return {empties, it->second};
