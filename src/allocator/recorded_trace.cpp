@@ -32,7 +32,7 @@ class Naming {
     const SnapshotStack& s = snapshot_.stacks[stack];
     const std::string& place = snapshot_.places[s.place];
     StorageRecord out{bytes,
-                      trace_.intern(!place.empty() ? place
+                      trace_.intern(!place.empty() ? folded(place)
                                     : before       ? kBefore
                                                    : "no Python frame"),
                       0, Category::activation, Phase::forward};

@@ -75,8 +75,9 @@ SnapshotStacks::Frame SnapshotStacks::look_at(Pickle::Id id) {
   // Python's function, and the C++ method for files without Python frames.
   const bool empties = name == "empty_cache" || has(name, "::emptyCache(") || has(name, "_emptyCache(");
   if (!outside_of_pytorch(file)) return {empties, 0};
-  std::string place = file.starts_with(kSimulatedFile) ? simulated_place(name, file.substr(kSimulatedFile.size()))
-                                                       : fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line);
+  std::string place = file.starts_with(kSimulatedFile)
+                          ? simulated_place(name, file.substr(kSimulatedFile.size()))
+                          : fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line);
   const auto [it, added] = places_.try_emplace(std::move(place), static_cast<uint32_t>(out_.places.size()));
   if (added) out_.places.push_back(it->first);
   return {empties, it->second};
