@@ -17,6 +17,15 @@ target_link_libraries(plimsoll_library PRIVATE $<BUILD_INTERFACE:plimsoll_core>)
 
 set(PLIMSOLL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/plimsoll)
 install(TARGETS plimsoll RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# Manual pages and completions, made by the command itself from what it parses.
+set(PLIMSOLL_GENERATED ${CMAKE_BINARY_DIR}/generated)
+add_custom_command(TARGET plimsoll POST_BUILD COMMAND plimsoll man --all ${PLIMSOLL_GENERATED}/man1
+  COMMAND plimsoll completion bash > ${PLIMSOLL_GENERATED}/plimsoll.bash COMMAND plimsoll completion zsh > ${PLIMSOLL_GENERATED}/_plimsoll
+  COMMAND plimsoll completion fish > ${PLIMSOLL_GENERATED}/plimsoll.fish VERBATIM)
+install(DIRECTORY ${PLIMSOLL_GENERATED}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
+install(FILES ${PLIMSOLL_GENERATED}/plimsoll.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME plimsoll)
+install(FILES ${PLIMSOLL_GENERATED}/_plimsoll DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${PLIMSOLL_GENERATED}/plimsoll.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 if(NOT PLIMSOLL_SHARED)
   return()
 endif()

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "diagnose/snapshot_story.h"
 #include "fuzzing.h"
 #include "job/command_line.h"
 #include "job/formats/format.h"
@@ -22,6 +23,10 @@
 #include "model/registry.h"
 #include "model/resolve.h"
 #include "step/train.h"
+#include "trace/memory_stats.h"
+#include "trace/memory_timeline.h"
+#include "trace/profiler_trace.h"
+#include "util/gunzip.h"
 #include "weights_files.h"
 
 namespace plimsoll {
@@ -64,6 +69,38 @@ TEST(Fuzz, HeadersOfWeights) {
         parse_gguf(bytes, d);
       },
       kRounds);
+}
+
+// Files that programs write about their own memory.
+TEST(Fuzz, RecordedMemory) {
+  fuzz(
+      "profile",
+      {R"({"traceEvents":[{"ph":"X","cat":"cpu_op","name":"aten::mm","tid":1,"ts":1,"dur":9},{"ph":"i","name":"[memory]","tid":1,"ts":2,"args":{"Bytes":64,"Addr":1,"Total Allocated":64,"Total Reserved":128,"Device Type":1,"Device Id":0}},{"ph":"i","name":"[memory]","tid":1,"ts":3,"args":{"Bytes":-64,"Addr":1,"Total Allocated":0,"Device Type":1}}]})"},
+      [](const std::string& text) { read_profiler_trace(text, "fuzz"); }, kRounds);
+  fuzz(
+      "timeline", {"[[1,2],[[0,1,2,3,4,5,6,7,8],[0,8,7,6,5,4,3,2,1]]]", "[[-1,1,100,0],[5,4,-50,0],[6,2,7,3]]"},
+      [](const std::string& text) { read_memory_timeline(text, "fuzz"); }, kRounds);
+  fuzz(
+      "memory_stats",
+      {R"({"allocated_bytes.all.current":1,"allocated_bytes.all.peak":2,"reserved_bytes.all.current":3,"reserved_bytes.all.peak":4})"},
+      [](const std::string& text) {
+        if (looks_like_memory_stats(text)) read_memory_stats(text, "fuzz");
+      },
+      kRounds);
+  fuzz(
+      "gzip", {std::string("\x1f\x8b\x08\0\0\0\0\0\0\x03\x4b\x4c\x4a\x06\0\xc2\x41\x24\x35\x03\0\0\0", 23)},
+      [](const std::string& bytes) { gunzip(bytes, "fuzz", 1 << 20); }, kRounds);
+}
+
+// What is told about a snapshot, however it is damaged.
+TEST(Fuzz, SnapshotStories) {
+  std::vector<std::string> seeds;
+  for (const char* name : {"fragmented", "oom", "protocol2", "protocol4", "two_devices", "torch_1_13"}) {
+    std::ifstream in(std::string(PLIMSOLL_SOURCE_DIR "/tests/data/") + name + ".pickle", std::ios::binary);
+    seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  fuzz(
+      "story", seeds, [](const std::string& bytes) { snapshot_story(read_snapshot(read_pickle(bytes, "fuzz"), "fuzz"), {}, ""); }, kRounds);
 }
 
 // Whatever a file of any format holds: a job or an Error, and the same for the model that it names.

@@ -1,6 +1,7 @@
 #include "allocator/snapshot_replay.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 namespace plimsoll {
@@ -18,10 +19,7 @@ class Replay {
   }
 
   SnapshotReplay run() {
-    exact_ ? begin_as_recorded() : begin_afresh();
-    for (uint32_t i = 0; i < run_.start_waiting.size() && !out_.oom; ++i)
-      if (run_.start_waiting[i]) request_free(i);
-    allocator_.reset_peak();
+    begin();
     out_.start = out_.at_allocated_peak = out_.at_reserved_peak = moment(-1);
     for (size_t i = 0; i < run_.operations.size() && !out_.oom; ++i) {
       done_ = static_cast<int64_t>(i);
@@ -36,7 +34,23 @@ class Replay {
     return out_;
   }
 
+  std::vector<PlacedSegment> layout_after(int64_t operation) {
+    begin();
+    for (int64_t i = 0; i <= operation && !out_.oom; ++i) perform(run_.operations[static_cast<size_t>(i)]);
+    std::unordered_map<const CudaBlock*, StorageId> number;
+    for (uint32_t i = 0; i < blocks_.size(); ++i)
+      if (blocks_[i]) number[blocks_[i]] = i;
+    return placed_segments(allocator_, [&](const CudaBlock* b) { return number.at(b); });
+  }
+
  private:
+  void begin() {
+    exact_ ? begin_as_recorded() : begin_afresh();
+    for (uint32_t i = 0; i < run_.start_waiting.size() && !out_.oom; ++i)
+      if (run_.start_waiting[i]) request_free(i);
+    allocator_.reset_peak();
+  }
+
   const CudaStats& now() const { return allocator_.stats(); }
 
   CudaMoment moment(int64_t operation) const {
@@ -121,6 +135,10 @@ class Replay {
 
 SnapshotReplay replay_snapshot(const RecordedRun& run, const AllocConf& conf, const CudaDevice& device, ReplayStart start) {
   return Replay(run, conf, device, start).run();
+}
+
+std::vector<PlacedSegment> layout_at(const RecordedRun& run, const AllocConf& conf, const CudaDevice& device, int64_t operation) {
+  return Replay(run, conf, device, ReplayStart::as_recorded).layout_after(operation);
 }
 
 }  // namespace plimsoll

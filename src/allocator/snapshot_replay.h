@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "allocator/cuda_timeline.h"
+#include "allocator/memory_curve.h"
 #include "allocator/recorded_run.h"
 
 namespace plimsoll {
@@ -41,5 +42,8 @@ struct SnapshotReplay {
 };
 
 SnapshotReplay replay_snapshot(const RecordedRun& run, const AllocConf& conf, const CudaDevice& device, ReplayStart start);
+
+// The segments right after an operation (-1: at the start) of a replay as recorded; a block's storage is its number.
+std::vector<PlacedSegment> layout_at(const RecordedRun& run, const AllocConf& conf, const CudaDevice& device, int64_t operation);
 
 }  // namespace plimsoll

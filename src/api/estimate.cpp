@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+
+#include "allocator/snapshot_writer.h"
 #include "estimate/calibration.h"
 #include "job/lint.h"
 #include "report/fit_report.h"
@@ -39,6 +42,16 @@ Trace trace_of(const Job& job, const std::vector<TargetDevice>& devices) {
   return allocator_trace(program, program.temporaries.usual);
 }
 
+// The same for memory_viz, which knows PyTorch's allocator alone.
+void save_snapshot(const Job& job, const std::string& path) {
+  if (job.framework != Framework::pytorch)
+    throw Error("[estimate] --snapshot is for framework pytorch", "--save-trace writes what XLA's allocator is asked for", ExitCode::usage);
+  std::ofstream out(path, std::ios::binary);
+  out << snapshot_pickle(simulate(job).trace, parse_alloc_conf(job.alloc_conf), step_names(job));
+  out.close();
+  if (!out) throw Error("[estimate] cannot write " + path, "is the folder there, and writable?");
+}
+
 // The model of a host and the levers are those of a PyTorch process.
 void check_framework(const EstimateRequest& request, const Job& job) {
   if (job.framework == Framework::pytorch) return;
@@ -64,7 +77,7 @@ ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no
 }  // namespace
 
 EstimateRequest estimate_request(const nlohmann::json& request) {
-  std::vector<std::string> keys = with_device_keys(with_job_keys({"what_if", "top", "save_trace", "calibrated"}));
+  std::vector<std::string> keys = with_device_keys(with_job_keys({"what_if", "top", "save_trace", "snapshot", "calibrated"}));
   keys.insert(keys.end(), host_keys().begin(), host_keys().end());
   const Config fields = request_of(request, keys);
   EstimateRequest out;
@@ -75,6 +88,7 @@ EstimateRequest estimate_request(const nlohmann::json& request) {
   out.calibrated = fields.flag({"calibrated"}, false);
   out.top = fields.integer({"top"}, out.top);
   out.save_trace = fields.text({"save_trace"}, "");
+  out.snapshot = fields.text({"snapshot"}, "");
   return out;
 }
 
@@ -87,6 +101,7 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   check_framework(request, job);
   if (!request.save_trace.empty()) write_trace(trace_of(job, devices), request.save_trace);
+  if (!request.snapshot.empty()) save_snapshot(job, request.snapshot);
   std::vector<Fit> fits = fits_of(job, devices);
   Estimate e = estimate(job, static_cast<size_t>(request.top), only_device(devices));
   if (request.calibrated) calibrate(e, fits);

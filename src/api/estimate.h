@@ -16,6 +16,7 @@ struct EstimateRequest {
   bool calibrated = false;  // measured peaks of like runs on this machine count
   int64_t top = 10;         // of the largest tensors
   std::string save_trace;   // a path; empty: nowhere
+  std::string snapshot;     // a path for the run as a PyTorch memory snapshot; empty: nowhere
   TextOptions text;
 };
 

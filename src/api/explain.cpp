@@ -1,8 +1,11 @@
 #include "api/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "api/explain_log.h"
+#include "api/recorded_file.h"
 #include "model/registry.h"
 #include "report/explain_report.h"
 
@@ -19,31 +22,42 @@ std::string configuration_class(const std::string& family) {
   return (end == std::string::npos ? name : name.substr(0, end)) + "Config";
 }
 
-Explanation explanation(const ExplainRequest& request) {
-  Job job = request.job.job();
-  const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
-  job.config.watch(lookups);
-  const std::vector<TargetDevice> devices = request.devices.devices();
-  Explanation x = explain_job(estimate(job, 0, only_device(devices)), *lookups, configuration_class(job.family));
-  Fitting fitting(job);
-  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
-  return x;
-}
-
 }  // namespace
 
+Explanation explanation(Job job, const std::optional<DeviceSpec>& device, size_t tensors) {
+  const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
+  job.config.watch(lookups);
+  const Estimate e = estimate(job, tensors, device);
+  return explain_job(e, *lookups, configuration_class(job.family));
+}
+
 ExplainRequest explain_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle"})));
-  return {job_request(fields), device_request(fields), fields.text({"log_of"}, ""), fields.text({"bundle"}, "")};
+  const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle", "device", "marks"})));
+  ExplainRequest out{job_request(fields), device_request(fields), fields.text({"log_of"}, ""), fields.text({"bundle"}, "")};
+  out.marks = fields.text({"marks"}, "");
+  if (const std::optional<int64_t> device = fields.optional_integer({"device"})) {
+    if (*device < 0 || *device > UINT16_MAX)
+      throw Error(fmt::format("[explain] device {} is not the number of a device", *device), "the first one is 0");
+    out.device = static_cast<int>(*device);
+  }
+  return out;
 }
 
 ExitCode answer(const ExplainRequest& request, const Show& show) {
   check_bundle(request);
+  if (is_recorded_file(request.job.run))
+    return answer(RecordedFileRequest{request.job.run[0], request.device, request.marks, request.progress}, show);
+  if (request.device || !request.marks.empty())
+    throw Error("[explain] --device and --marks are for memory snapshots", "name the snapshot's file", ExitCode::usage);
   if (auto log = read_log(request.job.run)) return answer_log(request, std::move(*log), show);
   if (!request.run.empty())
     throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,
                 ExitCode::usage);
-  const Explanation x = explanation(request);
+  const Job job = request.job.job();
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  Explanation x = explanation(job, only_device(devices), 0);
+  Fitting fitting(job);
+  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
   show([&](const Style& style) { return explain_text(x, style); }, [&] { return explain_json(x); });
   HelpBundle bundle;
   bundle.estimate = x.estimate;

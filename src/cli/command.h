@@ -30,6 +30,8 @@ std::function<ExitCode()> set_up_run(CLI::App& app);
 std::function<ExitCode()> set_up_list(CLI::App& app);
 std::function<ExitCode()> set_up_doctor(CLI::App& app);
 std::function<ExitCode()> set_up_watch(CLI::App& app);
+std::function<ExitCode()> set_up_man(CLI::App& app);
+std::function<ExitCode()> set_up_completion(CLI::App& app);
 
 // The main job on an embedded example, for a newcomer who typed no command.
 ExitCode run_example();

@@ -10,7 +10,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands{
       {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
       {"compare", "jobs side by side: peaks, what they are made of, verdicts", set_up_compare},
-      {"explain", "what a configuration or command will really do, where each value comes from, and what it needs", set_up_explain},
+      {"explain", "what a configuration will really do; what a log, a memory snapshot or a profile says", set_up_explain},
       {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", set_up_report},
       {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs", set_up_plan},
       {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", set_up_watch},
@@ -20,6 +20,8 @@ const std::vector<Command>& commands() {
        set_up_run},
       {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},
       {"doctor", "what this machine has, what its drivers say, and what blocks an answer", set_up_doctor},
+      {"man", "the manual page of a command", set_up_man},
+      {"completion", "what a shell needs to complete commands, options and their values", set_up_completion},
   };
   return kCommands;
 }

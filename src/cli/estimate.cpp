@@ -41,6 +41,8 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
   flags->job.add_input_to(app);
   app.add_option("--save-trace", flags->request.save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")
       ->type_name("FILE");
+  app.add_option("--snapshot", flags->request.snapshot, "write the run as a PyTorch memory snapshot to FILE, for memory_viz")
+      ->type_name("FILE.pickle");
   flags->job.add_to(app);
   app.add_option("--depth", flags->request.text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
   app.add_option("--top", flags->request.top, "how many of the largest tensors to list (default 10)")

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
+#include "cli/progress.h"
 
 namespace plimsoll {
 
@@ -14,7 +15,8 @@ struct Flags {
   JobFlags job;
   DeviceFlags devices;
   OutputFlags output;
-  std::string run, bundle;
+  std::string run, bundle, marks;
+  std::optional<int> device;
 };
 
 }  // namespace
@@ -32,6 +34,10 @@ std::function<ExitCode()> set_up_explain(CLI::App& app) {
       "  plimsoll explain - < slurm-123.out                               from a pipe\n"
       "  plimsoll explain train.log -- python train.py --batch_size 8     with the run: fixes have computed savings\n"
       "  plimsoll explain train.log --run config.yaml --bundle help.tar   and an archive to ask for help with, without secrets\n"
+      "What a program recorded of its own memory: a PyTorch snapshot, a torch.profiler trace or memory timeline, memory_stats() as JSON.\n"
+      "  plimsoll explain snap.pickle                                     who holds memory at the peak, holes, leaks, other settings\n"
+      "  plimsoll explain snap.pickle --marks train_step                  what grows from one such mark to the next\n"
+      "  plimsoll explain trace.json.gz                                   from profile(profile_memory=True)\n"
       "Exit codes: 0 done (with --json, is_oom tells what was found), 2 wrong usage, 5 input not understood, 1 a bug.");
   flags->job.add_input_to(app);
   flags->job.add_to(app);
@@ -43,8 +49,22 @@ std::function<ExitCode()> set_up_explain(CLI::App& app) {
   app.add_option("--bundle", flags->bundle, "write hardware, configuration, error and estimate to a tar archive, without secrets and names")
       ->type_name("FILE.tar")
       ->group(kFailure);
+  constexpr const char* kSnapshot = "Memory snapshots";
+  app.add_option("--device", flags->device, "the device to look at (default: the one with the most events)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->group(kSnapshot);
+  app.add_option("--marks", flags->marks, "where steps begin: numbers of entries, or a part of an annotation's or a place's name")
+      ->type_name("N,N,...|TEXT")
+      ->group(kSnapshot);
   flags->output.add_to(app);
-  return [flags] { return answer(ExplainRequest{flags->job.request(), flags->devices, flags->run, flags->bundle}, flags->output.show()); };
+  return [flags] {
+    ExplainRequest request{flags->job.request(), flags->devices, flags->run, flags->bundle};
+    request.device = flags->device;
+    request.marks = flags->marks;
+    request.progress = reading_progress(flags->job.input.empty() ? "" : flags->job.input[0]);
+    return answer(request, flags->output.show());
+  };
 }
 
 }  // namespace plimsoll

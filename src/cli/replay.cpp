@@ -1,16 +1,13 @@
 #include "api/replay.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 
 #include "allocator/replay_protocol.h"
 #include "cli/command.h"
+#include "cli/progress.h"
 
 namespace plimsoll {
 
@@ -49,18 +46,6 @@ ExitCode speak_protocol() {
   return ExitCode::ok;
 }
 
-// On a terminal, how far a large snapshot is read.
-ExitCode replay_file(ReplayRequest request, const Show& show) {
-  if (!isatty(STDERR_FILENO)) return answer(request, show);
-  request.progress = [&](size_t done, size_t total) {
-    std::cerr << fmt::format("\rreading {}: {} %", request.file, done * 100 / total) << std::flush;
-  };
-  return answer(request, [&](const auto& text, const auto& json) {
-    std::cerr << "\r\033[K" << std::flush;
-    show(text, json);
-  });
-}
-
 }  // namespace
 
 std::function<ExitCode()> set_up_replay(CLI::App& app) {
@@ -91,7 +76,11 @@ std::function<ExitCode()> set_up_replay(CLI::App& app) {
   app.add_option("--allocator", flags->request.allocator, "cuda (default), ideal, bfc (XLA) or pinned (host memory)")->type_name("NAME");
   flags->output.add_to(app);
   return [flags, &app] {
-    if (!flags->request.file.empty()) return replay_file(flags->request, flags->output.show());
+    if (!flags->request.file.empty()) {
+      ReplayRequest request = flags->request;
+      request.progress = reading_progress(request.file);
+      return answer(request, flags->output.show());
+    }
     const std::vector<CLI::Option*> options = app.get_options();
     if (std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return o->count() > 0; }))
       throw Error("[replay] flags need a trace file or a snapshot",

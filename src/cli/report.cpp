@@ -1,14 +1,15 @@
-#include <fmt/format.h>
+#include "api/report.h"
+
+#include <unistd.h>
 
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
-#include "report/seed_report.h"
+#include "cli/progress.h"
 
 namespace plimsoll {
 
@@ -17,23 +18,10 @@ namespace {
 struct Flags {
   JobFlags job;
   DeviceFlags devices;
-  std::string style = "seed", language = "en", output;
+  std::string style = "seed", language = "en", output, html, format;
   std::vector<std::string> against;
+  bool brief = false;
 };
-
-std::string document(const Flags& flags) {
-  const Job job = flags.job.job();
-  const std::vector<TargetDevice> devices = flags.devices.devices();
-  if (devices.size() > 1) throw Error("[report] a document is about one device", "name one with --gpu", ExitCode::usage);
-  std::vector<std::pair<std::string, Job>> others;
-  for (const std::string& other : flags.against) {
-    JobFlags its = flags.job;
-    its.input = {other};
-    others.emplace_back(other, its.job());
-  }
-  const Language language = parse_language(flags.language);
-  return seed_report_markdown(make_seed_report(job, devices.empty() ? std::nullopt : std::optional(devices[0]), others), language);
-}
 
 void save(const std::string& text, const std::string& path) {
   std::ofstream out(path, std::ios::binary);
@@ -42,29 +30,60 @@ void save(const std::string& text, const std::string& path) {
   if (!out) throw Error("[report] cannot write " + path, "check the folder, its permissions and the space on the disk");
 }
 
+ReportRequest request_of(const Flags& flags) {
+  ReportRequest out;
+  out.job = flags.job.request();
+  out.devices = flags.devices;
+  for (const std::string& other : flags.against) {
+    JobFlags its = flags.job;
+    its.input = {other};
+    out.against.push_back(its.request());
+    out.against_name.push_back(other);
+  }
+  out.language = parse_language(flags.language);
+  out.brief = flags.brief;
+  out.progress = reading_progress(flags.job.input.empty() ? "" : flags.job.input[0]);
+  return out;
+}
+
 }  // namespace
 
 std::function<ExitCode()> set_up_report(CLI::App& app) {
   auto flags = std::make_shared<Flags>();
   app.footer(
       "Examples:\n"
+      "  plimsoll report gpt2 --batch 8 --gpu rtx-4090 --html memory.html      one page: timeline, tree, segments, levers, plan\n"
       "  plimsoll report stdiff-kitti-64x2048 --gpu a100-80gb > memory.md\n"
       "  plimsoll report fsdm-lag --framework jax --language vi --output bo-nho.md\n"
       "  plimsoll report config.yaml --against config-small.yaml --gpu 24GiB\n"
-      "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
+      "  plimsoll report gpt2 --output peak.csv                                the tensors at the peak, for a spreadsheet\n"
+      "  plimsoll report snap.pickle --html run.html                           a recorded snapshot, or a trace file\n"
+      "The page needs no network and no other file. Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
   flags->job.add_input_to(app);
   app.add_option("--style", flags->style, "seed: a numbered breakdown in Markdown (default)")
       ->check(CLI::IsMember({"seed"}))
       ->type_name("STYLE");
-  app.add_option("--language", flags->language, "en or vi")->type_name("LANGUAGE");
+  app.add_option("--language", flags->language, "en or vi, of Markdown")->type_name("LANGUAGE");
   app.add_option("--against", flags->against, "another configuration for the comparison (repeatable; default: smaller batches)")
       ->allow_extra_args(false)
       ->type_name("JOB");
+  app.add_option("--html", flags->html, "write the page to FILE, beside --output if there is one")->type_name("FILE");
+  app.add_option("--format", flags->format, "markdown, html, json or csv (default: by the ending of --output, else markdown)")
+      ->check(CLI::IsMember({"markdown", "md", "html", "json", "csv"}))
+      ->type_name("FORMAT");
   app.add_option("--output", flags->output, "write to FILE instead of stdout")->type_name("FILE");
+  app.add_flag("--brief", flags->brief, "a page without levers, plan and the table of devices: quicker");
   flags->job.add_to(app);
   flags->devices.add_to(app);
   return [flags] {
-    const std::string text = document(*flags);
+    ReportRequest request = request_of(*flags);
+    if (!flags->html.empty()) {
+      request.format = DocumentFormat::html;
+      save(document(request), flags->html);
+      if (flags->output.empty() && flags->format.empty()) return ExitCode::ok;
+    }
+    request.format = !flags->format.empty() ? parse_document_format(flags->format) : document_format_of(flags->output);
+    const std::string text = document(request);
     if (flags->output.empty()) {
       std::cout << text;
     } else {

@@ -1,6 +1,7 @@
 // Why memory ran out, in the order of what the numbers say. Each cause is one sentence with its evidence.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "diagnose/diagnosis.h"
@@ -155,13 +156,26 @@ class Causes {
     add("too many workers, too much prefetching, or batches that are too large");
   }
 
+  // Whoever runs it gave it less than the machine has.
+  bool limited_job() const {
+    static constexpr const char* kKinds[] = {"cgroup_oom", "slurm_oom", "kubernetes_oom", "pbs", "lsf", "yarn", "ray", "dask"};
+    return std::any_of(std::begin(kKinds), std::end(kKinds), [&](const char* k) { return s_.kind == k; });
+  }
+
   void host() {
-    if (s_.kind == "cgroup_oom" || s_.kind == "slurm_oom" || s_.kind == "kubernetes_oom")
+    if (limited_job())
       add(fmt::format("the host memory that the job was given was used up{}: its limit counts, not the machine's memory",
                       s_.allocated && s_.total ? fmt::format(" ({} of {})", size(*s_.allocated), size(*s_.total)) : ""));
     if (s_.kind == "kernel_oom")
       add(fmt::format("the machine's memory was used up and the kernel ended {}{}", s_.note.empty() ? "a process" : s_.note,
                       s_.allocated ? ", which had " + size(*s_.allocated) : ""));
+    if (s_.kind == "windows_commit")
+      add("Windows could promise no more memory (RAM and page file together): every process that loads CUDA's libraries takes gigabytes of "
+          "that promise, workers of a DataLoader included");
+    if (s_.kind == "systemd_oomd") add("systemd-oomd ended the session for memory pressure: it acts before the memory is used up");
+    if (s_.kind == "java_heap" || s_.kind == "node_heap")
+      add("the heap that the virtual machine was given is used up, not the machine's memory");
+    if (s_.kind == "notebook") add("the notebook's machine had no memory left, and its session was ended");
     if (s_.kind == "kubernetes_evicted") add("the node's memory was used up, and this pod used more than it had requested");
     if (s_.kind == "sigkill")
       add("SIGKILL without a message: nearly always the kernel or a scheduler ending the process for the host's memory (dmesg tells)");

@@ -159,6 +159,21 @@ class Fixes {
     if (s_.kind == "kubernetes_oom" || s_.kind == "cgroup_oom" || s_.kind == "kubernetes_evicted")
       add("raise the container's memory limit and request", "the limit ends the process, however much the node has",
           "resources.limits.memory: 64Gi; docker run --memory 64g");
+    if (s_.kind == "pbs") add("ask for more memory", "the limit is what was requested, not the node's", "#PBS -l mem=64gb");
+    if (s_.kind == "lsf")
+      add("ask for more memory", "the limit is what was requested, not the node's", "#BSUB -M 64GB -R \"rusage[mem=64GB]\"");
+    if (s_.kind == "yarn") add("raise the container's memory", "its limit counts, not the node's", "spark.executor.memoryOverhead=8g");
+    if (s_.kind == "ray")
+      add("fewer tasks at once on a node", "each asks for more CPUs then, so that fewer run together",
+          "@ray.remote(num_cpus=4, memory=8*2**30)");
+    if (s_.kind == "windows_commit") {
+      add("a larger page file", "it is only a promise: hardly any of it is ever written",
+          "System > Advanced > Performance > Virtual memory");
+      add("fewer DataLoader workers", "each loads the CUDA libraries again", "num_workers=0");
+    }
+    if (s_.kind == "java_heap") add("a larger heap", "its limit counts, not the machine's memory", "java -Xmx16g");
+    if (s_.kind == "node_heap")
+      add("a larger heap", "its limit counts, not the machine's memory", "NODE_OPTIONS=--max-old-space-size=8192");
     if (s_.kind == "sigkill" || s_.kind == "dataloader_exited" || s_.kind == "dataloader_killed")
       add("look whether the kernel says so", "it names the process and its size", "dmesg -T | grep -i -E 'killed process|oom'");
     if (d_.phase == "loading") {

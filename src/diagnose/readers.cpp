@@ -28,8 +28,8 @@ const char* to_string(Certainty certainty) {
 const std::vector<SymptomReader>& symptom_readers() {
   static const std::vector<SymptomReader> kReaders = [] {
     std::vector<SymptomReader> all;
-    for (const auto& list :
-         {pytorch_readers(), cuda_readers(), xla_readers(), tensorflow_readers(), host_readers(), python_readers(), serving_readers()})
+    for (const auto& list : {pytorch_readers(), cuda_readers(), xla_readers(), tensorflow_readers(), host_readers(), python_readers(),
+                             serving_readers(), runtime_readers()})
       all.insert(all.end(), list.begin(), list.end());
     return all;
   }();

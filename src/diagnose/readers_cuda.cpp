@@ -46,6 +46,8 @@ std::optional<Symptom> driver_error(const Place& place) {
   Symptom s = on_gpu("cuda_error", cuda_framework(place.line()));
   s.tried = size_after(place.before(), " (");
   if (!s.tried) s.tried = size_after(place.before(), "failed to allocate ");
+  if (!s.tried) s.tried = size_after(place.before(), "failed to alloc ");
+  if (has(place.before(), "bytes on host")) s.memory = Memory::host;  // pinned memory
   s.harmless_alone = s.tried.has_value();
   if (!s.tried && !ends_sentence(place.after()) && !is_message(place)) return {};
   return s;

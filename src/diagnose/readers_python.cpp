@@ -47,7 +47,7 @@ std::optional<Symptom> memory_error(const Place& place) {
 }
 
 std::optional<Symptom> bad_alloc(const Place& place) {
-  if (has(place.line(), "catch") || !is_complete_message(place)) return {};
+  if (has(place.line(), "catch") || place.after().starts_with(": out_of_memory") || !is_complete_message(place)) return {};
   if (!has(place.before(), "what():") && !has(place.before(), "terminate called") && !is_message(place)) return {};
   return in_python("bad_alloc");
 }

@@ -49,7 +49,7 @@ void read_processes(Symptom& s, std::string_view text) {
 // Up to 2.0: "(GPU 0; 10.76 GiB total capacity; 643.57 MiB already allocated; 8.20 GiB free; 32.43 MiB cached)"; `cached` is beyond what is
 // allocated, `reserved in total` (1.4) includes it.
 void read_old(Symptom& s, std::string_view text) {
-  s.device = device_number(text, "(GPU ");
+  s.device = device_number(text, text.find("(NPU ") != std::string_view::npos ? "(NPU " : "(GPU ");
   s.total = size_before(text, " total capacity");
   s.allocated = size_before(text, " already allocated");
   s.free = size_before(text, " free;");

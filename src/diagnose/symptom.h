@@ -68,6 +68,7 @@ std::vector<SymptomReader> tensorflow_readers();
 std::vector<SymptomReader> host_readers();
 std::vector<SymptomReader> python_readers();
 std::vector<SymptomReader> serving_readers();
+std::vector<SymptomReader> runtime_readers();
 
 // Judgements that readers share.
 // The wording is the message of an error: after an exception's name, a log's decoration or nothing, not in prose, quotes, code or a

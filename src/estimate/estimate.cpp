@@ -1,6 +1,7 @@
 #include "estimate/estimate.h"
 
 #include "estimate/compiled.h"
+#include "estimate/peak_tree.h"
 #include "estimate/stand_in.h"
 
 #include <algorithm>
@@ -11,85 +12,6 @@
 namespace plimsoll {
 
 namespace {
-
-bool is_number(const std::string& s) {
-  return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
-// Module path from the root, with numbers replaced by '*'; what belongs to no module gets a name in brackets.
-std::vector<std::string> folded_path(const Trace& trace, const StorageRecord& s, Category category) {
-  std::vector<std::string> path;
-  for (ScopeId scope = s.scope; scope != 0; scope = trace.scopes[scope].parent) {
-    const std::string& name = trace.names[trace.scopes[scope].name];
-    path.push_back(is_number(name) ? "*" : name);
-  }
-  std::reverse(path.begin(), path.end());
-  if (!path.empty()) return path;
-  if (category == Category::input) return {"[inputs]"};
-  if (category == Category::workspace) return {"[workspaces]"};
-  if (s.phase == Phase::optimizer || s.phase == Phase::ema) return {"[optimizer]"};
-  return {"[loss]"};
-}
-
-// Adds bytes along a path; a node's bytes are the sum over its subtree.
-class TreeBuilder {
- public:
-  void add(const std::vector<std::string>& path, int64_t bytes) {
-    Item* item = &root_;
-    item->bytes += bytes;
-    for (const std::string& name : path) {
-      item = &item->children[name];
-      item->bytes += bytes;
-    }
-    item->own += bytes;
-  }
-
-  TreeNode finish(std::string name, const std::map<std::string, int64_t>& repeats) const {
-    return build(root_, std::move(name), "", repeats);
-  }
-
- private:
-  struct Item {
-    int64_t bytes = 0, own = 0;
-    std::map<std::string, Item> children;
-  };
-
-  static TreeNode build(const Item& item, std::string name, const std::string& path, const std::map<std::string, int64_t>& repeats) {
-    TreeNode node;
-    node.name = std::move(name);
-    node.bytes = {item.bytes};
-    if (auto it = repeats.find(path); it != repeats.end()) node.repeats = it->second;
-    for (const auto& [child_name, child] : item.children)
-      node.children.push_back(build(child, child_name, path.empty() ? child_name : path + "." + child_name, repeats));
-    if (item.own != 0 && !node.children.empty()) node.children.push_back({"[self]", {item.own}, 1, {}});
-    std::stable_sort(node.children.begin(), node.children.end(), [](const TreeNode& a, const TreeNode& b) { return a.bytes > b.bytes; });
-    if (node.children.size() == 1 && node.children[0].name == "*") {  // a list and its items are one row
-      TreeNode items = std::move(node.children[0]);
-      items.name = node.name + ".*";
-      return items;
-    }
-    return node;
-  }
-
-  Item root_;
-};
-
-// How many numbered children each folded path stands for.
-std::map<std::string, int64_t> count_repeats(const Trace& trace) {
-  std::map<std::string, int64_t> out;
-  for (ScopeId scope = 1; scope < trace.scopes.size(); ++scope) {
-    if (!is_number(trace.names[trace.scopes[scope].name])) continue;
-    std::string path = "*";
-    bool nested = false;
-    for (ScopeId up = trace.scopes[scope].parent; up != 0; up = trace.scopes[up].parent) {
-      const std::string& name = trace.names[trace.scopes[up].name];
-      nested |= is_number(name);
-      path = (is_number(name) ? "*" : name) + "." + path;
-    }
-    if (!nested) ++out[path];
-  }
-  return out;
-}
 
 std::vector<LiveTensor> largest(const Trace& trace, const std::vector<LiveStorage>& alive, size_t count) {
   struct Key {
@@ -171,17 +93,8 @@ void explain(Estimate& e, const Trace& trace, const StepPeak& peak, size_t top_t
     e.peak_op = trace.names[trace.storages[at.storage].op];
   }
   const std::vector<LiveStorage> alive = alive_at(trace, peak.at_event);
-  TreeBuilder categories, modules;
-  for (const LiveStorage& l : alive) {
-    const StorageRecord& s = trace.storages[l.id];
-    std::vector<std::string> path = folded_path(trace, s, l.category);
-    modules.add(path, s.bytes);
-    path.insert(path.begin(), std::string(category_name(l.category)));
-    categories.add(path, s.bytes);
-  }
-  const std::map<std::string, int64_t> repeats = count_repeats(trace);
-  e.by_module = modules.finish(e.job.model, repeats);
-  e.by_category = categories.finish(e.job.model, {});
+  e.by_module = module_tree(trace, alive, e.job.model);
+  e.by_category = category_tree(trace, alive, e.job.model);
   if (top_tensors > 0) e.category_peaks = category_peaks(trace, e.worst);
   e.top = largest(trace, alive, top_tensors);
   e.curve = curve_of(trace, e.worst, 64);

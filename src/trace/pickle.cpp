@@ -58,6 +58,7 @@ class PickleReader {
         progress_(at_, out_.bytes_.size());
         next_report = at_ + kReport;
       }
+    if (progress_) progress_(out_.bytes_.size(), out_.bytes_.size());
     return std::move(out_);
   }
 

@@ -99,7 +99,7 @@ using Progress = std::function<void(size_t done, size_t total)>;
 // Whether the bytes begin as a pickle of these protocols does.
 bool looks_like_pickle(std::string_view bytes);
 
-// Throws Error naming `name` and the byte for anything else than the above. `progress` is called now and then.
+// Throws Error naming `name` and the byte for anything else than the above. `progress` is called now and then, and at the end.
 Pickle read_pickle(std::string_view bytes, const std::string& name, const Progress& progress = {});
 
 }  // namespace plimsoll

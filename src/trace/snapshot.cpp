@@ -60,6 +60,7 @@ class SnapshotReader {
       if (has(root, key("device_traces"))) traces(list(root, key("device_traces"), top), {&top, "device_traces"});
       if (has(root, key("allocator_settings")))
         settings(field(root, key("allocator_settings"), Kind::dict, top), {&top, "allocator_settings"});
+      if (has(root, key("external_annotations"))) annotations(list(root, key("external_annotations"), top), {&top, "external_annotations"});
     } else {
       throw Error(fmt::format("[snapshot] {} holds {} without 'segments'", name_, kind_name(p_.kind(root))),
                   "a memory snapshot is what torch.cuda.memory._dump_snapshot(FILE) writes");
@@ -181,6 +182,7 @@ class SnapshotReader {
         refuse(fmt::format("{}.address is {}, expected {}, where the block before it ends", here.text(), b.address, end));
       b.state = state(word(id, state_, here), here);
       b.requested = b.state == State::free ? 0 : requested(id, b.size, here);
+      if (b.state != State::free && has(id, frames_)) b.stack = stacks_.stack(field(id, frames_, Kind::list, here));
       end = checked_add(end, b.size);
       s.blocks.push_back(b);
     }
@@ -256,8 +258,22 @@ class SnapshotReader {
     if (has(dict, frames_)) e.stack = stacks_.stack(list(dict, frames_, at));
     const int64_t time = whole_or(dict, time_us_, 0, 0, int64_t{1} << 62, at);
     if (trace.entries.empty()) trace.first_time = time;
-    trace.last_time = time;
+    trace.last_time = e.time = time;
     trace.entries.push_back(e);
+  }
+
+  void annotations(Id list, const Place& at) {
+    const Key name = key("name"), stage = key("stage");
+    int64_t i = 0;
+    for (const Id id : p_.items(list)) {
+      const Place here{&at, "", i++};
+      expect_one(id, here);
+      SnapshotAnnotation a;
+      a.time = whole_or(id, time_us_, 0, 0, int64_t{1} << 62, here);
+      if (has(id, stage)) a.start = word(id, stage, here) != "END";
+      a.name = printable(word(id, name, here), 120);
+      out_.annotations.push_back(std::move(a));
+    }
   }
 
   // --- settings

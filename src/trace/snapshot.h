@@ -20,6 +20,7 @@ struct SnapshotBlock {
   int64_t size = 0;
   int64_t requested = 0;  // `size` where the file does not say (before 2.0)
   State state = State::free;
+  uint32_t stack = 0;  // who allocated it: index into Snapshot::stacks; 0: not recorded
 };
 
 // A cudaMalloc'ed segment, or a contiguous mapped part of an expandable one. Its blocks tile it, lowest address first.
@@ -52,12 +53,21 @@ struct SnapshotEntry {
   int64_t address = 0;  // of oom: what the device had free
   int64_t size = 0;     // of alloc and free_*: as requested; of oom: rounded
   int64_t stream = 0;
+  int64_t time = 0;  // microseconds; 0 before 2.2
 };
 
 // What is kept of a recorded call stack.
 struct SnapshotStack {
-  bool empties_cache = false;  // torch.cuda.empty_cache() is on it
-  uint32_t place = 0;          // index into Snapshot::places: the innermost frame outside of PyTorch
+  bool empties_cache = false;    // torch.cuda.empty_cache() is on it
+  uint32_t place = 0;            // index into Snapshot::places: the innermost frame outside of PyTorch
+  std::vector<uint32_t> frames;  // all of those, outermost first
+};
+
+// What the program said about itself (record_function, the profiler's steps), since 2.5.
+struct SnapshotAnnotation {
+  int64_t time = 0;  // microseconds
+  bool start = true;
+  std::string name;
 };
 
 struct SnapshotTrace {
@@ -79,6 +89,7 @@ struct Snapshot {
   std::vector<SnapshotTrace> traces;      // one for each device; empty: a file of segments alone
   std::vector<SnapshotStack> stacks{SnapshotStack{}};
   std::vector<std::string> places{""};  // "forward (model.py:57)"; 0: none
+  std::vector<SnapshotAnnotation> annotations;
   std::optional<SnapshotSettings> settings;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "util/text.h"
 
 namespace plimsoll {
@@ -17,8 +19,17 @@ std::string_view base_name(std::string_view path) {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
-// A Python frame of the user or of a library above PyTorch.
-bool outside_of_pytorch(std::string_view file) { return file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"); }
+// A Python frame of the user or of a library above PyTorch, or a module of a simulated run (snapshot_writer.h).
+bool outside_of_pytorch(std::string_view file) {
+  return file.starts_with(kSimulatedFile) || (file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"));
+}
+
+// A module by its path, an op with its module: "transformer.h.0", "addmm (transformer.h.0)".
+std::string simulated_place(std::string_view name, std::string_view module) {
+  if (module.empty()) return printable(name, 60);
+  if (module == name || module.ends_with("." + std::string(name))) return printable(module, 120);
+  return fmt::format("{} ({})", printable(name, 60), printable(module, 120));
+}
 
 }  // namespace
 
@@ -38,8 +49,10 @@ uint32_t SnapshotStacks::stack(Pickle::Id frames) {
     const Frame f = frame(id);
     s.empties_cache |= f.empties_cache;
     if (s.place == 0) s.place = f.place;
+    if (f.place != 0) s.frames.push_back(f.place);
   }
-  out_.stacks.push_back(s);
+  std::reverse(s.frames.begin(), s.frames.end());
+  out_.stacks.push_back(std::move(s));
   return it->second;
 }
 
@@ -62,8 +75,12 @@ SnapshotStacks::Frame SnapshotStacks::look_at(Pickle::Id id) {
   // Python's function, and the C++ method for files without Python frames.
   const bool empties = name == "empty_cache" || has(name, "::emptyCache(") || has(name, "_emptyCache(");
   if (!outside_of_pytorch(file)) return {empties, 0};
-  out_.places.push_back(fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line));
-  return {empties, static_cast<uint32_t>(out_.places.size() - 1)};
+  std::string place = file.starts_with(kSimulatedFile)
+                          ? simulated_place(name, file.substr(kSimulatedFile.size()))
+                          : fmt::format("{} ({}:{})", printable(name, 60), printable(base_name(file), 60), line);
+  const auto [it, added] = places_.try_emplace(std::move(place), static_cast<uint32_t>(out_.places.size()));
+  if (added) out_.places.push_back(it->first);
+  return {empties, it->second};
 }
 
 }  // namespace plimsoll

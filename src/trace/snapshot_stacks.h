@@ -9,6 +9,9 @@
 
 namespace plimsoll {
 
+// What the files of a simulated run's frames begin with; the module follows.
+inline constexpr std::string_view kSimulatedFile = "plimsoll:";
+
 class SnapshotStacks {
  public:
   SnapshotStacks(const Pickle& pickle, Snapshot& out);
@@ -29,6 +32,7 @@ class SnapshotStacks {
   Pickle::Id name_, filename_, line_;
   std::unordered_map<Pickle::Id, uint32_t> stacks_;
   std::unordered_map<Pickle::Id, Frame> frames_;
+  std::unordered_map<std::string, uint32_t> places_;
 };
 
 }  // namespace plimsoll

@@ -1,0 +1,120 @@
+#include "api/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "api/explain.h"
+#include "api/recorded_file.h"
+#include "job/lint.h"
+#include "report/page.h"
+#include "report/seed_report.h"
+#include "step/train.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr size_t kTensorsOfPage = 40;
+constexpr int64_t kRanksOfPage = 16;
+
+// Processes of one job. Those of DistributedDataParallel are alike; those of ZeroRedundancyOptimizer keep different states.
+std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::optional<DeviceSpec>& device) {
+  std::vector<PageRank> out;
+  const int64_t world = job.parallel.world();
+  if (world <= 1 || !e.memory) return out;
+  if (!job.parallel.zero1) return {{fmt::format("0 to {}", world - 1), *e.memory}};
+  for (int64_t rank = 0; rank < std::min(world, kRanksOfPage); ++rank) {
+    Job one = job;
+    one.parallel.zero1->rank = rank;
+    if (const Estimate other = estimate(one, 0, device); other.memory) out.push_back({std::to_string(rank), *other.memory});
+  }
+  return out;
+}
+
+// Every device of the catalogue that has its memory established and is not asked about already.
+std::vector<Fit> other_devices(const Job& job, const std::vector<TargetDevice>& asked) {
+  Job whole = job;
+  if (whole.eval_batch == 0) whole.eval_batch = whole.batch;
+  Fitting fitting(whole);
+  std::vector<Fit> out;
+  for (const DeviceSpec& spec : catalogue()) {
+    const TargetDevice d = target_device(spec);
+    const bool known = std::any_of(asked.begin(), asked.end(), [&](const TargetDevice& a) { return a.spec.id == spec.id; });
+    if (d.capacity && !known) out.push_back(fitting.need(d));
+  }
+  return out;
+}
+
+Plan plan_for(const Job& job, const TargetDevice& device) {
+  PlanRequest request;
+  request.job = job;
+  return make_plans(request, {device}).front();
+}
+
+JobPage job_page(const ReportRequest& request) {
+  Job job = request.job.job();
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
+  const std::optional<DeviceSpec> device = devices.empty() ? std::nullopt : std::optional(devices[0].spec);
+  JobPage page;
+  page.explanation = explanation(job, device, kTensorsOfPage);
+  page.explanation.fits = fits_of(job, devices);
+  const Estimate& e = page.explanation.estimate;
+  page.trace = e.xla ? e.xla->program.trace : simulate(e.job, true).trace;
+  page.ranks = ranks_of(job, e, device);
+  if (request.brief) return page;
+  if (devices.size() < 2) page.table = other_devices(job, devices);
+  if (e.xla) return page;
+  page.what_if = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
+  if (device && devices[0].capacity) page.plan = plan_for(job, devices[0]);
+  return page;
+}
+
+std::string markdown(const ReportRequest& request) {
+  const Job job = request.job.job();
+  const std::vector<TargetDevice> devices = request.devices.devices();
+  if (devices.size() > 1) throw Error("[report] a document is about one device", "name one with --gpu", ExitCode::usage);
+  std::vector<std::pair<std::string, Job>> others;
+  for (size_t i = 0; i < request.against.size(); ++i) others.emplace_back(request.against_name[i], request.against[i].job());
+  return seed_report_markdown(make_seed_report(job, devices.empty() ? std::nullopt : std::optional(devices[0]), others), request.language);
+}
+
+std::string rendered(const nlohmann::ordered_json& page, DocumentFormat format) {
+  switch (format) {
+    case DocumentFormat::html: return page_html(page);
+    case DocumentFormat::csv: return page_csv(page);
+    case DocumentFormat::json: return dump(page, 2) + "\n";
+    case DocumentFormat::markdown: return page_markdown(page);
+  }
+  return "";
+}
+
+}  // namespace
+
+DocumentFormat parse_document_format(const std::string& name) {
+  if (name == "markdown" || name == "md") return DocumentFormat::markdown;
+  if (name == "html") return DocumentFormat::html;
+  if (name == "json") return DocumentFormat::json;
+  if (name == "csv") return DocumentFormat::csv;
+  throw Error("[report] no format is called '" + printable(name, 40) + "'", did_you_mean(name, {"markdown", "html", "json", "csv"}),
+              ExitCode::usage);
+}
+
+DocumentFormat document_format_of(const std::string& path) {
+  const std::string ending = lower(std::filesystem::path(path).extension().string());
+  if (ending == ".html" || ending == ".htm") return DocumentFormat::html;
+  if (ending == ".json") return DocumentFormat::json;
+  return ending == ".csv" ? DocumentFormat::csv : DocumentFormat::markdown;
+}
+
+std::string document(const ReportRequest& request) {
+  if (is_recorded_file(request.job.run)) return rendered(recorded_page({request.job.run[0], {}, "", request.progress}), request.format);
+  if (request.format == DocumentFormat::markdown) return markdown(request);
+  if (!request.against.empty()) throw Error("[report] --against is for Markdown", "leave it out, or write Markdown", ExitCode::usage);
+  return rendered(page_json(job_page(request)), request.format);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+// The memory of a run as a document: what `plimsoll report` does between the question and the answer. The run is a job that is
+// simulated, a trace file, or a recorded memory snapshot; the content of a file decides.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "api/request.h"
+#include "report/phrases.h"
+
+namespace plimsoll {
+
+enum class DocumentFormat : uint8_t { markdown, html, json, csv };
+// "html", "markdown" or "md", "json", "csv".
+DocumentFormat parse_document_format(const std::string& name);
+// By the ending of a file's name; Markdown for any other.
+DocumentFormat document_format_of(const std::string& path);
+
+struct ReportRequest {
+  JobRequest job;
+  DeviceRequest devices;                  // the first is what the page is about; all are in its table
+  std::vector<JobRequest> against;        // other configurations, for Markdown
+  std::vector<std::string> against_name;  // as the user wrote them
+  Language language = Language::english;  // of Markdown
+  bool brief = false;                     // without levers, plan and the table of devices
+  DocumentFormat format = DocumentFormat::markdown;
+  std::function<void(size_t, size_t)> progress;  // bytes read of a snapshot, of all; may be empty
+};
+
+std::string document(const ReportRequest& request);
+
+}  // namespace plimsoll

@@ -1,0 +1,12 @@
+// The files of web/, part of the binary.
+#pragma once
+
+#include <string_view>
+
+namespace plimsoll {
+
+std::string_view web_report_html();
+std::string_view web_report_css();
+std::string_view web_report_js();
+
+}  // namespace plimsoll
