@@ -13,6 +13,7 @@ const std::vector<Command>& commands() {
       {"explain", "what a configuration or command will really do, where each value comes from, and what it needs", set_up_explain},
       {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", set_up_report},
       {"plan", "what rules of others propose for a run, and what its execution says", set_up_plan},
+      {"measure", "real training of published systems under a byte budget, beside its simulation", set_up_measure},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
       {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},

@@ -1,0 +1,23 @@
+# Real training, a program of its own: the only one that libtorch is linked to. `plimsoll measure` starts it from the same folder.
+find_path(TORCH_INCLUDE_DIR torch/torch.h PATH_SUFFIXES torch/csrc/api/include)
+find_path(ATEN_INCLUDE_DIR ATen/ATen.h)
+find_library(TORCH_CPU_LIBRARY torch_cpu)
+find_library(C10_LIBRARY c10)
+if(TORCH_INCLUDE_DIR AND ATEN_INCLUDE_DIR AND TORCH_CPU_LIBRARY AND C10_LIBRARY)
+  set(PLIMSOLL_TORCH_FOUND ON)
+else()
+  set(PLIMSOLL_TORCH_FOUND OFF)
+endif()
+option(PLIMSOLL_MEASURE "plimsoll-measure, which needs libtorch" ${PLIMSOLL_TORCH_FOUND})
+if(PLIMSOLL_MEASURE)
+  if(NOT PLIMSOLL_TORCH_FOUND)
+    message(FATAL_ERROR "PLIMSOLL_MEASURE needs libtorch: install libtorch-dev, or configure with -DPLIMSOLL_MEASURE=OFF")
+  endif()
+  add_executable(plimsoll-measure ${PLIMSOLL_MEASURE_SOURCES} src/cli/job_flags.cpp)
+  target_include_directories(plimsoll-measure SYSTEM PRIVATE ${TORCH_INCLUDE_DIR} ${ATEN_INCLUDE_DIR})
+  target_link_libraries(plimsoll-measure PRIVATE plimsoll_core CLI11::CLI11 ${TORCH_CPU_LIBRARY} ${C10_LIBRARY})
+  target_compile_options(plimsoll-measure PRIVATE -O1)  # the work is done in libtorch
+  # Its header takes longer to read than all of this to compile; ccache would not take the result of reading it once.
+  target_precompile_headers(plimsoll-measure PRIVATE <torch/torch.h> <nlohmann/json.hpp> <fmt/format.h>)
+  set_target_properties(plimsoll-measure PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD OFF)
+endif()

@@ -1,0 +1,151 @@
+#include "measure/layers.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
+
+namespace plimsoll::measure {
+
+Build::Build(uint64_t seed) : random(at::detail::createCPUGenerator(seed)) {}
+
+Unit::Unit(Build& build) : build(build) {}
+
+Unit::Unit(const Unit& parent, std::string_view name)
+    : build(parent.build), place(parent.place, name), path(parent.path.empty() ? std::string(name) : parent.path + "." + std::string(name)) {}
+
+Tensor Unit::parameter(const std::string& name, const Shape& shape, Init init) {
+  const Within here(place);
+  const torch::NoGradGuard no_grad;
+  Tensor t = torch::empty(shape);
+  if (init.deviation > 0)
+    t.normal_(init.mean, init.deviation, build.random);
+  else
+    t.fill_(init.mean);
+  t.requires_grad_(!build.frozen);
+  build.parameters.push_back({path.empty() ? name : path + "." + name, t});
+  return t;
+}
+
+Tensor Unit::buffer(const Shape& shape) {
+  const Within here(place);
+  const Labelled label(Category::buffer);
+  Tensor t = torch::empty(shape);
+  build.buffers.push_back(t);
+  return t;
+}
+
+Linear::Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias, Init init)
+    : Unit(parent, name), weight(parameter("weight", {out, in}, init)) {
+  if (with_bias) bias = parameter("bias", {out}, Init::zeros());
+}
+
+Tensor Linear::operator()(const Tensor& x) const {
+  const Within here(place);
+  return torch::linear(x, weight, bias);
+}
+
+LayerNorm::LayerNorm(const Unit& parent, std::string_view name, int64_t width)
+    : Unit(parent, name), weight(parameter("weight", {width}, Init::ones())), bias(parameter("bias", {width}, Init::zeros())) {}
+
+Tensor LayerNorm::operator()(const Tensor& x) const {
+  const Within here(place);
+  return torch::layer_norm(x, weight.sizes(), weight, bias);
+}
+
+GroupNorm::GroupNorm(const Unit& parent, std::string_view name, int64_t groups, int64_t channels, double eps)
+    : Unit(parent, name),
+      groups(groups),
+      eps(eps),
+      weight(parameter("weight", {channels}, Init::ones())),
+      bias(parameter("bias", {channels}, Init::zeros())) {}
+
+Tensor GroupNorm::operator()(const Tensor& x) const {
+  const Within here(place);
+  return torch::group_norm(x, groups, weight, bias, eps);
+}
+
+Conv2d::Conv2d(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool zero)
+    : Unit(parent, name),
+      stride(stride),
+      padding(padding),
+      weight(parameter("weight", {out, in, kernel, kernel},
+                       zero ? Init::zeros() : Init::normal(std::sqrt(1.0 / static_cast<double>(in * kernel * kernel))))),
+      bias(parameter("bias", {out}, Init::zeros())) {}
+
+Tensor Conv2d::operator()(const Tensor& x) const {
+  const Within here(place);
+  return torch::conv2d(x, weight, bias, stride, padding);
+}
+
+Autocast::Autocast(bool on) : old_(at::autocast::is_cpu_enabled()) {
+  at::autocast::set_cpu_enabled(on);
+  at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_cpu_enabled(old_);
+}
+
+namespace {
+
+using torch::autograd::AutogradContext;
+
+at::CPUGeneratorImpl& default_generator() { return *at::check_generator<at::CPUGeneratorImpl>(at::detail::getDefaultCPUGenerator()); }
+
+// What the second run needs beside the inputs. The random engine is kept as it is, not as a tensor.
+struct Call : torch::CustomClassHolder {
+  explicit Call(Block b) : block(std::move(b)), random(default_generator().engine()), autocast(at::autocast::is_cpu_enabled()) {}
+  Block block;
+  at::mt19937 random;
+  bool autocast;
+};
+
+struct Checkpoint : torch::autograd::Function<Checkpoint> {
+  static Tensors forward(AutogradContext* context, const c10::intrusive_ptr<Call>& call, const Tensors& inputs) {
+    context->save_for_backward(inputs);
+    context->saved_data["call"] = c10::IValue::make_capsule(call);
+    return call->block(inputs);
+  }
+
+  static Tensors backward(AutogradContext* context, const Tensors& gradients) {
+    const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+    Tensors inputs;
+    for (const Tensor& saved : context->get_saved_variables()) {
+      inputs.push_back(saved.detach());
+      inputs.back().requires_grad_(saved.requires_grad());
+    }
+    const Tensors outputs = run_again(*call, inputs);
+    Tensors roots, seeds;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!outputs[i].requires_grad()) continue;
+      roots.push_back(outputs[i]);
+      seeds.push_back(gradients[i]);
+    }
+    torch::autograd::backward(roots, seeds);
+    Tensors results{Tensor()};  // of the call
+    for (const Tensor& input : inputs) results.push_back(input.grad());
+    return results;
+  }
+
+  static Tensors run_again(const Call& call, const Tensors& inputs) {
+    const at::mt19937 now = default_generator().engine();
+    const torch::AutoGradMode with_graph(true);
+    Tensors out;
+    {
+      const Autocast mode(call.autocast);
+      default_generator().set_engine(call.random);
+      out = call.block(inputs);
+    }
+    default_generator().set_engine(now);
+    return out;
+  }
+};
+
+}  // namespace
+
+Tensors checkpoint(Block block, const Tensors& inputs) {
+  return Checkpoint::apply(c10::make_intrusive<Call>(std::move(block)), inputs);
+}
+
+}  // namespace plimsoll::measure

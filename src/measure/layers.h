@@ -1,0 +1,125 @@
+// What the trained models are built of, in libtorch: a tree of units with named parameters, the layers that several of them share, and
+// gradient checkpointing. Forwards keep their locals as the Python references do, because a name keeps its tensor alive.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "measure/budget.h"
+
+namespace plimsoll::measure {
+
+using torch::Tensor;
+using Tensors = std::vector<Tensor>;
+using Shape = std::vector<int64_t>;
+
+// How a parameter begins: zero, one, or random with this deviation.
+struct Init {
+  double mean = 0, deviation = 0;
+  static Init zeros() { return {}; }
+  static Init ones() { return {1, 0}; }
+  static Init normal(double deviation) { return {0, deviation}; }
+};
+
+struct NamedParameter {
+  std::string name;  // "blocks.0.ssm.A_log"
+  Tensor value;
+};
+
+// What all units of one model share.
+struct Build {
+  explicit Build(uint64_t seed);
+  at::Generator random;  // of initial values
+  std::vector<NamedParameter> parameters;
+  Tensors buffers;
+  bool checkpointing = false;
+  bool frozen = false;  // parameters that are made now are not trained
+};
+
+class Unit {
+ public:
+  explicit Unit(Build& build);  // the whole model
+  Unit(const Unit& parent, std::string_view name);
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  Build& build;
+  const Place place;
+  const std::string path;
+
+ protected:
+  Tensor parameter(const std::string& name, const Shape& shape, Init init);
+  Tensor buffer(const Shape& shape);
+};
+
+struct Linear : Unit {
+  Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias = true, Init init = Init::normal(0.02));
+  Tensor operator()(const Tensor& x) const;
+  Tensor weight, bias;
+};
+
+struct LayerNorm : Unit {
+  LayerNorm(const Unit& parent, std::string_view name, int64_t width);
+  Tensor operator()(const Tensor& x) const;
+  Tensor weight, bias;
+};
+
+struct GroupNorm : Unit {
+  GroupNorm(const Unit& parent, std::string_view name, int64_t groups, int64_t channels, double eps = 1e-5);
+  Tensor operator()(const Tensor& x) const;
+  int64_t groups;
+  double eps;
+  Tensor weight, bias;
+};
+
+struct Conv2d : Unit {
+  Conv2d(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride = 1, int64_t padding = 0,
+         bool zero = false);
+  Tensor operator()(const Tensor& x) const;
+  int64_t stride, padding;
+  Tensor weight, bias;
+};
+
+// A list of units "name.0", "name.1", ...
+template <class T>
+class UnitList : public Unit {
+ public:
+  UnitList(const Unit& parent, std::string_view name) : Unit(parent, name) {}
+  template <class... Args>
+  T& add(Args&&... args) {
+    return *items_.emplace_back(std::make_unique<T>(*this, std::to_string(items_.size()), std::forward<Args>(args)...));
+  }
+  size_t size() const { return items_.size(); }
+  T& operator[](size_t i) const { return *items_[i]; }
+
+ private:
+  std::vector<std::unique_ptr<T>> items_;
+};
+
+// torch.autocast on the CPU, in bf16; casts of weights live until the outermost one ends.
+class Autocast {
+ public:
+  explicit Autocast(bool on);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  bool old_;
+};
+
+// Runs `block(inputs)` and keeps nothing but the inputs; backward runs it once more with a graph, with the same random numbers, and goes
+// back through that (torch.utils.checkpoint with use_reentrant). `block` outlives the graph, and so must what it refers to.
+using Block = std::function<Tensors(const Tensors&)>;
+Tensors checkpoint(Block block, const Tensors& inputs);
+
+// `run(x)` under a checkpoint when the build has them.
+template <class Run>
+Tensor run_block(const Unit& unit, const Run& run, const Tensor& x) {
+  if (!unit.build.checkpointing) return run(x);
+  return checkpoint([run](const Tensors& in) { return Tensors{run(in[0])}; }, {x})[0];
+}
+
+}  // namespace plimsoll::measure
