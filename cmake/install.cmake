@@ -4,16 +4,16 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 if(PLIMSOLL_SHARED)
-  add_library(plimsoll_library SHARED ${CMAKE_SOURCE_DIR}/src/api/c/plimsoll.cpp)
+  add_library(plimsoll_library SHARED ${PLIMSOLL_C_SOURCES})
   target_link_options(plimsoll_library PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/src/api/c/exports.map -Wl,--no-undefined)
 else()
-  add_library(plimsoll_library STATIC ${CMAKE_SOURCE_DIR}/src/api/c/plimsoll.cpp)
+  add_library(plimsoll_library STATIC ${PLIMSOLL_C_SOURCES})
 endif()
 set_target_properties(plimsoll_library PROPERTIES OUTPUT_NAME plimsoll EXPORT_NAME plimsoll VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINK_DEPENDS ${CMAKE_SOURCE_DIR}/src/api/c/exports.map)
 target_include_directories(plimsoll_library INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
   PRIVATE ${CMAKE_SOURCE_DIR}/include)
-target_link_libraries(plimsoll_library PRIVATE $<BUILD_INTERFACE:plimsoll_core>)
+target_link_libraries(plimsoll_library PRIVATE $<BUILD_INTERFACE:plimsoll_scale>)
 
 set(PLIMSOLL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/plimsoll)
 install(TARGETS plimsoll RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -15,7 +15,7 @@ if(PLIMSOLL_MEASURE)
   endif()
   add_executable(plimsoll-measure ${PLIMSOLL_MEASURE_SOURCES} src/cli/job_flags.cpp)
   target_include_directories(plimsoll-measure SYSTEM PRIVATE ${TORCH_INCLUDE_DIR} ${ATEN_INCLUDE_DIR})
-  target_link_libraries(plimsoll-measure PRIVATE plimsoll_core CLI11::CLI11 ${TORCH_CPU_LIBRARY} ${C10_LIBRARY})
+  target_link_libraries(plimsoll-measure PRIVATE plimsoll_scale CLI11::CLI11 ${TORCH_CPU_LIBRARY} ${C10_LIBRARY})
   target_compile_options(plimsoll-measure PRIVATE -O1)  # the work is done in libtorch
   # Its header takes longer to read than all of this to compile; ccache would not take the result of reading it once.
   target_precompile_headers(plimsoll-measure PRIVATE <torch/torch.h> <nlohmann/json.hpp> <fmt/format.h>)

@@ -72,6 +72,63 @@ PLIMSOLL_API const char* plimsoll_answer_text(const plimsoll_answer* answer, con
 /* The elements of the list or object there; 0 when it is neither. "" is the whole document. */
 PLIMSOLL_API size_t plimsoll_answer_count(const plimsoll_answer* answer, const char* pointer);
 
+/* The batch scaler: how large the micro-batches of a training step are, smaller after an out-of-memory and larger again when there is room,
+ * while the batch of the step and its gradients stay the same: docs/scaling.md. A scaler is a training loop's own: one thread uses it. */
+
+typedef struct plimsoll_scaler plimsoll_scaler;
+
+enum plimsoll_action {
+  PLIMSOLL_GO_ON = 0,  /* the next step, as the last one */
+  PLIMSOLL_RESIZE = 1, /* the next step in other micro-batches */
+  PLIMSOLL_REPLAY =
+      2, /* the same samples again: free the cache, zero the gradients, restore the random state, take the new micro-batches */
+  PLIMSOLL_GIVE_UP = 3 /* plimsoll_scaler_reason() says why */
+};
+
+/* Of a step; 0 is not known. Without peak and limit nothing grows. */
+typedef struct plimsoll_measured {
+  int64_t peak;    /* bytes that the process held at most */
+  int64_t limit;   /* bytes that it could have held: free ones and its own */
+  int64_t retries; /* of the allocator: it gave its cache back and asked again */
+  double seconds;
+} plimsoll_measured;
+
+/* {"global_batch": 256, "batch": 16, "minimum": 1, "maximum": 32, "ranks": 1}: every key is optional but `batch`. NULL when they are wrong;
+ * `error`, if not NULL, then becomes an answer that says why, to be given back with plimsoll_answer_free(), and NULL otherwise. */
+PLIMSOLL_API plimsoll_scaler* plimsoll_scaler_new(const char* settings, plimsoll_answer** error);
+PLIMSOLL_API void plimsoll_scaler_free(plimsoll_scaler* scaler);
+
+/* Who knows the largest micro-batch that fits: asked after an out-of-memory with what failed and the limit (0: not known); 0: not known. */
+PLIMSOLL_API void plimsoll_scaler_predict_with(plimsoll_scaler* scaler, int64_t (*predict)(void* context, int64_t failed, int64_t limit),
+                                               void* context);
+/* With "ranks" above 1 all of them report every step and act alike: through files in a folder that all see and that belongs to this attempt
+ * of this run (1, or 0 and `error`), or through an all-reduce of the run's own that leaves the least of each value over all ranks in
+ * `values` and returns 1, or 0 when it failed. */
+PLIMSOLL_API int plimsoll_scaler_agree_by_files(plimsoll_scaler* scaler, const char* folder, int rank, plimsoll_answer** error);
+PLIMSOLL_API void plimsoll_scaler_agree_with(plimsoll_scaler* scaler, int (*least)(void* context, int64_t* values, size_t count),
+                                             void* context);
+
+/* The micro-batches of this rank's step: sizes sum to global_batch / ranks; a weight is that of a micro-batch's mean loss. */
+PLIMSOLL_API size_t plimsoll_scaler_count(const plimsoll_scaler* scaler);
+PLIMSOLL_API int64_t plimsoll_scaler_size(const plimsoll_scaler* scaler, size_t index);
+PLIMSOLL_API double plimsoll_scaler_weight(const plimsoll_scaler* scaler, size_t index);
+PLIMSOLL_API int64_t plimsoll_scaler_batch(const plimsoll_scaler* scaler); /* the largest of them */
+PLIMSOLL_API int64_t plimsoll_scaler_evaluation_batch(const plimsoll_scaler* scaler);
+
+/* One of the two after every step, before ranks exchange gradients. `measured` may be NULL. */
+PLIMSOLL_API enum plimsoll_action plimsoll_scaler_step_done(plimsoll_scaler* scaler, const plimsoll_measured* measured);
+PLIMSOLL_API enum plimsoll_action plimsoll_scaler_out_of_memory(plimsoll_scaler* scaler, const plimsoll_measured* measured);
+/* An evaluation that ran out of memory changes the batch of evaluations alone, and is a rank's own affair. */
+PLIMSOLL_API enum plimsoll_action plimsoll_scaler_evaluation_out_of_memory(plimsoll_scaler* scaler);
+/* Something changed (another process ended): sizes that failed may be tried again. */
+PLIMSOLL_API void plimsoll_scaler_more_memory(plimsoll_scaler* scaler);
+/* Why the last answer was no PLIMSOLL_GO_ON; lives until the next report. */
+PLIMSOLL_API const char* plimsoll_scaler_reason(const plimsoll_scaler* scaler);
+
+/* For a checkpoint, as JSON that lives until the next call; and back: 1, or 0 and `error`. */
+PLIMSOLL_API const char* plimsoll_scaler_state(plimsoll_scaler* scaler);
+PLIMSOLL_API int plimsoll_scaler_restore(plimsoll_scaler* scaler, const char* state, plimsoll_answer** error);
+
 #ifdef __cplusplus
 }
 #endif

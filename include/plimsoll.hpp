@@ -5,6 +5,7 @@
 #include <plimsoll.h>
 
 #include <cstdio>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -133,6 +134,75 @@ class Answer {
 
  private:
   std::shared_ptr<plimsoll_answer> answer_;  // never written to, so copies may share it
+};
+
+// The micro-batches of a training step: docs/scaling.md. Not to be copied; one training loop's own.
+class BatchScaler {
+ public:
+  using Measured = plimsoll_measured;
+  struct MicroBatch {
+    int64_t size;
+    double weight;  // of its mean loss
+  };
+
+  // BatchScaler({{"global_batch", 256}, {"batch", 16}}). Throws an Error for a setting that is wrong.
+  explicit BatchScaler(const std::map<std::string, Value>& settings) {
+    plimsoll_answer* error = nullptr;
+    scaler_.reset(plimsoll_scaler_new(Value(settings).text().c_str(), &error));
+    if (!scaler_) fail(error);
+  }
+  // The largest micro-batch that fits `limit` bytes (0: not known), asked after an out-of-memory; 0: not known. Must not throw.
+  void predict_with(std::function<int64_t(int64_t failed, int64_t limit)> predict) {
+    predict_ = std::make_unique<Predict>(std::move(predict));
+    plimsoll_scaler_predict_with(
+        scaler_.get(), [](void* f, int64_t failed, int64_t limit) { return (*static_cast<Predict*>(f))(failed, limit); }, predict_.get());
+  }
+  void agree_by_files(const std::string& folder, int rank) {
+    plimsoll_answer* error = nullptr;
+    if (!plimsoll_scaler_agree_by_files(scaler_.get(), folder.c_str(), rank, &error)) fail(error);
+  }
+  // Leaves the least of each value over all ranks there; false when that failed. Must not throw.
+  void agree_with(std::function<bool(int64_t* values, size_t count)> least) {
+    least_ = std::make_unique<Least>(std::move(least));
+    plimsoll_scaler_agree_with(
+        scaler_.get(), [](void* f, int64_t* values, size_t count) { return (*static_cast<Least*>(f))(values, count) ? 1 : 0; },
+        least_.get());
+  }
+
+  std::vector<MicroBatch> step() const {
+    std::vector<MicroBatch> out;
+    for (size_t i = 0; i < plimsoll_scaler_count(scaler_.get()); ++i)
+      out.push_back({plimsoll_scaler_size(scaler_.get(), i), plimsoll_scaler_weight(scaler_.get(), i)});
+    return out;
+  }
+  int64_t batch() const noexcept { return plimsoll_scaler_batch(scaler_.get()); }
+  int64_t evaluation_batch() const noexcept { return plimsoll_scaler_evaluation_batch(scaler_.get()); }
+
+  plimsoll_action step_done(const Measured& measured = {}) { return plimsoll_scaler_step_done(scaler_.get(), &measured); }
+  plimsoll_action out_of_memory(const Measured& measured = {}) { return plimsoll_scaler_out_of_memory(scaler_.get(), &measured); }
+  plimsoll_action evaluation_out_of_memory() { return plimsoll_scaler_evaluation_out_of_memory(scaler_.get()); }
+  void more_memory() { plimsoll_scaler_more_memory(scaler_.get()); }
+  std::string reason() const { return plimsoll_scaler_reason(scaler_.get()); }
+
+  std::string state() const { return plimsoll_scaler_state(scaler_.get()); }
+  void restore(const std::string& state) {
+    plimsoll_answer* error = nullptr;
+    if (!plimsoll_scaler_restore(scaler_.get(), state.c_str(), &error)) fail(error);
+  }
+
+ private:
+  using Predict = std::function<int64_t(int64_t, int64_t)>;
+  using Least = std::function<bool(int64_t*, size_t)>;
+  struct Free {
+    void operator()(plimsoll_scaler* scaler) const noexcept { plimsoll_scaler_free(scaler); }
+  };
+  [[noreturn]] static void fail(plimsoll_answer* error) {
+    const std::unique_ptr<plimsoll_answer, decltype(&plimsoll_answer_free)> owned(error, plimsoll_answer_free);
+    throw Error(plimsoll_answer_message(error), plimsoll_answer_hint(error), plimsoll_answer_code(error));
+  }
+  std::unique_ptr<plimsoll_scaler, Free> scaler_;
+  std::unique_ptr<Predict> predict_;
+  std::unique_ptr<Least> least_;
 };
 
 inline Answer estimate(const Request& request) { return Answer(plimsoll_estimate(request.json().c_str())); }

@@ -6,6 +6,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "api/c/answer.h"
 #include "api/verbs.h"
 #include "job/config.h"
 
@@ -67,6 +68,10 @@ const nlohmann::ordered_json* find(const plimsoll_answer* answer, const char* po
 }
 
 }  // namespace
+
+plimsoll_answer* plimsoll::error_answer(ExitCode code, const std::string& message, const std::string& hint) {
+  return new plimsoll_answer{static_cast<plimsoll_code>(code), nullptr, "", message, hint};
+}
 
 plimsoll_answer* plimsoll_estimate(const char* request) { return answer_of("estimate", request); }
 plimsoll_answer* plimsoll_plan(const char* request) { return answer_of("plan", request); }
