@@ -18,6 +18,6 @@ if(PLIMSOLL_MEASURE)
   target_link_libraries(plimsoll-measure PRIVATE plimsoll_scale CLI11::CLI11 ${TORCH_CPU_LIBRARY} ${C10_LIBRARY})
   target_compile_options(plimsoll-measure PRIVATE -O1)  # the work is done in libtorch
   # Its header takes longer to read than all of this to compile; ccache would not take the result of reading it once.
-  target_precompile_headers(plimsoll-measure PRIVATE <torch/torch.h> <nlohmann/json.hpp> <fmt/format.h>)
+  target_precompile_headers(plimsoll-measure PRIVATE <torch/types.h> <torch/autograd.h> <torch/utils.h> <nlohmann/json.hpp> <fmt/format.h>)
   set_target_properties(plimsoll-measure PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD OFF)
 endif()

@@ -1,6 +1,7 @@
 #include "measure/budget.h"
 
 #include <ATen/record_function.h>
+#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include <algorithm>

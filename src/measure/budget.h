@@ -2,7 +2,9 @@
 // who asked and when, and refuses what is beyond its limit with PyTorch's own out-of-memory error. Bytes are counted as asked for.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <array>
 #include <mutex>

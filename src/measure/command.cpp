@@ -27,7 +27,7 @@ struct Flags {
   LiveOptions model;
   std::string limit, data_dir, save_trace, log, scan = "sequential";
   int threads = 1;
-  bool json = false, compare = false, walk = false, fresh = false;
+  bool json = false, compare = false, walk = false;
 };
 
 // One line a step on a terminal, drawn over the last one; nothing elsewhere.
@@ -199,6 +199,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
   app.add_flag("--resume", flags->train.resume, "go on from --checkpoint, to the same result as a run that never stopped");
   app.add_flag("--auto-scale", flags->train.auto_scale, "out of memory: smaller micro-batches, the same samples and gradients");
   app.add_flag("--grow", flags->train.grow, "with --auto-scale: try larger micro-batches again when it goes well");
+  app.add_option("--grow-after", flags->train.grow_after, "whole steps before that (default 20)")->check(CLI::PositiveNumber)->type_name("N");
   app.add_option("--scan", flags->scan, "Mamba's scan: sequential (as published) or chunked (computed again in backward)")->type_name("NAME");
   app.add_option("--chunk", flags->model.chunk, "tokens of a chunk (default 64)")->check(CLI::PositiveNumber)->type_name("N");
   app.add_option("--threads", flags->threads, "of libtorch's kernels (default 1: some take memory for each)")->check(CLI::Range(1, 256))->type_name("N");

@@ -49,7 +49,7 @@ struct LSA : Unit {
     for (Tensor& part : qkv) part = part.view({b, n, heads, -1}).transpose(1, 2);  // (B, H, T, D)
     Tensor dots = torch::matmul(qkv[0], qkv[1].transpose(-1, -2)) * scale;         // (B, H, T, T)
     dots = dots.masked_fill(torch::eye(n, torch::kBool), -std::numeric_limits<double>::infinity());
-    const Tensor attention = torch::dropout(torch::softmax(dots, -1), dropout, true);
+    const Tensor attention = torch::dropout(torch::softmax(wide(dots), -1), dropout, true);
     const Tensor out = torch::matmul(attention, qkv[2]).transpose(1, 2).reshape({b, n, -1});  // (B, T, H * D)
     return torch::dropout(to_out(out), dropout, true);
   }
@@ -134,7 +134,7 @@ struct Encoder : Unit {
     const Within here(place);
     const int64_t b = set.size(0), ns = set.size(1);
     Tensor x = patch_embed(set);                                                             // (B, patches, hdim)
-    const Tensor time_token = first((*to_time_embedding)(time).view({b, ns, -1}));           // (B, 1, hdim)
+    const Tensor time_token = getitem((*to_time_embedding)(time).view({b, ns, -1}), 1, 0, 1);  // (B, 1, hdim)
     x = torch::cat({cls_token.expand({b, -1, -1}), time_token, x}, 1) + pos_embedding;       // (B, T, hdim)
     x = torch::dropout(x, dropout, true);
     for (size_t i = 0; i < layers.size(); ++i) {
@@ -145,8 +145,6 @@ struct Encoder : Unit {
     pooled = (*mlp_dense)(pooled);
     return {pooled, x.slice(1, 2, x.size(1))};
   }
-
-  static Tensor first(const Tensor& x) { return x.size(1) == 1 ? x : x.slice(1, 0, 1); }
 
   double dropout;
   Tensor pos_embedding, cls_token;
@@ -171,7 +169,7 @@ struct MultiHeadAttention : Unit {
     const Tensor q = query(x).view({b, n, heads, -1}).transpose(1, 2);  // (B, H, T, D)
     const Tensor k = key(context).view({b, m, heads, -1}).transpose(1, 2);
     const Tensor v = value(context).view({b, m, heads, -1}).transpose(1, 2);
-    const Tensor weights = torch::softmax(scores(q, k), -1);                                          // (B, H, T, M)
+    const Tensor weights = torch::softmax(wide(scores(q, k)), -1);                                          // (B, H, T, M)
     const Tensor joined = torch::matmul(weights, v).transpose(1, 2).reshape({b, n, x.size(2)});  // (B, T, C)
     return out(joined);
   }
@@ -191,7 +189,7 @@ Tensor modulate(const Tensor& x, const Tensor& shift, const Tensor& scale) {
   return y + shift.unsqueeze(1);
 }
 
-Tensor norm(const Tensor& x) { return torch::layer_norm(x, {x.size(-1)}); }
+Tensor norm(const Tensor& x) { return torch::layer_norm(wide(x), {x.size(-1)}); }
 
 struct DiTBlock : Unit {
   DiTBlock(const Unit& parent, std::string_view name, const FsdmConfig& c, bool with_context)
@@ -338,7 +336,7 @@ class FSDM : public LiveModel, Unit {
     const Tensor noisy = add_noise(flat, noise, alpha);
     Tensor error = dit_(noisy, steps, context);  // (images, 3, H, W)
     error = error - noise;
-    error = error.pow(2);
+    error = wide(error).pow(2);
     error = error.mean({1, 2, 3});
     return error.mean();
   }
@@ -364,7 +362,7 @@ class FSDM : public LiveModel, Unit {
   }
 
   Tensor without(const Tensor& x, int64_t i) const {
-    const Tensor rest = torch::cat({x.slice(1, 0, i), x.slice(1, i + 1, c_.sample_size)}, 1);
+    const Tensor rest = torch::cat({getitem(x, 1, 0, i), getitem(x, 1, i + 1, c_.sample_size)}, 1);
     const Tensor zeros = torch::zeros({x.size(0), 1, 3, c_.image_size, c_.image_size});
     return torch::cat({rest, zeros}, 1);
   }
@@ -372,7 +370,7 @@ class FSDM : public LiveModel, Unit {
   static Tensor add_noise(const Tensor& x, const Tensor& noise, const Tensor& alpha) {
     Tensor signal = torch::sqrt(alpha);
     signal = signal * x;
-    Tensor share = 1.0 - alpha;
+    Tensor share = torch::rsub(alpha, 1.0);
     share = torch::sqrt(share);
     share = share * noise;
     return signal + share;

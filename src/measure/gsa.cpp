@@ -46,11 +46,11 @@ struct GSARMSNorm : Unit {
     const Within here(place);
     Tensor hidden;
     {
-      const Tensor wide = x.to(torch::kFloat32);
-      Tensor scale = wide.pow(2).mean(-1, true);
+      const Tensor in_fp32 = x.to(torch::kFloat32);
+      Tensor scale = in_fp32.pow(2).mean(-1, true);
       scale = scale + 1e-6;
-      scale = torch::rsqrt(scale);
-      hidden = wide * scale;
+      scale = torch::rsqrt(wide(scale));
+      hidden = in_fp32 * scale;
     }
     hidden = hidden.to(x.scalar_type());
     return hidden * weight;
@@ -133,11 +133,11 @@ struct GatedLightningIndexer : Unit {
     const Tensor k = k_proj(hidden);                              // (B, T, D)
     q = q.view({batch, tokens, c.n_indexer_heads, c.d_indexer});  // (B, T, H, D)
     const Tensor weights = torch::sigmoid(weight_proj(hidden));   // (B, T, H)
-    const Tensor raw_scores = torch::einsum("bqhd,bkd->bhqk", {q, k}) * (1 / std::sqrt(static_cast<double>(c.d_indexer)));
+    const Tensor raw_scores = torch::einsum("bqhd,bkd->bhqk", {low(q), low(k)}) * (1 / std::sqrt(static_cast<double>(c.d_indexer)));
     const Tensor shifted = raw_scores + bias.view({1, -1, 1, 1});
     const Tensor gated_scores = c.relu_indexer ? torch::relu(shifted) : torch::sigmoid(shifted);
     const Tensor weighted_scores = gated_scores * weights.permute({0, 2, 1}).unsqueeze(-1);
-    Tensor scores = weighted_scores.sum(1);  // (B, T, T)
+    Tensor scores = weighted_scores.sum(1, false, torch::kFloat32);  // (B, T, T)
     const Tensor causal_mask = torch::triu(torch::ones({tokens, tokens}, torch::kBool), 1);
     scores = scores.masked_fill(causal_mask.unsqueeze(0), -std::numeric_limits<double>::infinity());
     return scores;
@@ -170,7 +170,7 @@ struct AdaptiveTopKSelector : Unit {
     {
       Tensor spread = var_normalized * 1.0;
       spread = spread + 1.0;
-      k_scale = spread.reciprocal();
+      k_scale = wide(spread).reciprocal();
       k_scale = k_scale * 1.0;
     }
     Tensor k_adaptive = k_scale + 0.5;
@@ -240,13 +240,13 @@ struct GatedSparseAttention : Unit {
     Tensor v_gathered = gather_along_seq(v, selected.indices);
     k_gathered = k_gathered.permute({0, 1, 3, 2, 4});  // (B, T, H, K, D)
     v_gathered = v_gathered.permute({0, 1, 3, 2, 4});
-    Tensor scores = torch::einsum("bqhd,bqhkd->bqhk", {q, k_gathered}) * (1 / std::sqrt(static_cast<double>(c.d_head)));
+    Tensor scores = torch::einsum("bqhd,bqhkd->bqhk", {low(q), low(k_gathered)}) * (1 / std::sqrt(static_cast<double>(c.d_head)));
     const Tensor mask = selected.mask.unsqueeze(2);
     scores = scores.masked_fill(mask.bitwise_not(), -std::numeric_limits<double>::infinity());
-    attn_weights = torch::softmax(scores, -1);
+    attn_weights = torch::softmax(wide(scores), -1);
     attn_weights = attn_weights.masked_fill(mask.bitwise_not(), 0.0);
     attn_weights = torch::dropout(attn_weights, c.dropout, true);
-    return torch::einsum("bqhk,bqhkd->bqhd", {attn_weights, v_gathered});  // (B, T, H, D)
+    return torch::einsum("bqhk,bqhkd->bqhd", {low(attn_weights), low(v_gathered)});  // (B, T, H, D)
   }
 
   Tensor repeat_kv(const Tensor& x) const {
@@ -346,6 +346,7 @@ class GSALlamaForCausalLM : public LiveLanguageModel, Unit {
   GSALlamaForCausalLM(Build& build, const Job& job, const Settings& settings)
       : LiveLanguageModel(job.seq, settings.vocab_size),
         Unit(build),
+        keeps_logits_(!job.drop_output),
         c_(settings),
         model_(*this, "model", c_),
         lm_head_(c_.tied ? model_.embed_tokens : parameter("lm_head.weight", {c_.vocab_size, c_.d_model}, Init::normal(0.02))) {}
@@ -354,14 +355,18 @@ class GSALlamaForCausalLM : public LiveLanguageModel, Unit {
     const Tensor& ids = inputs[0];
     const Tensor hidden = model_(ids);
     const Tensor logits = torch::linear(hidden, lm_head_);  // (B, T, V)
-    logits_ = logits;
     Tensor shift_logits = logits.slice(1, 0, logits.size(1) - 1).contiguous(), shift_labels = ids.slice(1, 1, ids.size(1)).contiguous();
     shift_logits = shift_logits.view({-1, logits.size(-1)});
     shift_labels = shift_labels.view({-1});
-    return torch::cross_entropy_loss(shift_logits, shift_labels);
+    Tensor loss = cross_entropy(shift_logits, shift_labels);
+    logits_ = keeps_logits_ ? logits : Tensor();  // the old ones were alive until here
+    return loss;
   }
 
+  void forget() override { logits_.reset(); }
+
  private:
+  bool keeps_logits_;
   const Settings c_;
   GSALlamaModel model_;
   Tensor lm_head_;

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+
 namespace plimsoll::measure {
 
 Build::Build(uint64_t seed) : random(at::detail::createCPUGenerator(seed)) {}
@@ -33,14 +35,43 @@ Tensor Unit::buffer(const Shape& shape) {
   return t;
 }
 
+namespace {
+bool names(const ModuleNames& targets, const std::string& path) {
+  if (targets.all_linear) return true;
+  if (!targets.pattern.empty()) return NamePattern(targets.pattern).matches(path);
+  return std::any_of(targets.names.begin(), targets.names.end(), [&](const std::string& name) { return ends_with_name(path, name); });
+}
+}  // namespace
+
 Linear::Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias, Init init)
     : Unit(parent, name), weight(parameter("weight", {out, in}, init)) {
   if (with_bias) bias = parameter("bias", {out}, Init::zeros());
+  if (!build.lora || !names(build.lora->target_modules, path)) return;
+  build.frozen = false;
+  lora_A = parameter("lora_A.default.weight", {build.lora->r, in}, Init::normal(1 / std::sqrt(static_cast<double>(in))));
+  lora_B = parameter("lora_B.default.weight", {out, build.lora->r}, Init::zeros());
+  build.frozen = true;
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
   const Within here(place);
-  return torch::linear(x, weight, bias);
+  return lora_A.defined() ? adapted(x) : torch::linear(x, weight, bias);
+}
+
+// PEFT's Linear.forward
+Tensor Linear::adapted(const Tensor& x) const {
+  Tensor result = torch::linear(x, weight, bias);  // (..., out)
+  const auto dtype = result.scalar_type();
+  const Tensor input = x.to(lora_A.scalar_type());
+  {
+    Tensor hidden = torch::dropout(input, build.lora->dropout, true);
+    hidden = torch::linear(hidden, lora_A);  // (..., r)
+    hidden = torch::linear(hidden, lora_B);  // (..., out)
+    const Tensor difference = hidden * (build.lora->alpha / static_cast<double>(build.lora->r));
+    hidden.reset();
+    result = result + difference;
+  }
+  return result.to(dtype);
 }
 
 LayerNorm::LayerNorm(const Unit& parent, std::string_view name, int64_t width)
@@ -48,7 +79,7 @@ LayerNorm::LayerNorm(const Unit& parent, std::string_view name, int64_t width)
 
 Tensor LayerNorm::operator()(const Tensor& x) const {
   const Within here(place);
-  return torch::layer_norm(x, weight.sizes(), weight, bias);
+  return torch::layer_norm(wide(x), weight.sizes(), weight, bias);
 }
 
 GroupNorm::GroupNorm(const Unit& parent, std::string_view name, int64_t groups, int64_t channels, double eps)
@@ -60,7 +91,7 @@ GroupNorm::GroupNorm(const Unit& parent, std::string_view name, int64_t groups, 
 
 Tensor GroupNorm::operator()(const Tensor& x) const {
   const Within here(place);
-  return torch::group_norm(x, groups, weight, bias, eps);
+  return torch::group_norm(wide(x), groups, weight, bias, eps);
 }
 
 Conv2d::Conv2d(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool zero)
@@ -85,6 +116,14 @@ Autocast::Autocast(bool on) : old_(at::autocast::is_cpu_enabled()) {
 Autocast::~Autocast() {
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_cpu_enabled(old_);
+}
+
+Tensor wide(const Tensor& x) { return at::autocast::is_cpu_enabled() ? x.to(torch::kFloat32) : x; }
+Tensor low(const Tensor& x) { return at::autocast::is_cpu_enabled() ? x.to(torch::kBFloat16) : x; }
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
+  const Tensor log_probs = torch::log_softmax(logits, 1);
+  return torch::nll_loss(log_probs, target);
 }
 
 namespace {

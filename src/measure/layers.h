@@ -4,9 +4,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "job/tuning.h"
 #include "measure/budget.h"
 
 namespace plimsoll::measure {
@@ -36,6 +38,7 @@ struct Build {
   Tensors buffers;
   bool checkpointing = false;
   bool frozen = false;  // parameters that are made now are not trained
+  std::optional<AdapterSettings> lora;  // on the linear layers that it names
 };
 
 class Unit {
@@ -54,10 +57,14 @@ class Unit {
   Tensor buffer(const Shape& shape);
 };
 
+// With LoRA where the build has it for this layer: x A' B' * scale is added.
 struct Linear : Unit {
   Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias = true, Init init = Init::normal(0.02));
   Tensor operator()(const Tensor& x) const;
-  Tensor weight, bias;
+  Tensor weight, bias, lora_A, lora_B;
+
+ private:
+  Tensor adapted(const Tensor& x) const;
 };
 
 struct LayerNorm : Unit {
@@ -98,6 +105,11 @@ class UnitList : public Unit {
   std::vector<std::unique_ptr<T>> items_;
 };
 
+// Python's x[..., start:end] along one dimension: the whole of it is x itself.
+inline Tensor getitem(const Tensor& x, int64_t dim, int64_t start, int64_t end) {
+  return start == 0 && end >= x.size(dim) ? x : x.slice(dim, start, end);
+}
+
 // torch.autocast on the CPU, in bf16; casts of weights live until the outermost one ends.
 class Autocast {
  public:
@@ -109,6 +121,12 @@ class Autocast {
  private:
   bool old_;
 };
+
+// What CUDA's autocast does and the CPU's does not: ops of its fp32 list (norms, exp, softplus, softmax, pow) read fp32, and einsum reads bf16.
+Tensor wide(const Tensor& x);
+Tensor low(const Tensor& x);
+// log_softmax in the type of the logits, and the loss in fp32, as CUDA's autocast leaves them.
+Tensor cross_entropy(const Tensor& logits, const Tensor& target);
 
 // Runs `block(inputs)` and keeps nothing but the inputs; backward runs it once more with a graph, with the same random numbers, and goes
 // back through that (torch.utils.checkpoint with use_reentrant). `block` outlives the graph, and so must what it refers to.

@@ -10,6 +10,7 @@ const std::vector<LiveEntry>& live_models() {
       {"gsa", make_live_gsa},
       {"fsdm", make_live_fsdm},
       {"stdiff", make_live_stdiff},
+      {"unet2d-condition", make_live_unet},
   };
   return kModels;
 }

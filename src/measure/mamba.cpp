@@ -41,10 +41,10 @@ struct SelectiveSSM : Unit {
   Tensor operator()(const Tensor& x) const {
     const Within here(place);
     const Tensor x_proj_out = x_proj(x);                                      // (B, T, R + 2 S)
-    Tensor delta = dt_proj(x_proj_out.slice(-1, 0, dt_rank));                 // (B, T, C)
+    Tensor delta = dt_proj(getitem(x_proj_out, -1, 0, dt_rank));                 // (B, T, C)
     const Tensor B = x_proj_out.slice(-1, dt_rank, dt_rank + d_state);        // (B, T, S)
     const Tensor C = x_proj_out.slice(-1, dt_rank + d_state, x_proj_out.size(-1));
-    delta = torch::softplus(delta);
+    delta = torch::softplus(wide(delta));
     const Tensor A = A_log.exp().neg();  // (C, S)
     Tensor y = chunk > 0 ? chunked_scan(x, delta, A, B, C) : selective_scan(x, delta, A, B, C);
     const Tensor skipped = x * D.unsqueeze(0).unsqueeze(0);
@@ -53,7 +53,7 @@ struct SelectiveSSM : Unit {
   }
 
   Tensor selective_scan(const Tensor& x, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C) const {
-    Tensor outputs = torch::zeros_like(x);                                            // (B, T, C)
+    Tensor outputs = torch::zeros(x.sizes(), x.options());                            // (B, T, C)
     Tensor h = torch::zeros({x.size(0), x.size(2), d_state}, x.options()), dA, dB;    // (B, C, S)
     scan(x, delta, A, B, C, outputs, h, dA, dB);
     return outputs;
@@ -63,13 +63,13 @@ struct SelectiveSSM : Unit {
             Tensor& dB) const {
     for (int64_t t = 0; t < x.size(1); ++t) {
       const Tensor dt = delta.select(1, t).unsqueeze(-1);  // (B, C, 1)
-      dA = torch::exp(dt * A.unsqueeze(0));                // (B, C, S)
+      dA = torch::exp(wide(dt * A.unsqueeze(0)));                // (B, C, S)
       dB = dt * B.select(1, t).unsqueeze(1);
       {
         const Tensor kept = h * dA, added = x.select(1, t).unsqueeze(-1) * dB;
         h = kept + added;
       }
-      const Tensor output = torch::einsum("bds,bs->bd", {h, C.select(1, t)});
+      const Tensor output = torch::einsum("bds,bs->bd", {low(h), low(C.select(1, t))});
       outputs.select(1, t).copy_(output);
     }
   }
@@ -142,14 +142,14 @@ class MambaLanguageModel : public LiveLanguageModel, Unit {
   Tensor loss(const Tensors& inputs) override {
     const Tensor& ids = inputs[0];
     Tensor x = torch::embedding(embedding, ids);  // (B, T, C)
-    x = x + pos_embedding.slice(1, 0, ids.size(1));
+    x = x + getitem(pos_embedding, 1, 0, ids.size(1));
     for (size_t i = 0; i < blocks.size(); ++i) {
       const MambaBlock& block = blocks[i];
       x = run_block(block, [&block](const Tensor& h) { return block(h); }, x);
     }
     x = (*norm_f)(x);
     const Tensor logits = torch::linear(x, embedding);  // (B, T, V)
-    return torch::cross_entropy_loss(logits.view({-1, logits.size(-1)}), ids.view({-1}));
+    return cross_entropy(logits.view({-1, logits.size(-1)}), ids.view({-1}));
   }
 
  private:

@@ -97,7 +97,7 @@ struct ConvGRUCell : Unit {
     h_tilde = torch::cat({inputs, h_tilde}, 1);
     h_tilde = NewStateConv(h_tilde);
     h_tilde = torch::tanh(h_tilde);
-    Tensor new_h = 1.0 - u;
+    Tensor new_h = torch::rsub(u, 1.0);
     new_h = new_h * prev_h;
     return new_h + h_tilde;  // (N, M, h, w)
   }
@@ -211,7 +211,7 @@ struct MotionCondModule : Unit {
         mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, 3, 1, 1) {}
   Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
     const Within here(place);
-    const Tensor normalized = torch::instance_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false);                   // (B, C, H, W)
+    const Tensor normalized = torch::instance_norm(wide(x), {}, {}, {}, {}, true, 0.1, 1e-5, false);                   // (B, C, H, W)
     const Tensor motion_feat = torch::upsample_nearest2d(m_feat, {x.size(2), x.size(3)});  // (B, M, H, W)
     const Tensor actv = torch::relu(mlp_shared(motion_feat));                              // (B, (M + C) / 2, H, W)
     const Tensor gamma = mlp_gamma(actv);

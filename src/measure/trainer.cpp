@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "measure/saved_state.h"
 #include "util/bytes.h"
@@ -27,6 +28,14 @@ struct LabelGradient : torch::autograd::FunctionPostHook {
   throw Error(fmt::format("[limit] {} do not fit: {}", what, why), "give a larger --limit, or a smaller model", ExitCode::no);
 }
 
+ScalerSettings scaler_settings_of(const Job& job, const TrainSettings& settings) {
+  ScalerSettings s;
+  s.global_batch = job.batch * job.accumulation;
+  s.batch = s.maximum = job.batch;
+  s.warmup_steps = settings.grow_after;
+  return s;
+}
+
 bool uses_autocast(const Job& job) { return job.precision == Precision::amp || job.precision == Precision::amp_fp16; }
 
 void check_recipe(const Job& job) {
@@ -34,6 +43,12 @@ void check_recipe(const Job& job) {
     throw Error(fmt::format("[measure] precision {}: weights are trained in fp32 here", to_string(job.precision)), "use --precision fp32 or amp");
   if (job.optimizer.name != "AdamW")
     throw Error(fmt::format("[measure] optimizer {} is simulated, not run", job.optimizer.name), "use AdamW");
+  const std::optional<AdapterSettings>& adapter = job.tuning.adapter;
+  if (job.tuning.quantization || !job.tuning.frozen.empty() || !job.tuning.trainable.empty() ||
+      (adapter && (adapter->kind != AdapterKind::lora || adapter->use_dora || adapter->ai_toolkit || !adapter->modules_to_save.empty())))
+    throw Error("[measure] of the ways to train a part of a model, LoRA is run here", "e.g. --lora r=8,target_modules=to_q+to_v");
+  if (adapter && adapter->target_modules.empty())
+    throw Error("[measure] LoRA on which layers?", "e.g. --lora r=8,target_modules=to_q+to_k+to_v+to_out.0");
   if (job.parallel.any()) throw Error("[measure] one process trains", "leave out the settings of several");
 }
 
@@ -45,10 +60,12 @@ Trainer::Trainer(const Job& job, const LiveOptions& options, const TrainSettings
       data_(data),
       budget_(Budget::instance()),
       build_(settings.seed),
-      micro_batch_(job.batch),
-      global_batch_(job.batch * job.accumulation) {
+      global_batch_(job.batch * job.accumulation),
+      scaler_(scaler_settings_of(job, settings)) {
   check_recipe(job);
   build_.checkpointing = job.checkpointing.on;
+  build_.lora = job.tuning.adapter;
+  build_.frozen = build_.lora.has_value();
   budget_.begin_phase(Phase::setup);
   try {
     model_ = make_live_model(build_, job, options);
@@ -60,7 +77,8 @@ Trainer::Trainer(const Job& job, const LiveOptions& options, const TrainSettings
       for (const NamedParameter& p : build_.parameters) averages_.push_back(p.value.clone());
     }
     const Labelled label(Category::input);
-    inputs_ = model_->make_inputs(micro_batch_);
+    inputs_ = model_->make_inputs(scaler_.batch());
+    samples_made_ = scaler_.batch();
   } catch (const c10::OutOfMemoryError& e) {
     does_not_fit("the weights", e.what_without_backtrace());
   }
@@ -118,31 +136,52 @@ StepResult Trainer::train_step(int64_t step) {
     average();
     end_phase(result);
   }
-  result.micro_batch = micro_batch_;
+  result.micro_batch = scaler_.batch();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (settings_.auto_scale && settings_.grow) scaler_.report({.peak = result.peak, .limit = budget_.limit(), .seconds = result.seconds});
   return result;
 }
 
-// The gradients of one step, summed over its micro-batches.
+// The gradients of one step, summed over its micro-batches. After an out-of-memory error everything of the step is dropped, and the same
+// samples go through in smaller ones.
 double Trainer::accumulate_gradients(int64_t step, StepResult& result) {
-  double loss = 0;
-  for (int64_t done = 0; done < global_batch_;) {
-    const int64_t samples = std::min(micro_batch_, global_batch_ - done);
-    loss += micro_step(step, done, samples, result) * static_cast<double>(samples) / static_cast<double>(global_batch_);
-    done += samples;
+  for (;;) {
+    std::string why;
+    try {
+      double loss = 0;
+      int64_t done = 0;
+      for (const MicroBatch& part : scaler_.step()) {
+        loss += part.weight * micro_step(step, done, part, result);
+        done += part.size;
+      }
+      return loss;
+    } catch (const c10::OutOfMemoryError& e) {
+      why = e.what_without_backtrace();
+    }
+    ++result.out_of_memory;
+    loss_.reset();
+    drop_gradients();
+    model_->forget();
+    if (!settings_.auto_scale)
+      throw Error(fmt::format("[limit] step {}: {}", step + 1, why),
+                  "--auto-scale goes on in smaller micro-batches; or raise --limit, or lower --batch or --seq", ExitCode::no);
+    const ScalerDecision decision = scaler_.report({.out_of_memory = true, .limit = budget_.limit()});
+    if (decision.action != ScalerAction::replay)
+      throw Error(fmt::format("[limit] step {}: {}; {}", step + 1, why, decision.reason), "raise --limit, or lower --seq", ExitCode::no);
   }
-  return loss;
 }
 
 // One forward and backward. The gradient that the loss begins with is its share in the step.
-double Trainer::micro_step(int64_t step, int64_t first, int64_t samples, StepResult& result) {
+double Trainer::micro_step(int64_t step, int64_t first, const MicroBatch& part, StepResult& result) {
   begin_phase(Phase::forward);
-  if (inputs_[0].size(0) != samples) {
+  if (samples_made_ != part.size) {
     const Labelled label(Category::input);
+    samples_made_ = 0;
     inputs_.clear();
-    inputs_ = model_->make_inputs(samples);
+    inputs_ = model_->make_inputs(part.size);
+    samples_made_ = part.size;
   }
-  for (int64_t i = 0; i < samples; ++i) model_->fill(inputs_, i, data_, step * global_batch_ + first + i);
+  for (int64_t i = 0; i < part.size; ++i) model_->fill(inputs_, i, data_, step * global_batch_ + first + i);
   torch::manual_seed(data_.random(step * global_batch_ + first, 3)());
   {
     const Autocast autocast(uses_autocast(job_));
@@ -151,7 +190,7 @@ double Trainer::micro_step(int64_t step, int64_t first, int64_t samples, StepRes
   }
   end_phase(result);
   begin_phase(Phase::backward);
-  loss_.backward(torch::full_like(loss_, static_cast<double>(samples) / static_cast<double>(global_batch_)));
+  loss_.backward(torch::full_like(loss_, part.weight));
   end_phase(result);
   return loss_.item<double>();
 }
@@ -179,9 +218,12 @@ void Trainer::clip_gradients() const {
     if (p.value.grad().defined()) norms.push_back(torch::linalg_vector_norm(p.value.grad()));
   if (norms.empty()) return;
   const Tensor norm = torch::linalg_vector_norm(torch::stack(norms));
-  const Tensor shifted = norm + 1e-6;
-  const Tensor inverse = shifted.reciprocal();
-  const Tensor coefficient = inverse * *job_.clip;
+  norms.clear();
+  Tensor coefficient;
+  {
+    const Tensor shifted = norm + 1e-6;
+    coefficient = shifted.reciprocal() * *job_.clip;
+  }
   const Tensor clamped = coefficient.clamp_max(1.0);
   for (const NamedParameter& p : trained_)
     if (p.value.grad().defined()) p.value.grad().mul_(clamped);
@@ -208,7 +250,12 @@ void Trainer::adamw(int64_t step) {
     value.mul_(1 - s.learning_rate * s.weight_decay);
     exp_avg.mul_(s.beta1).add_(grad, 1 - s.beta1);
     exp_avg_sq.mul_(s.beta2).addcmul_(grad, grad, 1 - s.beta2);
-    denominator = (exp_avg_sq.sqrt() / correction2).add_(s.eps);
+    {
+      Tensor root = exp_avg_sq.sqrt(), quotient = root / correction2;
+      root.reset();
+      denominator = std::move(quotient);
+    }
+    denominator.add_(s.eps);
     value.addcdiv_(exp_avg, denominator, -s.learning_rate / correction1);
   }
 }
@@ -236,7 +283,7 @@ void Trainer::save(int64_t step) {
   save_state(settings_.checkpoint,
              {{"step", std::to_string(step)},
               {"seed", std::to_string(settings_.seed)},
-              {"micro_batch", std::to_string(micro_batch_)},
+              {"scaler", scaler_.saved().dump()},
               {"global_batch", std::to_string(global_batch_)},
               {"states", with_states}},
              state_tensors());
@@ -263,7 +310,8 @@ int64_t Trainer::restore() {
     states_[i] = {torch::zeros_like(trained_[i].value), torch::zeros_like(trained_[i].value)};
   }
   load_state(settings_.checkpoint, state_tensors());
-  micro_batch_ = std::clamp<int64_t>(number("micro_batch"), 1, job_.batch);
+  if (const auto saved = notes.find("scaler"); settings_.auto_scale && saved != notes.end())
+    scaler_.restore(nlohmann::json::parse(saved->second, nullptr, false));
   return number("step");
 }
 

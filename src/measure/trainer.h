@@ -6,6 +6,7 @@
 
 #include "allocator/timeline.h"
 #include "measure/live_model.h"
+#include "scale/batch_scaler.h"
 
 namespace plimsoll::measure {
 
@@ -20,6 +21,7 @@ struct TrainSettings {
   bool resume = false;
   bool auto_scale = false;  // after an out-of-memory error: smaller micro-batches, the same step again
   bool grow = false;        // and larger ones when it went well for a while
+  int64_t grow_after = 20;  // whole steps
 };
 
 struct StepResult {
@@ -52,7 +54,7 @@ class Trainer {
 
   StepResult train_step(int64_t step);
   double accumulate_gradients(int64_t step, StepResult& result);
-  double micro_step(int64_t step, int64_t first, int64_t samples, StepResult& result);
+  double micro_step(int64_t step, int64_t first, const MicroBatch& part, StepResult& result);
   void update(int64_t step);
   void clip_gradients() const;
   void adamw(int64_t step);
@@ -77,7 +79,9 @@ class Trainer {
   Tensors averages_;
   Tensors inputs_;
   Tensor loss_;
-  int64_t micro_batch_, global_batch_;
+  int64_t samples_made_ = 0;  // that inputs_ have room for
+  int64_t global_batch_;
+  BatchScaler scaler_;
 };
 
 }  // namespace plimsoll::measure

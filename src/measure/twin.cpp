@@ -17,7 +17,6 @@ Job simulated_twin(Job job, int64_t steps) {
   job.steps = steps;
   job.longest = job.eval_batch = 0;
   job.sampling = {};
-  job.drop_output = true;
   return job;
 }
 

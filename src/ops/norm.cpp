@@ -61,6 +61,8 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
     if (needs[2]) out[2] = empty(x.tape(), b.sizes(), b.dtype());
+    // The CPU's kernel sums the gradients of weight and bias for each thread.
+    if (x.tape().dialect.cpu && needs[1]) x.tape().allocate(2 * checked_mul(w.numel(), size_of(stat_type(x))));
     return out;
   });
 }
