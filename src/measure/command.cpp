@@ -108,6 +108,7 @@ void take_optimizer_arguments(const Job& job, TrainSettings& s) {
 
 ExitCode run(Flags& flags) {
   at::set_num_threads(flags.threads);
+  at::globalContext().setUserEnabledMkldnn(false);  // what oneDNN takes for itself differs from one processor to the next
   const Job job = flags.job.job();
   if (flags.scan != "sequential" && flags.scan != "chunked")
     throw Error("[scan] '" + flags.scan + "' is not known", "sequential or chunked", ExitCode::usage);

@@ -189,7 +189,7 @@ Tensor modulate(const Tensor& x, const Tensor& shift, const Tensor& scale) {
   return y + shift.unsqueeze(1);
 }
 
-Tensor norm(const Tensor& x) { return torch::layer_norm(wide(x), {x.size(-1)}); }
+Tensor normalised(const Tensor& x) { return torch::layer_norm(wide(x), {x.size(-1)}); }
 
 struct DiTBlock : Unit {
   DiTBlock(const Unit& parent, std::string_view name, const FsdmConfig& c, bool with_context)
@@ -207,7 +207,7 @@ struct DiTBlock : Unit {
     const Tensors m = adaln(torch::silu(c)).chunk(6, -1);  // (B, C) each
     Tensor x = attend(input, m);
     if (cross_attn) x = look_at(x, context);
-    Tensor y = norm(x);
+    Tensor y = normalised(x);
     y = modulate(y, m[3], m[4]);
     y = dense1(y);  // (B, patches, mlp_dim)
     y = torch::gelu(y, "tanh");
@@ -218,7 +218,7 @@ struct DiTBlock : Unit {
   }
 
   Tensor attend(const Tensor& x, const Tensors& m) const {
-    Tensor y = norm(x);
+    Tensor y = normalised(x);
     y = modulate(y, m[0], m[1]);
     y = self_attn(y, y);
     y = m[2].unsqueeze(1) * y;
@@ -227,7 +227,7 @@ struct DiTBlock : Unit {
   }
 
   Tensor look_at(const Tensor& x, const Tensor& context) const {
-    Tensor y = norm(x);
+    Tensor y = normalised(x);
     y = (*cross_attn)(y, (*context_proj)(context));
     y = torch::dropout(y, dropout, true);
     return x + y;
@@ -251,7 +251,7 @@ struct FinalLayer : Unit {
 
   Tensor operator()(const Tensor& x, const Tensors& m) const {
     const Within here(place);
-    Tensor y = norm(x);
+    Tensor y = normalised(x);
     y = modulate(y, m[0], m[1]);
     return dense(y);  // (B, patches, patch_size^2 * 3)
   }
@@ -295,7 +295,7 @@ struct DiT : Unit {
   std::unique_ptr<FinalLayer> final_layer;
 };
 
-class FSDM : public LiveModel, Unit {
+class FSDM : public LiveModel, public Unit {
  public:
   FSDM(Build& build, const Config& config)
       : Unit(build), c_(config), encoder_(*this, "encoder", c_), time_embed_(*this, "time_embed", c_.hdim / 4, c_.hdim), dit_(*this, "dit", c_) {}

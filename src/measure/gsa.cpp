@@ -341,7 +341,7 @@ struct GSALlamaModel : Unit {
   std::unique_ptr<GSARMSNorm> norm;
 };
 
-class GSALlamaForCausalLM : public LiveLanguageModel, Unit {
+class GSALlamaForCausalLM : public LiveLanguageModel, public Unit {
  public:
   GSALlamaForCausalLM(Build& build, const Job& job, const Settings& settings)
       : LiveLanguageModel(job.seq, settings.vocab_size),

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/functions/utils.h>
 
 #include <algorithm>
 
@@ -128,33 +129,19 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
 
 namespace {
 
-using torch::autograd::AutogradContext;
-
 at::CPUGeneratorImpl& default_generator() { return *at::check_generator<at::CPUGeneratorImpl>(at::detail::getDefaultCPUGenerator()); }
 
-// What the second run needs beside the inputs. The random engine is kept as it is, not as a tensor.
-struct Call : torch::CustomClassHolder {
-  explicit Call(Block b) : block(std::move(b)), random(default_generator().engine()), autocast(at::autocast::is_cpu_enabled()) {}
-  Block block;
-  at::mt19937 random;
-  bool autocast;
-};
+// torch.utils.checkpoint.CheckpointFunction. The random engine is kept as it is, not as a tensor.
+struct CheckpointFunction : GraphFunction {
+  explicit CheckpointFunction(Block b) : block(std::move(b)), random(default_generator().engine()), autocast(at::autocast::is_cpu_enabled()) {}
 
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  static Tensors forward(AutogradContext* context, const c10::intrusive_ptr<Call>& call, const Tensors& inputs) {
-    context->save_for_backward(inputs);
-    context->saved_data["call"] = c10::IValue::make_capsule(call);
-    return call->block(inputs);
-  }
-
-  static Tensors backward(AutogradContext* context, const Tensors& gradients) {
-    const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
+  Tensors backward(const Tensors& gradients) override {
     Tensors inputs;
-    for (const Tensor& saved : context->get_saved_variables()) {
-      inputs.push_back(saved.detach());
-      inputs.back().requires_grad_(saved.requires_grad());
+    for (const Tensor& t : saved_tensors()) {
+      inputs.push_back(t.detach());
+      inputs.back().requires_grad_(t.requires_grad());
     }
-    const Tensors outputs = run_again(*call, inputs);
+    const Tensors outputs = run_again(inputs);
     Tensors roots, seeds;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!outputs[i].requires_grad()) continue;
@@ -162,29 +149,69 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
       seeds.push_back(gradients[i]);
     }
     torch::autograd::backward(roots, seeds);
-    Tensors results{Tensor()};  // of the call
+    Tensors results;
     for (const Tensor& input : inputs) results.push_back(input.grad());
     return results;
   }
 
-  static Tensors run_again(const Call& call, const Tensors& inputs) {
+  Tensors run_again(const Tensors& inputs) const {
     const at::mt19937 now = default_generator().engine();
     const torch::AutoGradMode with_graph(true);
     Tensors out;
     {
-      const Autocast mode(call.autocast);
-      default_generator().set_engine(call.random);
-      out = call.block(inputs);
+      const Autocast mode(autocast);
+      default_generator().set_engine(random);
+      out = block(inputs);
     }
     default_generator().set_engine(now);
     return out;
   }
+
+  Block block;
+  at::mt19937 random;
+  bool autocast;
 };
 
 }  // namespace
 
+Tensors GraphFunction::apply(Tensors&& gradients) {
+  for (size_t i = 0; i < gradients.size(); ++i)
+    if (!gradients[i].defined()) gradients[i] = torch::zeros(outputs_[i].first, outputs_[i].second);
+  return backward(gradients);
+}
+
+Tensors GraphFunction::saved_tensors() {
+  Tensors out;
+  for (torch::autograd::SavedVariable& s : saved_) out.push_back(s.unpack());
+  return out;
+}
+
+Tensors GraphFunction::run(std::unique_ptr<GraphFunction> function, const Tensors& inputs, bool saves_inputs, const Block& forward) {
+  if (!torch::GradMode::is_enabled() || !torch::autograd::any_variable_requires_grad(inputs)) return forward(inputs);
+  const std::shared_ptr<GraphFunction> node(function.release(), torch::autograd::deleteNode);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  if (saves_inputs) node->save(inputs, false);
+  Tensors outputs;
+  {
+    const torch::NoGradGuard no_graph;
+    outputs = forward(inputs);
+  }
+  for (Tensor& t : outputs) {
+    node->outputs_.emplace_back(t.sizes().vec(), t.options());
+    torch::autograd::set_history(t, node);
+  }
+  if (!saves_inputs) node->save(outputs, true);
+  return outputs;
+}
+
+void GraphFunction::save(const Tensors& tensors, bool are_outputs) {
+  for (const Tensor& t : tensors) saved_.emplace_back(t, are_outputs);
+}
+
 Tensors checkpoint(Block block, const Tensors& inputs) {
-  return Checkpoint::apply(c10::make_intrusive<Call>(std::move(block)), inputs);
+  auto function = std::make_unique<CheckpointFunction>(std::move(block));
+  const Block forward = function->block;
+  return GraphFunction::run(std::move(function), inputs, true, forward);
 }
 
 }  // namespace plimsoll::measure

@@ -128,9 +128,28 @@ Tensor low(const Tensor& x);
 // log_softmax in the type of the logits, and the loss in fp32, as CUDA's autocast leaves them.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target);
 
+// A function of several tensors with a backward of its own. It runs without a graph; its inputs or its results are saved.
+using Block = std::function<Tensors(const Tensors&)>;
+class GraphFunction : public torch::autograd::Node {
+ public:
+  static Tensors run(std::unique_ptr<GraphFunction> function, const Tensors& inputs, bool saves_inputs, const Block& forward);
+  // One gradient for each input, from one for each result.
+  virtual Tensors backward(const Tensors& gradients) = 0;
+
+ protected:
+  Tensors saved_tensors();
+
+ private:
+  Tensors apply(Tensors&& gradients) override;
+  void release_variables() override { saved_.clear(); }
+  void save(const Tensors& tensors, bool are_outputs);
+
+  std::vector<torch::autograd::SavedVariable> saved_;
+  std::vector<std::pair<Shape, torch::TensorOptions>> outputs_;
+};
+
 // Runs `block(inputs)` and keeps nothing but the inputs; backward runs it once more with a graph, with the same random numbers, and goes
 // back through that (torch.utils.checkpoint with use_reentrant). `block` outlives the graph, and so must what it refers to.
-using Block = std::function<Tensors(const Tensors&)>;
 Tensors checkpoint(Block block, const Tensors& inputs);
 
 // `run(x)` under a checkpoint when the build has them.

@@ -69,7 +69,8 @@ struct SelectiveSSM : Unit {
         const Tensor kept = h * dA, added = x.select(1, t).unsqueeze(-1) * dB;
         h = kept + added;
       }
-      const Tensor output = torch::einsum("bds,bs->bd", {low(h), low(C.select(1, t))});
+      const Tensor c = C.select(1, t);
+      const Tensor output = torch::einsum("bds,bs->bd", {low(h), low(c)});
       outputs.select(1, t).copy_(output);
     }
   }
@@ -127,7 +128,7 @@ struct MambaBlock : Unit {
 };
 
 // The head shares the embedding's weight; labels are not shifted, as in train.py.
-class MambaLanguageModel : public LiveLanguageModel, Unit {
+class MambaLanguageModel : public LiveLanguageModel, public Unit {
  public:
   MambaLanguageModel(Build& build, const Job& job, const Settings& c)
       : LiveLanguageModel(job.seq, c.vocab_size),

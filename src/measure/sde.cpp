@@ -240,50 +240,35 @@ class Adjoint {
   int64_t states_;
 };
 
-struct Call : torch::CustomClassHolder {
-  Equation equation;
-  std::unique_ptr<BrownianInterval> path;
-  std::vector<double> ts;
-  double dt = 0;
-};
-
-struct Sdeint : torch::autograd::Function<Sdeint> {
-  // `inputs`: y0, then the parameters.
-  static Tensors forward(torch::autograd::AutogradContext* context, const c10::intrusive_ptr<Call>& call, const Tensors& inputs) {
+// _SdeintAdjointMethod: of y0 and the parameters; the states are saved.
+struct SdeintAdjoint : GraphFunction {
+  Tensors forward(const Tensors& inputs) {
     const Step step = [&](double t0, double t1, const Tensor& y) {
-      const Tensor noise = (*call->path)(t0, t1);
-      return euler_heun(call->equation, y, noise, t1 - t0);
+      const Tensor noise = (*path)(t0, t1);
+      return euler_heun(equation, y, noise, t1 - t0);
     };
-    const Tensor ys = solve(call->dt, step, inputs[0].detach(), call->ts);
-    context->save_for_backward({ys});
-    context->saved_data["call"] = c10::IValue::make_capsule(call);
-    return {ys};
+    return {solve(dt, step, inputs[0].detach(), ts)};
   }
 
-  static Tensors backward(torch::autograd::AutogradContext* context, const Tensors& gradients) {
-    const auto call = c10::static_intrusive_pointer_cast<Call>(context->saved_data["call"].toCapsule());
-    const Tensor ys = context->get_saved_variables()[0];
-    Tensors results = back(*call, ys, gradients[0]);
-    results.insert(results.begin(), Tensor());  // of the call
-    return results;
-  }
-
-  static Tensors back(Call& call, const Tensor& ys, const Tensor& grad_ys) {
+  // One integration for each interval of the grid, from the last.
+  Tensors backward(const Tensors& gradients) override {
+    const Tensor ys = saved_tensors()[0];
+    const Tensor& grad_ys = gradients[0];
     const int64_t last = ys.size(0) - 1;
-    const Adjoint adjoint(call.equation, {ys.size(1), ys.size(2)});
+    const Adjoint adjoint(equation, {ys.size(1), ys.size(2)});
     const Step step = [&](double t0, double t1, const Tensor& y0) {
-      const Tensor noise = (*call.path)(-t1, -t0);
+      const Tensor noise = (*path)(-t1, -t0);
       return adjoint.midpoint(y0, noise, t1 - t0);
     };
     Tensors aug{ys.select(0, last), grad_ys.select(0, last)};
-    for (const Tensor& p : call.equation.parameters) aug.push_back(torch::zeros_like(p));
+    for (const Tensor& p : equation.parameters) aug.push_back(torch::zeros_like(p));
     Tensor row;
     Tensor solution;  // Python's `_`: a view of the last one
     for (int64_t i = last; i > 0; --i) {
       row = joined(aug);
       aug.clear();
       row = row.unsqueeze(0);
-      solution = solve(call.dt, step, row, {-call.ts[static_cast<size_t>(i)], -call.ts[static_cast<size_t>(i - 1)]});
+      solution = solve(dt, step, row, {-ts[static_cast<size_t>(i)], -ts[static_cast<size_t>(i - 1)]});
       row = solution.select(0, 1);
       aug = adjoint.parts(row);
       aug[0] = ys.select(0, i - 1);
@@ -292,6 +277,11 @@ struct Sdeint : torch::autograd::Function<Sdeint> {
     aug.erase(aug.begin());
     return aug;
   }
+
+  Equation equation;
+  std::unique_ptr<BrownianInterval> path;
+  std::vector<double> ts;
+  double dt = 0;
 };
 
 }  // namespace
@@ -299,17 +289,18 @@ struct Sdeint : torch::autograd::Function<Sdeint> {
 Tensor integrate(const Equation& equation, const Tensor& y0, double start, int64_t points, double dt, uint64_t seed) {
   equation.drift(y0);  // check_contract tries both for their shapes
   equation.diffusion(y0);
-  auto call = c10::make_intrusive<Call>();
-  call->equation = equation;
-  call->dt = dt;
-  for (int64_t i = 0; i < points; ++i) call->ts.push_back(start + static_cast<double>(i));
+  auto solver = std::make_unique<SdeintAdjoint>();
+  solver->equation = equation;
+  solver->dt = dt;
+  for (int64_t i = 0; i < points; ++i) solver->ts.push_back(start + static_cast<double>(i));
   {
     const torch::NoGradGuard no_grad;
-    call->path = std::make_unique<BrownianInterval>(call->ts.front(), call->ts.back(), y0, seed);
+    solver->path = std::make_unique<BrownianInterval>(solver->ts.front(), solver->ts.back(), y0, seed);
   }
   Tensors inputs{y0};
   inputs.insert(inputs.end(), equation.parameters.begin(), equation.parameters.end());
-  return Sdeint::apply(call, inputs)[0];
+  SdeintAdjoint& method = *solver;  // lives until `run` has returned
+  return GraphFunction::run(std::move(solver), inputs, false, [&method](const Tensors& in) { return method.forward(in); })[0];
 }
 
 }  // namespace plimsoll::measure

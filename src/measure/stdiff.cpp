@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/config_list.h"
 #include "measure/live_model.h"
 #include "measure/sde.h"
 
@@ -33,16 +34,27 @@ struct Settings {
         dt(c.number({"dt"}, 0.1)),
         autoregressive(c.flag({"autoregressive"}, true)) {
     if (c.text({"part"}, "whole") != "whole") throw Error("[measure] stdiff is trained as a whole", "leave part out");
-    std::vector<int64_t> channels{128, 256, 256, 512, 512};
-    if (const nlohmann::json* list = c.find({"ch", "block_out_channels"})) channels = list->get<std::vector<int64_t>>();
-    const nlohmann::json* heads = c.find({"head", "attention_head_dim"});
-    const nlohmann::json *down = c.find({"down_block_types"}), *up = c.find({"up_block_types"});
+    const std::vector<int64_t> channels = size_list(c, c.find({"ch"}) ? "ch" : "block_out_channels", {128, 256, 256, 512, 512});
     const size_t n = channels.size();
-    for (size_t i = 0; i < n; ++i) {
-      const int64_t head = heads && heads->is_array() ? ((*heads)[i].is_null() ? 0 : (*heads)[i].get<int64_t>()) : c.size({"head", "attention_head_dim"}, 128);
-      levels.push_back({channels[i], head, down ? (*down)[i] != "DownBlock2D" : i > 0, up ? (*up)[n - 1 - i] != "UpBlock2D" : i > 0});
-    }
+    std::vector<std::string> down(n, "AttnDownBlock2D"), up(n, "AttnUpBlock2D");
+    down.front() = "DownBlock2D";
+    up.back() = "UpBlock2D";
+    down = name_list(c, "down_block_types", down);
+    up = name_list(c, "up_block_types", up);
+    if (down.size() != n || up.size() != n) throw Error("[measure] stdiff: not as many block types as block_out_channels", "give one for each");
+    for (size_t i = 0; i < n; ++i)
+      levels.push_back({channels[i], head_dim(c, i, n), down[i] != "DownBlock2D", up[n - 1 - i] != "UpBlock2D"});
   }
+
+  // One for all levels, or one for each; null: a single head.
+  static int64_t head_dim(const Config& c, size_t level, size_t levels) {
+    const nlohmann::json* value = c.find({"head", "attention_head_dim"});
+    if (!value) return c.is_null("head") || c.is_null("attention_head_dim") ? 0 : 128;
+    if (!value->is_array()) return c.size({"head", "attention_head_dim"}, 128);
+    if (value->size() != levels) throw Error("[measure] stdiff: not as many attention_head_dim as block_out_channels", "give one for each");
+    return (*value)[level].is_null() ? 0 : Config("attention_head_dim", {{"head_dim", (*value)[level]}}).size({"head_dim"}, 1);
+  }
+
   int64_t motion_channels() const { return model_channels << n_downs; }
 
   int64_t height, width, observed, predicted, image_channels, model_channels, n_downs, n_layers, in_channels, out_channels, layers_per_block, groups;
@@ -455,7 +467,7 @@ struct UNet2DMotionCond : Unit {
   Conv2d conv_out;
 };
 
-class STDiff : public LiveModel, Unit {
+class STDiff : public LiveModel, public Unit {
  public:
   STDiff(Build& build, const Job& job) : Unit(build), c_(job.config), tde_model_(*this, "tde_model", c_), unet_(*this, "diffusion_unet", c_) {}
 

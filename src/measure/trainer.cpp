@@ -253,9 +253,9 @@ void Trainer::adamw(int64_t step) {
     {
       Tensor root = exp_avg_sq.sqrt(), quotient = root / correction2;
       root.reset();
+      quotient.add_(s.eps);
       denominator = std::move(quotient);
     }
-    denominator.add_(s.eps);
     value.addcdiv_(exp_avg, denominator, -s.learning_rate / correction1);
   }
 }

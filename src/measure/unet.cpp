@@ -391,7 +391,7 @@ struct UNet2DConditionModel : Unit {
   Conv2d conv_out;
 };
 
-class DiffusionUNet : public LiveModel, Unit {
+class DiffusionUNet : public LiveModel, public Unit {
  public:
   DiffusionUNet(Build& build, const Job& job) : Unit(build), c_(job.config), side_(job.seq / kPixelsPerLatent), net_(*this, "net", c_) {
     const int64_t halvings = static_cast<int64_t>(c_.channels.size()) - 1;
