@@ -24,6 +24,7 @@ std::function<ExitCode()> set_up_compare(CLI::App& app);
 std::function<ExitCode()> set_up_explain(CLI::App& app);
 std::function<ExitCode()> set_up_report(CLI::App& app);
 std::function<ExitCode()> set_up_plan(CLI::App& app);
+std::function<ExitCode()> set_up_measure(CLI::App& app);
 std::function<ExitCode()> set_up_score(CLI::App& app);
 std::function<ExitCode()> set_up_replay(CLI::App& app);
 std::function<ExitCode()> set_up_run(CLI::App& app);

@@ -14,6 +14,7 @@ const std::vector<Command>& commands() {
       {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", set_up_report},
       {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs", set_up_plan},
       {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", set_up_watch},
+      {"measure", "real training of published systems under a byte budget, beside its simulation", set_up_measure},
       {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
       {"run", "a training command to its end: smaller micro-batches and a restart from the last checkpoint when memory runs out",

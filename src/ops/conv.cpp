@@ -73,6 +73,14 @@ std::vector<Ref<Storage>> turned_around(const Tensor& x, const Tensor& w, const 
                        checked_mul(y.numel(), size_of(y.dtype())))};
 }
 
+// The CPU's kernel (slow_conv2d) copies every patch of the input into a column before it multiplies; a kernel of one pixel needs none.
+Ref<Storage> columns(const Tensor& x, const Tensor& weight, const Tensor& y, bool strided) {
+  Tape& tape = x.tape();
+  if (!tape.dialect.cpu || x.dim() != 4 || (weight.size(2) == 1 && weight.size(3) == 1 && !strided)) return {};
+  const int64_t patch = checked_mul(weight.size(1), weight.size(2) * weight.size(3)), places = y.size(2) * y.size(3);
+  return tape.allocate(checked_mul(checked_mul(x.size(0), patch), checked_mul(places, size_of(x.dtype()))));
+}
+
 // Of each of the three products: forward, the input's gradient, the weight's. `image` is the side on which every element meets every weight
 // of its channel: the result, or the input when transposed.
 double product_flops(int64_t image, const Tensor& weight) {
@@ -101,12 +109,17 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   const bool channels_last = prefers_channels_last(x, weight);
-  Tensor y = result(x, sizes, channels_last);
+  const bool strided = sizes.size() == 4 && (sizes[2] != x.size(2) || sizes[3] != x.size(3));
+  Tensor y;
+  {
+    const Ref<Storage> taken = columns(x, weight, alias(x, sizes, contiguous_strides(sizes)), strided);
+    y = result(x, sizes, channels_last);
+  }
   turned_around(x, weight, y, channels_last);
   const double flops = product_flops(transposed ? x.numel() : y.numel(), weight);
   count_forward(x, flops);
   return op.finish(std::move(y), [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), channels = sizes[1], channels_last,
-                                  flops](Tensors& g, Needs needs) {
+                                  strided, flops](Tensors& g, Needs needs) {
     const Tensor x = saved_x.unpack(), weight = saved_weight.unpack();
     Op op(x.tape(), "convolution_backward", {});
     count_backward(op, x, weight, g[0], needs, flops);
@@ -115,11 +128,14 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
       out[0] = result(g[0], x.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);
     }
+    const bool bias_first = x.tape().dialect.cpu;
+    if (needs[2] && bias_first) out[2] = empty(x.tape(), {channels}, g[0].dtype());
     if (needs[1]) {
       out[1] = result(g[0], weight.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);
+      columns(x, weight, g[0], strided);
     }
-    if (needs[2]) out[2] = empty(x.tape(), {channels}, g[0].dtype());
+    if (needs[2] && !bias_first) out[2] = empty(x.tape(), {channels}, g[0].dtype());
     return out;
   });
 }

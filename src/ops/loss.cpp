@@ -3,6 +3,7 @@
 #include "ops/autocast.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
+#include "tensor/number.h"
 
 namespace plimsoll {
 
@@ -87,7 +88,14 @@ Tensor squared_error(const Tensor& raw, const Tensor& raw_target, bool by_elemen
   broadcast(input.sizes(), target.sizes());
   Op op(input.tape(), "mse_loss", {&input});
   Saved self = op.save(input), labels = op.save(target);
-  Tensor out = by_element ? empty_like(input) : empty(input.tape(), {}, input.dtype());
+  Tensor out;
+  if (by_element || !input.tape().dialect.cpu) {
+    out = by_element ? empty_like(input) : empty(input.tape(), {}, input.dtype());
+  } else {  // the mean lies in memory that was made for all elements
+    out = alias(empty_like(input), {}, {});
+    const Tensor by_element = empty_like(input);
+    const Number count(input.tape(), input.dtype());
+  }
   return op.finish(std::move(out), [self = std::move(self), labels = std::move(labels)](Tensors&, Needs) {
     const Tensor x = self.unpack(), target = labels.unpack();
     Op op(x.tape(), "mse_loss_backward", {});

@@ -44,6 +44,8 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
   Tape& tape = x.tape();
   Op op(tape, "native_layer_norm", {&x, &weight, &bias});
   Saved saved_bias = op.save(bias), saved_x = op.save(x), saved_weight = op.save(weight);
+  Ref<Storage> copy;
+  if (tape.dialect.cpu && !x.is_contiguous()) copy = tape.allocate(checked_mul(x.numel(), size_of(x.dtype())));
   Tensor y = empty(tape, x.sizes(), x.dtype());
   Dims rows;
   for (int i = 0; i < x.dim(); ++i) rows.push_back(i < x.dim() - normalized_dims ? x.size(i) : 1);
@@ -61,6 +63,8 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
     if (needs[2]) out[2] = empty(x.tape(), b.sizes(), b.dtype());
+    // The CPU's kernel sums the gradients of weight and bias for each thread.
+    if (x.tape().dialect.cpu && needs[1]) x.tape().allocate(2 * checked_mul(w.numel(), size_of(stat_type(x))));
     return out;
   });
 }
@@ -113,11 +117,22 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     const DType dtype = w ? w.dtype() : x.dtype();
     if (needs[1]) out[1] = empty(x.tape(), {channels}, dtype);
     if (needs[2]) out[2] = empty(x.tape(), {channels}, dtype);
+    if (x.tape().dialect.cpu) {  // two sums for every channel of every sample
+      const int64_t bytes = checked_mul(checked_mul(x.size(0), channels), size_of(stat_type(x)));
+      const Ref<Storage> ds = x.tape().allocate(bytes), db = x.tape().allocate(bytes);
+    }
     return out;
   });
 }
 
 namespace {
+// What the CPU's batch norm takes beside its results: two numbers a channel, before the result and after it.
+void two_a_channel(const Tensor& x) {
+  if (!x.tape().dialect.cpu) return;
+  const int64_t bytes = checked_mul(x.size(1), size_of(stat_type(x)));
+  const Ref<Storage> first = x.tape().allocate(bytes), second = x.tape().allocate(bytes);
+}
+
 // native_batch_norm with batch statistics: saves input, weight, and the mean and reciprocal deviation of every channel (and
 // the running statistics, which are buffers and live anyway). On no autocast list: half inputs meet fp32 weights.
 Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias, const RunningStatistics& running) {
@@ -129,8 +144,16 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
   op.reads(x);  // for the statistics, then to normalise
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   Saved running_mean = op.save(running.mean), running_var = op.save(running.var);
-  Tensor y = empty_like(x);
-  const Tensor m = empty(tape, {x.size(1)}, stat_type(x)), r = empty(tape, {x.size(1)}, stat_type(x));
+  Tensor y, m, r;
+  const auto statistics = [&] {
+    m = empty(tape, {x.size(1)}, stat_type(x));
+    r = empty(tape, {x.size(1)}, stat_type(x));
+    two_a_channel(x);
+  };
+  if (tape.dialect.cpu) statistics();
+  y = empty_like(x);
+  if (!tape.dialect.cpu) statistics();
+  two_a_channel(x);
   Saved mean = op.save(m), invstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), running_mean = std::move(running_mean),
                        running_var = std::move(running_var), mean = std::move(mean), invstd = std::move(invstd)](Tensors& g, Needs needs) {
@@ -143,6 +166,7 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
     count_reads(op, x, g[0], true);
     Tensors out(3);
     if (needs[0]) out[0] = empty_like(x);
+    if (needs[0] && x.tape().dialect.cpu) x.tape().allocate(x.storage().bytes);  // the products before they are summed
     if (needs[1]) out[1] = empty(x.tape(), {x.size(1)}, dtype);
     if (needs[2]) out[2] = empty(x.tape(), {x.size(1)}, dtype);
     return out;

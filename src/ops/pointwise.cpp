@@ -5,6 +5,7 @@
 #include "ops/autocast.h"
 #include "ops/reshape.h"
 #include "tensor/iterator.h"
+#include "tensor/number.h"
 
 namespace plimsoll {
 
@@ -19,9 +20,14 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return promote(a.dtype(), b.dtype());
 }
 
+// The CPU casts operands of another type first.
 Tensor binary_result(const Tensor& a, const Tensor& b) {
   const Dims shape = broadcast(a.sizes(), b.sizes());
-  return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), result_type(a, b));
+  const DType dtype = result_type(a, b);
+  Ref<Storage> casts[2];
+  if (a.tape().dialect.cpu && a.dtype() != dtype) casts[0] = a.tape().allocate(checked_mul(a.numel(), size_of(dtype)));
+  if (a.tape().dialect.cpu && b.dtype() != dtype) casts[1] = a.tape().allocate(checked_mul(b.numel(), size_of(dtype)));
+  return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), dtype);
 }
 
 // A kernel in backward: one allocation laid out like its inputs.
@@ -31,6 +37,14 @@ Tensor kernel(const char* name, const Tensor& a, const Tensor& b = {}) {
   op.reads(b);
   if (!b) return empty_like(a);
   return binary_result(a, b);
+}
+
+// The same with a number.
+Tensor with_number(const char* name, const Tensor& a) {
+  Op op(a.tape(), name, {});
+  op.reads(a);
+  const Number number(a.tape(), a.dtype());
+  return empty_like(a);
 }
 
 // Ops whose backward needs their input: `name`_backward(grad, self), one allocation.
@@ -114,6 +128,7 @@ Tensor keep_input_(const char* name, const char* backward_name, const Tensor& x)
 
 Tensor pass_on(const char* name, const Tensor& x) {
   Op op(x.tape(), name, {&x});
+  const Number number(x.tape(), x.dtype());
   return op.finish(empty_like(x), [](Tensors& g, Needs) { return Tensors{g[0]}; });
 }
 
@@ -197,18 +212,21 @@ Tensor sub_scalar(const Tensor& a) { return pass_on("sub", a); }
 
 Tensor rsub_scalar(const Tensor& a) {
   Op op(a.tape(), "rsub", {&a});
+  const Number number(a.tape(), a.dtype());
   return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("neg", g[0])}; });
 }
 
 // saves nothing on the device: the number is kept by value
 Tensor mul_scalar(const Tensor& a) {
   Op op(a.tape(), "mul", {&a});
-  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("mul", g[0])}; });
+  const Number number(a.tape(), a.dtype());
+  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{with_number("mul", g[0])}; });
 }
 
 Tensor div_scalar(const Tensor& a) {
   Op op(a.tape(), "div", {&a});
-  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{kernel("div", g[0])}; });
+  const Number number(a.tape(), a.dtype());
+  return op.finish(empty_like(a), [](Tensors& g, Needs) { return Tensors{with_number("div", g[0])}; });
 }
 
 // saves the condition; backward: where(condition, grad, 0), whose number becomes a tensor
@@ -286,7 +304,7 @@ Tensor pow(const Tensor& input, double) {
   return op.finish(empty_like(x), [self = std::move(self)](Tensors& g, Needs) {
     const Tensor x = self.unpack();
     const Tensor power = kernel("pow", x);
-    const Tensor scaled = kernel("mul", power);
+    const Tensor scaled = with_number("mul", power);
     return Tensors{kernel("mul", g[0], scaled)};
   });
 }
@@ -300,7 +318,7 @@ Tensor rsqrt(const Tensor& input) {
   return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
     const Tensor y = result.unpack();
     const Tensor cube = kernel("pow", y);
-    const Tensor half = kernel("mul", g[0]);
+    const Tensor half = with_number("mul", g[0]);
     return Tensors{kernel("mul", half, cube)};
   });
 }
@@ -311,7 +329,7 @@ Tensor sqrt(const Tensor& x) {
   Tensor y = empty_like(x);
   Saved result = op.save(y);
   return op.finish(y, [result = std::move(result)](Tensors& g, Needs) {
-    const Tensor twice = kernel("mul", result.unpack());
+    const Tensor twice = with_number("mul", result.unpack());
     return Tensors{kernel("div", g[0], twice)};
   });
 }
@@ -393,6 +411,11 @@ Tensor clamp_max(const Tensor& x) { return bounded("clamp", {"lt"}, x); }
 Tensor dropout(const Tensor& x, double p) {
   if (p == 0.0 || !x.tape().training) return x;
   if (p == 1.0) return mul(x, filled(x.tape(), "zeros", {}, x.dtype()));
+  if (x.tape().dialect.cpu) {  // no fused kernel: noise in x's own type, divided by a number in place
+    const Tensor noise = nondiff("empty_like", x, x.dtype());
+    { const Number keep(x.tape(), x.dtype()); }
+    return mul(x, noise);
+  }
   Op op(x.tape(), "native_dropout", {&x});
   Tensor y = empty_like(x);
   Saved mask = op.save(empty_like(x, DType::bool_));
@@ -425,7 +448,12 @@ Tensor compare(const char* name, const Tensor& a, const Tensor& b) {
   return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), DType::bool_);
 }
 
-Tensor compare_scalar(const char* name, const Tensor& a) { return nondiff(name, a, DType::bool_); }
+Tensor compare_scalar(const char* name, const Tensor& a) {
+  Op op(a.tape(), name, {});
+  op.reads(a);
+  const Number number(a.tape(), a.dtype());
+  return empty_like(a, DType::bool_);
+}
 
 Tensor nondiff(const char* name, const Tensor& a, DType dtype) {
   Op op(a.tape(), name, {});

@@ -2,6 +2,7 @@
 
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
+#include "tensor/number.h"
 
 namespace plimsoll {
 
@@ -50,7 +51,9 @@ Dims all_dims(const Tensor& x) {
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   const DType dtype = x.dtype() == DType::bool_ ? DType::int64 : x.tape().autocast && is_half(x.dtype()) ? DType::float32 : x.dtype();
   Op op(x.tape(), "sum", {&x});
-  return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), dtype),
+  Tensor out = empty(x.tape(), reduced(x.sizes(), dims, keepdim), dtype);
+  if (x.tape().dialect.cpu && x.dtype() != dtype) x.tape().allocate(checked_mul(x.numel(), size_of(dtype)));  // a cast of all of it first
+  return op.finish(std::move(out),
                    [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) { return Tensors{expand_back(g[0], sizes, dims, keepdim)}; });
 }
 
@@ -60,9 +63,12 @@ Tensor sum(const Tensor& x) { return sum(x, all_dims(x), false); }
 Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
   const Dims dims = wanted.empty() ? all_dims(x) : wanted;
   Op op(x.tape(), "mean", {&x});
-  return op.finish(empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype()), [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
+  Tensor out = empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype());
+  { const Number count(x.tape(), x.dtype()); }  // the CPU divides in place
+  return op.finish(std::move(out), [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
     const Tensor wide = expand_back(g[0], sizes, dims, keepdim);
     Op op(wide.tape(), "div", {});
+    const Number count(wide.tape(), wide.dtype());
     return Tensors{empty_like(wide)};
   });
 }

@@ -19,7 +19,13 @@ Tensor upsample(const char* name, const char* backward_name, const Tensor& input
                 Tensor (*gradient_like)(const Tensor&, const Dims&)) {
   const Tensor x = autocast_fp32(input);
   Op op(x.tape(), name, {&x});
-  return op.finish(formatted_like(x, {x.size(0), x.size(1), height, width}),
+  Tensor out = formatted_like(x, {x.size(0), x.size(1), height, width});
+  if (x.tape().dialect.cpu) {  // an index and a weight for every row and column of the result
+    std::vector<Ref<Storage>> places;
+    for (int64_t side : {height, width})
+      for (int64_t each : {int64_t{8}, size_of(x.dtype())}) places.push_back(x.tape().allocate(side * each));
+  }
+  return op.finish(std::move(out),
                    [backward_name, gradient_like, before = x.sizes()](Tensors& g, Needs) {
                      Op op(g[0].tape(), backward_name, {});
                      return Tensors{gradient_like(g[0], before)};

@@ -2,6 +2,7 @@
 #include "optim/arguments.h"
 #include "optim/foreach.h"
 #include "optim/optimizers.h"
+#include "tensor/number.h"
 
 namespace plimsoll {
 
@@ -80,7 +81,7 @@ class Adam final : public Optimizer {
       redistributed_gradients(all, {i});
       { const Tensors first = redistributed_gradients(all, {i}), second = redistributed_gradients(all, {i}); }
       if (!capturable_) {
-        denominator = chain(s.exp_avg_sq, {"sqrt", "div"});
+        denominator = denominator_of(s.exp_avg_sq);
         continue;
       }
       correction1 = chain(s.step, {"pow", "rsub"});
@@ -98,6 +99,21 @@ class Adam final : public Optimizer {
       rdiv(step_size_neg);
       denominator = sum;
     }
+  }
+
+  // exp_avg_sq.sqrt() / number, with the numbers that the update takes before and after it.
+  static Tensor denominator_of(const Tensor& exp_avg_sq) {
+    Tape& tape = exp_avg_sq.tape();
+    const DType dtype = exp_avg_sq.dtype();
+    for (int in_place = 0; in_place < 3; ++in_place) Number(tape, dtype);  // of the parameter and both states
+    Tensor out;
+    {
+      const Tensor root = temporary("sqrt", exp_avg_sq);
+      const Number correction(tape, dtype);
+      out = temporary("div", root);
+    }
+    { const Number eps(tape, dtype); }
+    return out;
   }
 
   Form form_;

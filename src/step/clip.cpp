@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optim/foreach.h"
+#include "tensor/number.h"
 
 namespace plimsoll {
 
@@ -17,12 +18,12 @@ Tensors summed_gradients(const std::vector<Parameter*>& parameters, const Positi
 }
 
 // One norm per gradient. On CUDA _foreach_norm reduces chunks of 65,536 elements into a scratch tensor first
-// (ForeachReduceOp.cu, kChunkSize); the recorder's tensors take the loop, which has none.
+// (ForeachReduceOp.cu, kChunkSize); the recorder's tensors and the CPU take the loop, which has none.
 Tensors norms_of(const std::vector<Parameter*>& parameters, const Positions& positions) {
   const Tensors grads = gradients(parameters, positions), summed = summed_gradients(parameters, positions);
   const bool sharded = parameters[positions[0]]->is_dtensor;
   const Tensor& first = grads[0];
-  const bool recorder = first.tape().dialect.recorder;
+  const bool recorder = first.tape().dialect.recorder || first.tape().dialect.cpu;
   Tensor scratch;
   if (!recorder) {
     constexpr int64_t kChunkSize = 65536;
@@ -76,7 +77,16 @@ Tensor total_norm(const std::vector<Parameter*>& parameters) {
 void clip_grad_norm(const std::vector<Parameter*>& parameters) {
   if (with_gradients(parameters).empty()) return;
   const Tensor norm = total_norm(parameters);
-  const Tensor coefficient = rdiv(temporary("add", norm));  // max_norm / (norm + 1e-6)
+  Tape& tape = norm.tape();
+  const auto with_number = [&](const char* op, const Tensor& t) {
+    const Number number(tape, t.dtype());
+    return temporary(op, t);
+  };
+  Tensor coefficient;  // max_norm / (norm + 1e-6)
+  {
+    const Tensor shifted = with_number("add", norm);
+    coefficient = with_number("mul", temporary("reciprocal", shifted));
+  }
   const Tensor clamped = temporary("clamp", coefficient);
 }
 

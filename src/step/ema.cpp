@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "optim/foreach.h"
+#include "tensor/number.h"
 
 namespace plimsoll {
 
@@ -84,7 +85,9 @@ void MovingAverage::update() {
 void MovingAverage::subtract() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (settings_.update == EmaUpdate::diffusers && !parameters_[i]->value.requires_grad()) continue;
-    chain(temporary("sub", shadow_[i], parameters_[i]->value), {"mul"});
+    const Tensor difference = temporary("sub", shadow_[i], parameters_[i]->value);
+    const Number share(tape_, difference.dtype());
+    temporary("mul", difference);
   }
 }
 

@@ -97,7 +97,7 @@ void add_to_buffer(Tensor& slot, Tensor grad) {
     return;
   }
   const bool fits = slot.storage().bytes == checked_mul(slot.numel(), size_of(slot.dtype())) && slot.dtype() == grad.dtype();
-  if (fits && slot.is_sole_owner()) return add_in_place(slot, grad);
+  if (fits && slot.is_sole_owner() && !slot.tape().dialect.cpu) return add_in_place(slot, grad);  // libtorch 1.13 never did
   if (fits && slot.tape().dialect.recorder) {  // the recorder sees such a sum only at the next allocation
     grad.reset();
     slot = sum(slot, slot);

@@ -40,6 +40,8 @@ struct Dialect {
   bool recorder = false;
   // Recorded rows of several processes call a gradient so when backward has ended, not when it is accumulated.
   bool late_gradient_labels = false;
+  // libtorch 1.13 on the CPU with one thread, as `plimsoll measure` trains: what its kernels allocate.
+  bool cpu = false;
   Version torch = Platform{}.torch;  // for rules that were others once
   KernelMemory kernels;
 };

@@ -1,0 +1,42 @@
+// `plimsoll measure` is another program, plimsoll-measure, so that this one does not need libtorch.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "cli/command.h"
+
+namespace plimsoll {
+
+namespace {
+
+std::string program_beside_this() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "plimsoll-measure").string();
+}
+
+}  // namespace
+
+std::function<ExitCode()> set_up_measure(CLI::App& app) {
+  app.set_help_flag();  // its own help teaches
+  app.prefix_command();
+  return [&app]() -> ExitCode {
+    const std::string program = program_beside_this();
+    std::vector<std::string> words{program};
+    for (const std::string& word : app.remaining()) words.push_back(word);
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(program.c_str(), arguments.data());
+    if (errno == ENOENT)
+      throw Error("[measure] " + program + " is not there: this build has no libtorch",
+                  "install libtorch-dev and build again (cmake -DPLIMSOLL_MEASURE=ON); every other command works without it",
+                  ExitCode::no_hardware);
+    throw Error("[measure] cannot start " + program + ": " + std::strerror(errno), "may it be executed?");
+  };
+}
+
+}  // namespace plimsoll

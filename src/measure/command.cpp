@@ -1,0 +1,225 @@
+#include "measure/command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/job_flags.h"
+#include "measure/trainer.h"
+#include "measure/twin.h"
+#include "step/train.h"
+#include "trace/trace_file.h"
+#include "util/bytes.h"
+#include "util/parse_bytes.h"
+
+namespace plimsoll::measure {
+
+namespace {
+
+struct Flags {
+  JobFlags job;
+  TrainSettings train;
+  LiveOptions model;
+  std::string limit, data_dir, save_trace, log, scan = "sequential";
+  int threads = 1;
+  bool json = false, compare = false, walk = false;
+};
+
+// One line a step on a terminal, drawn over the last one; nothing elsewhere.
+class Progress {
+ public:
+  explicit Progress(int64_t steps) : steps_(steps), on_(isatty(STDERR_FILENO)) {}
+  ~Progress() {
+    if (on_) std::cerr << "\r\033[K" << std::flush;
+  }
+  void show(const StepResult& r) const {
+    if (!on_) return;
+    constexpr int64_t kWidth = 24;
+    const auto done = static_cast<size_t>(kWidth * r.step / steps_);
+    std::cerr << fmt::format("\r\033[K[{}{}] {}/{}  loss {:.4f}  {:.2f} s  peak {}  micro-batch {}", std::string(done, '#'),
+                             std::string(kWidth - done, '.'), r.step, steps_, r.loss, r.seconds, to_string(Bytes{r.peak}), r.micro_batch)
+              << std::flush;
+  }
+
+ private:
+  int64_t steps_;
+  bool on_;
+};
+
+nlohmann::ordered_json json_of(const StepResult& r) {
+  nlohmann::ordered_json phases;
+  for (size_t p = 0; p < kPhases; ++p)
+    if (r.by_phase[p] > 0) phases[std::string(phase_name(static_cast<Phase>(p)))] = r.by_phase[p];
+  return {{"step", r.step},     {"loss", r.loss},   {"seconds", r.seconds},          {"peak", r.peak},
+          {"phases", phases}, {"micro_batch", r.micro_batch}, {"out_of_memory", r.out_of_memory}};
+}
+
+class Log {
+ public:
+  explicit Log(const std::string& path) : path_(path) {
+    if (path.empty()) return;
+    out_.open(path, std::ios::app);
+    if (!out_) throw Error("[log] cannot write " + path, "is the folder there, and writable?");
+  }
+  void add(const nlohmann::ordered_json& line) {
+    if (path_.empty()) return;
+    out_ << line.dump() << '\n' << std::flush;
+    if (!out_) throw Error("[log] cannot write " + path_, "is the disk full?");
+  }
+
+ private:
+  std::string path_;
+  std::ofstream out_;
+};
+
+std::string title(const Job& job, const Outcome& out) {
+  return fmt::format("{}  {} parameters, {} trained, batch {} x {}, {}{}\n\n", job.model.empty() ? job.family : job.model,
+                     with_commas(out.parameters), with_commas(out.trainable), job.batch, job.accumulation,
+                     job.precision == Precision::fp32 ? "fp32" : "bf16 autocast", job.checkpointing.on ? ", checkpointing" : "");
+}
+
+std::string text_of(const Job& job, const Outcome& out, int64_t limit) {
+  std::string text = title(job, out);
+  text += fmt::format("  {:>6} {:>10} {:>9} {:>15} {:>12}  {}\n", "step", "loss", "seconds", "peak", "micro-batch", "");
+  const size_t n = out.steps.size();
+  constexpr size_t kShown = 5;
+  for (size_t i = 0; i < n; ++i) {
+    if (n > 2 * kShown && i == kShown) text += fmt::format("  {:>6}\n", "...");
+    if (n > 2 * kShown && i >= kShown && i < n - kShown && out.steps[i].out_of_memory == 0) continue;
+    const StepResult& r = out.steps[i];
+    text += fmt::format("  {:>6} {:>10.4f} {:>9.3f} {:>15} {:>12}  {}\n", r.step, r.loss, r.seconds, with_commas(r.peak), r.micro_batch,
+                        r.out_of_memory ? fmt::format("{} out of memory", r.out_of_memory) : "");
+  }
+  text += fmt::format("\n  peak  {} bytes ({})", with_commas(out.peak), to_string(Bytes{out.peak}));
+  return text + (limit > 0 ? fmt::format(" of {}\n", to_string(Bytes{limit})) : "\n");
+}
+
+void take_optimizer_arguments(const Job& job, TrainSettings& s) {
+  const Config& a = job.optimizer.args;
+  s.learning_rate = a.number({"lr"}, s.learning_rate);
+  s.weight_decay = a.number({"weight_decay"}, s.weight_decay);
+  s.eps = a.number({"eps"}, s.eps);
+}
+
+ExitCode run(Flags& flags) {
+  at::set_num_threads(flags.threads);
+  at::globalContext().setUserEnabledMkldnn(false);  // what oneDNN takes for itself differs from one processor to the next
+  const Job job = flags.job.job();
+  if (flags.scan != "sequential" && flags.scan != "chunked")
+    throw Error("[scan] '" + flags.scan + "' is not known", "sequential or chunked", ExitCode::usage);
+  flags.model.chunked_scan = flags.scan == "chunked";
+  take_optimizer_arguments(job, flags.train);
+  const int64_t limit = flags.limit.empty() ? 0 : parse_bytes(flags.limit, "--limit").count;
+  const Data data(flags.data_dir, flags.train.seed);
+  Log log(flags.log);
+  Budget& budget = Budget::instance();
+  budget.set_limit(limit);
+  if (flags.save_trace.empty() && !flags.compare && !flags.walk) flags.train.traced_steps = 0;
+  if (flags.train.traced_steps > 0) budget.record(true);
+  Trainer trainer(job, flags.model, flags.train, data);
+  const Outcome out = [&] {
+    const Progress progress(flags.train.steps);
+    return trainer.run([&](const StepResult& r) {
+      progress.show(r);
+      log.add(json_of(r));
+    });
+  }();
+  if (!flags.save_trace.empty()) write_trace(out.trace, flags.save_trace);
+  std::optional<TwinResult> twin;
+  std::string difference;
+  if (flags.compare || flags.walk) {
+    const Simulation simulated = simulate(simulated_twin(job, std::min<int64_t>(flags.train.traced_steps, static_cast<int64_t>(out.steps.size()))));
+    twin = compare_twins(out.trace, simulated.trace);
+    if (flags.walk) difference = first_difference(out.trace, simulated.trace);
+  }
+  if (flags.json) {
+    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+    for (const StepResult& r : out.steps) steps.push_back(json_of(r));
+    nlohmann::ordered_json document{{"model", job.model}, {"parameters", out.parameters}, {"trainable", out.trainable}, {"limit", limit}, {"peak", out.peak}, {"steps", steps}};
+    if (twin) document["simulated"] = twin_json(*twin);
+    std::cout << document.dump(2) << '\n';
+  } else {
+    std::cout << text_of(job, out, limit);
+    if (twin) std::cout << '\n' << twin_text(*twin);
+    if (flags.walk) std::cout << '\n' << (difference.empty() ? "Every allocation is the same.\n" : difference);
+  }
+  return twin && !twin->equal() ? ExitCode::no : ExitCode::ok;
+}
+
+bool is_trainer_flag(const std::string& flag) {
+  static const std::vector<std::string> kFlags{"--model_size", "--vram", "--vram_auto", "--vram_safety_margin", "--training_preset"};
+  return std::find(kFlags.begin(), kFlags.end(), flag) != kFlags.end();
+}
+
+}  // namespace
+
+std::vector<std::string> own_arguments(const std::vector<std::string>& arguments) {
+  std::vector<std::string> own, command;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--") return command.empty() ? arguments : own;
+    const bool file = word == "--config" && i + 1 < arguments.size() && arguments[i + 1].find('=') == std::string::npos;
+    if (!file && !is_trainer_flag(word)) {
+      own.push_back(word);
+      continue;
+    }
+    command.push_back(word);
+    if (word != "--vram_auto" && i + 1 < arguments.size()) command.push_back(arguments[++i]);
+  }
+  if (command.empty()) return own;
+  own.insert(own.end(), {"--", "python", "train.py"});
+  own.insert(own.end(), command.begin(), command.end());
+  return own;
+}
+
+std::function<ExitCode()> set_up_measure(CLI::App& app) {
+  auto flags = std::make_shared<Flags>();
+  app.footer(
+      "Examples:\n"
+      "  plimsoll measure --model_size small --vram 8gb --seq 64 --steps 3       the trainer's own flags, a shorter sequence\n"
+      "  plimsoll measure --config mamba.json --limit 2GiB --auto-scale          on a virtual device of 2 GiB\n"
+      "  plimsoll measure mamba-trainer-small --seq 64 --batch 2 --compare       beside the simulation, by phase and category\n"
+      "  plimsoll measure mamba-trainer-small --seq 256 --scan chunked           a scan that really saves memory\n"
+      "  plimsoll measure gsa.yaml --data_dir texts --steps 100 --checkpoint run.safetensors --save-every 20 --log run.jsonl\n"
+      "  plimsoll measure gsa.yaml --save-trace run.trace && plimsoll replay run.trace\n"
+      "Jobs are read as by `plimsoll estimate`; flags win. docs/measure.md has the models and what each prints.\n"
+      "Exit codes: 0 done (with --compare: all equal), 3 does not fit, or not equal, 2 wrong usage, 5 input not understood, 1 a bug.");
+  flags->job.add_input_to(app);
+  app.add_option("--limit", flags->limit, "bytes of the virtual device (8GiB); beyond it PyTorch's out-of-memory error")->type_name("SIZE");
+  app.add_option("--data_dir,--data-dir", flags->data_dir, "folder of text, or of .ppm, .pgm and .npy pictures; without it, samples are made up")
+      ->type_name("DIR");
+  app.add_option("--lr", flags->train.learning_rate, "learning rate (default 0.001)")->check(CLI::PositiveNumber)->type_name("X");
+  app.add_option("--seed", flags->train.seed, "of weights, samples and dropout (default 1)")->type_name("N");
+  app.add_option("--checkpoint", flags->train.checkpoint, "file that the run is saved to, whole or not at all")->type_name("FILE");
+  app.add_option("--save-every", flags->train.save_every, "steps between checkpoints (default: at the end alone)")->check(CLI::NonNegativeNumber)->type_name("N");
+  app.add_flag("--resume", flags->train.resume, "go on from --checkpoint, to the same result as a run that never stopped");
+  app.add_flag("--auto-scale", flags->train.auto_scale, "out of memory: smaller micro-batches, the same samples and gradients");
+  app.add_flag("--grow", flags->train.grow, "with --auto-scale: try larger micro-batches again when it goes well");
+  app.add_option("--grow-after", flags->train.grow_after, "whole steps before that (default 20)")->check(CLI::PositiveNumber)->type_name("N");
+  app.add_option("--scan", flags->scan, "Mamba's scan: sequential (as published) or chunked (computed again in backward)")->type_name("NAME");
+  app.add_option("--chunk", flags->model.chunk, "tokens of a chunk (default 64)")->check(CLI::PositiveNumber)->type_name("N");
+  app.add_option("--threads", flags->threads, "of libtorch's kernels (default 1: some take memory for each)")->check(CLI::Range(1, 256))->type_name("N");
+  app.add_option("--log", flags->log, "a JSON line for each step, added to FILE")->type_name("FILE");
+  app.add_option("--save-trace", flags->save_trace, "write the allocations to FILE, for `plimsoll replay`")->type_name("FILE");
+  app.add_option("--trace-steps", flags->train.traced_steps, "how many steps are traced (default 2)")->check(CLI::Range(1, 1000))->type_name("N");
+  app.add_flag("--compare", flags->compare, "simulate the same job and print both, by phase and category");
+  app.add_flag("--walk", flags->walk, "with the first allocation that differs");
+  app.add_flag("--json", flags->json, "one JSON document on stdout");
+  flags->job.add_to(app);
+  return [flags] {
+    if (const auto steps = flags->job.values.find("steps"); steps != flags->job.values.end() && !steps->second.empty()) {
+      flags->train.steps = flags->job.job().steps;
+      steps->second = "2";
+    }
+    if (flags->train.resume && flags->train.checkpoint.empty())
+      throw Error("[resume] no checkpoint is named", "add --checkpoint FILE", ExitCode::usage);
+    return run(*flags);
+  };
+}
+
+}  // namespace plimsoll::measure

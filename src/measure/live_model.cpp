@@ -1,0 +1,34 @@
+#include "measure/live_model.h"
+
+#include "util/text.h"
+
+namespace plimsoll::measure {
+
+const std::vector<LiveEntry>& live_models() {
+  static const std::vector<LiveEntry> kModels{
+      {"mamba-trainer", make_live_mamba},
+      {"gsa", make_live_gsa},
+      {"fsdm", make_live_fsdm},
+      {"stdiff", make_live_stdiff},
+      {"unet2d-condition", make_live_unet},
+  };
+  return kModels;
+}
+
+std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job, const LiveOptions& options) {
+  std::vector<std::string> known;
+  for (const LiveEntry& entry : live_models()) {
+    if (job.family == entry.family) return entry.make(build, job, options);
+    known.emplace_back(entry.family);
+  }
+  throw Error("[measure] " + job.family + " is simulated, but not one of the models that are really trained",
+              "those are: " + join(known, ", ") + "; `plimsoll estimate` answers for all others");
+}
+
+Tensors LiveLanguageModel::make_inputs(int64_t samples) { return {torch::empty({samples, tokens_}, torch::kInt64)}; }
+
+void LiveLanguageModel::fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) {
+  data.tokens(sample, tokens_, vocabulary_, inputs[0].data_ptr<int64_t>() + row * tokens_);
+}
+
+}  // namespace plimsoll::measure

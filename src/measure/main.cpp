@@ -1,0 +1,38 @@
+// plimsoll-measure: real training under a byte budget. `plimsoll measure` starts it, so that nothing else needs libtorch.
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <iostream>
+
+#include "measure/command.h"
+
+namespace {
+
+int report(const plimsoll::Error& e) {
+  std::cerr << "plimsoll measure: " << e.what() << "\n";
+  if (!e.hint().empty()) std::cerr << "  hint: " << e.hint() << "\n";
+  return static_cast<int>(e.code());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace plimsoll;
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write(), not the end
+  CLI::App app("Real training of the published systems under a byte budget, beside the simulation of the same job.", "plimsoll measure");
+  std::vector<std::string> arguments = measure::own_arguments({argv + 1, argv + argc});
+  const std::function<ExitCode()> action = measure::set_up_measure(app);
+  try {
+    std::reverse(arguments.begin(), arguments.end());
+    app.parse(arguments);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+  }
+  try {
+    return static_cast<int>(action());
+  } catch (const Error& e) {
+    return report(e);
+  } catch (const std::exception& e) {
+    std::cerr << "plimsoll measure: internal error: " << e.what() << "\n  hint: please report this with the command line\n";
+    return static_cast<int>(ExitCode::internal);
+  }
+}

@@ -1,0 +1,562 @@
+// STDiff (stochastic video prediction by diffusion): motion features of observed frames are integrated into the future, and a U-Net that
+// denoises all predicted frames at once is conditioned on them. Locals are those of src/model/stdiff*.cpp.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "job/config_list.h"
+#include "measure/live_model.h"
+#include "measure/sde.h"
+
+namespace plimsoll::measure {
+
+namespace {
+
+struct Level {
+  int64_t channels, head_dim;
+  bool down_attention, up_attention;
+};
+
+struct Settings {
+  explicit Settings(const Config& c)
+      : height(c.size({"H", "height"}, 64)),
+        width(c.size({"Wd", "width"}, 512)),
+        observed(c.size({"To", "observed"}, 3)),
+        predicted(c.size({"Tp", "predicted"}, 3)),
+        image_channels(c.size({"image_channels"}, 1)),
+        model_channels(c.size({"model_channels"}, 64)),
+        n_downs(c.size({"n_downs"}, 2)),
+        n_layers(c.size({"n_layers"}, 2)),
+        in_channels(c.size({"in_channels"}, 2)),
+        out_channels(c.size({"out_channels"}, 1)),
+        layers_per_block(c.size({"layers_per_block"}, 2)),
+        groups(c.size({"norm_num_groups"}, 32)),
+        dt(c.number({"dt"}, 0.1)),
+        autoregressive(c.flag({"autoregressive"}, true)) {
+    if (c.text({"part"}, "whole") != "whole") throw Error("[measure] stdiff is trained as a whole", "leave part out");
+    const std::vector<int64_t> channels = size_list(c, c.find({"ch"}) ? "ch" : "block_out_channels", {128, 256, 256, 512, 512});
+    const size_t n = channels.size();
+    std::vector<std::string> down(n, "AttnDownBlock2D"), up(n, "AttnUpBlock2D");
+    down.front() = "DownBlock2D";
+    up.back() = "UpBlock2D";
+    down = name_list(c, "down_block_types", down);
+    up = name_list(c, "up_block_types", up);
+    if (down.size() != n || up.size() != n) throw Error("[measure] stdiff: not as many block types as block_out_channels", "give one for each");
+    for (size_t i = 0; i < n; ++i)
+      levels.push_back({channels[i], head_dim(c, i, n), down[i] != "DownBlock2D", up[n - 1 - i] != "UpBlock2D"});
+  }
+
+  // One for all levels, or one for each; null: a single head.
+  static int64_t head_dim(const Config& c, size_t level, size_t levels) {
+    const nlohmann::json* value = c.find({"head", "attention_head_dim"});
+    if (!value) return c.is_null("head") || c.is_null("attention_head_dim") ? 0 : 128;
+    if (!value->is_array()) return c.size({"head", "attention_head_dim"}, 128);
+    if (value->size() != levels) throw Error("[measure] stdiff: not as many attention_head_dim as block_out_channels", "give one for each");
+    return (*value)[level].is_null() ? 0 : Config("attention_head_dim", {{"head_dim", (*value)[level]}}).size({"head_dim"}, 1);
+  }
+
+  int64_t motion_channels() const { return model_channels << n_downs; }
+
+  int64_t height, width, observed, predicted, image_channels, model_channels, n_downs, n_layers, in_channels, out_channels, layers_per_block, groups;
+  double dt;
+  bool autoregressive;
+  std::vector<Level> levels;  // from full resolution down
+};
+
+// ---- motion -----------------------------------------------------------------------------------------------------------------------
+
+struct MotionEncoder : Unit {
+  MotionEncoder(const Unit& parent, std::string_view name, const Settings& c) : Unit(parent, name), convolutions(*this, "model") {
+    int64_t channels = c.model_channels;
+    convolutions.add(c.image_channels, channels, 5, 1, 2);
+    for (int64_t i = 0; i < c.n_downs; ++i, channels *= 2) {
+      const int64_t kernel = i + 1 < c.n_downs ? 5 : 7;
+      convolutions.add(channels, channels * 2, kernel, 1, kernel / 2);
+    }
+  }
+  Tensor operator()(Tensor x) const {
+    const Within here(place);
+    for (size_t i = 0; i < convolutions.size(); ++i) {
+      if (i > 0) x = torch::max_pool2d(x, {2, 2}, {2, 2});
+      x = convolutions[i](x);
+      x = torch::relu(x);
+    }
+    return x;
+  }
+  UnitList<Conv2d> convolutions;
+};
+
+struct ConvGRUCell : Unit {
+  ConvGRUCell(const Unit& parent, std::string_view name, int64_t channels)
+      : Unit(parent, name),
+        GateConv(*this, "GateConv", 2 * channels, 2 * channels, 3, 1, 1),
+        NewStateConv(*this, "NewStateConv", 2 * channels, channels, 3, 1, 1) {}
+
+  Tensor operator()(const Tensor& inputs, const Tensor& prev_h) const {
+    const Within here(place);
+    Tensor gates;
+    {
+      const Tensor both = torch::cat({inputs, prev_h}, 1);
+      gates = GateConv(both);  // (N, 2 M, h, w)
+    }
+    Tensor u, r;
+    {
+      const Tensors halves = gates.split(gates.size(1) / 2, 1);
+      u = torch::sigmoid(halves[0]);
+      r = torch::sigmoid(halves[1]);
+    }
+    Tensor h_tilde = r * prev_h;
+    h_tilde = torch::cat({inputs, h_tilde}, 1);
+    h_tilde = NewStateConv(h_tilde);
+    h_tilde = torch::tanh(h_tilde);
+    Tensor new_h = torch::rsub(u, 1.0);
+    new_h = new_h * prev_h;
+    return new_h + h_tilde;  // (N, M, h, w)
+  }
+
+  Conv2d GateConv, NewStateConv;
+};
+
+struct OdeSdeFuncNet : Unit {
+  OdeSdeFuncNet(const Unit& parent, std::string_view name, int64_t channels, int64_t n_layers) : Unit(parent, name), net(*this, "net") {
+    for (int64_t i = 0; i < n_layers + 2; ++i) net.add(channels, channels, 3, 1, 1, i == n_layers + 1);
+  }
+  Tensor operator()(Tensor x) const {
+    const Within here(place);
+    x = net[0](x);
+    for (size_t i = 1; i < net.size(); ++i) {
+      x = torch::tanh(x);
+      x = net[i](x);
+    }
+    return x;
+  }
+  UnitList<Conv2d> net;
+};
+
+struct DiffModel : Unit {
+  DiffModel(const Unit& parent, std::string_view name, const Settings& c)
+      : Unit(parent, name),
+        c(c),
+        motion_encoder(*this, "motion_encoder", c),
+        conv_gru_cell(*this, "conv_gru_cell", c.motion_channels()),
+        first_parameter(build.parameters.size()),
+        diff_unet_f(*this, "diff_unet.diff_unet_f", c.motion_channels(), c.n_layers),
+        diff_unet_g(*this, "diff_unet.diff_unet_g", c.motion_channels(), c.n_layers),
+        end_parameter(build.parameters.size()) {}
+
+  Tensor context_encode(const Tensor& observed) const {
+    const Within here(place);
+    const int64_t n = observed.size(0), frames = observed.size(1) - 1;
+    const Tensor differences = observed.slice(1, 1, frames + 1) - observed.slice(1, 0, frames);  // (N, To - 1, C, H, W)
+    const Tensor features = motion_encoder(differences.flatten(0, 1));                           // (N (To - 1), M, h, w)
+    const Tensor h = features.reshape({n, frames, features.size(1), features.size(2), features.size(3)});
+    Tensor m = torch::zeros({features.size(1), features.size(2), features.size(3)});
+    m = m.unsqueeze(0).expand({n, -1, -1, -1});
+    for (int64_t i = 0; i < frames; ++i) m = conv_gru_cell(h.select(1, i), m);
+    return m;
+  }
+
+  Tensor future_predict(const Tensor& context, uint64_t seed) const {
+    const Within here(place);
+    const Shape feature = context.sizes().vec();
+    Equation e;
+    e.drift = [this, feature](const Tensor& y) {
+      const Tensor x = diff_unet_f(y.reshape(feature));
+      return x.flatten(1);
+    };
+    e.diffusion = [this, feature](const Tensor& y) {
+      Tensor x = diff_unet_g(y.reshape(feature));
+      x = torch::tanh(x);
+      return x.flatten(1);
+    };
+    for (size_t i = first_parameter; i < end_parameter; ++i) e.parameters.push_back(build.parameters[i].value);
+    const Tensor states = integrate(e, context.flatten(1), static_cast<double>(c.observed - 1), c.predicted + 1, c.dt, seed);
+    const Tensor future = states.reshape({c.predicted + 1, feature[0], feature[1], feature[2], feature[3]});
+    return future.slice(0, 1, c.predicted + 1);
+  }
+
+  const Settings& c;
+  MotionEncoder motion_encoder;
+  ConvGRUCell conv_gru_cell;
+  size_t first_parameter;
+  OdeSdeFuncNet diff_unet_f, diff_unet_g;
+  size_t end_parameter;
+};
+
+// ---- the denoiser -----------------------------------------------------------------------------------------------------------------
+
+Tensor timestep_embedding(const Tensor& timesteps, int64_t channels) {
+  const int64_t half = channels / 2;
+  Tensor exponent = torch::arange(half, torch::kFloat32);
+  exponent = exponent * -std::log(10000.0);
+  exponent = exponent / static_cast<double>(half);
+  Tensor emb = torch::exp(exponent);
+  {
+    const Tensor steps = timesteps.unsqueeze(1).to(torch::kFloat32);
+    emb = steps * emb.unsqueeze(0);  // (B, half)
+  }
+  emb = emb * 1.0;
+  {
+    const Tensor sines = torch::sin(emb), cosines = torch::cos(emb);
+    emb = torch::cat({sines, cosines}, -1);  // (B, channels)
+  }
+  return torch::cat({emb.slice(1, half, 2 * half), emb.slice(1, 0, half)}, -1);
+}
+
+struct TimestepEmbedding : Unit {
+  TimestepEmbedding(const Unit& parent, std::string_view name, int64_t channels, int64_t width)
+      : Unit(parent, name), linear_1(*this, "linear_1", channels, width), linear_2(*this, "linear_2", width, width) {}
+  Tensor operator()(const Tensor& t_emb) const {
+    const Within here(place);
+    Tensor sample = linear_1(t_emb);
+    sample = torch::silu(sample);
+    return linear_2(sample);
+  }
+  Linear linear_1, linear_2;
+};
+
+struct MotionCondModule : Unit {
+  MotionCondModule(const Unit& parent, std::string_view name, int64_t motion, int64_t out)
+      : Unit(parent, name),
+        mlp_shared(*this, "mlp_shared.0", motion, (motion + out) / 2, 3, 1, 1),
+        mlp_gamma(*this, "mlp_gamma", (motion + out) / 2, out, 3, 1, 1),
+        mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, 3, 1, 1) {}
+  Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
+    const Within here(place);
+    const Tensor normalized = torch::instance_norm(wide(x), {}, {}, {}, {}, true, 0.1, 1e-5, false);                   // (B, C, H, W)
+    const Tensor motion_feat = torch::upsample_nearest2d(m_feat, {x.size(2), x.size(3)});  // (B, M, H, W)
+    const Tensor actv = torch::relu(mlp_shared(motion_feat));                              // (B, (M + C) / 2, H, W)
+    const Tensor gamma = mlp_gamma(actv);
+    const Tensor beta = mlp_beta(actv);
+    Tensor out = gamma + 1.0;
+    out = normalized * out;
+    return out + beta;  // (B, C, H, W)
+  }
+  Conv2d mlp_shared, mlp_gamma, mlp_beta;
+};
+
+struct ResnetBlock2D : Unit {
+  ResnetBlock2D(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, const Settings& c)
+      : Unit(parent, name),
+        motion_cond_layer(*this, "motion_cond_layer", c.motion_channels(), out),
+        norm1(*this, "norm1", c.groups, in),
+        conv1(*this, "conv1", in, out, 3, 1, 1),
+        time_emb_proj(*this, "time_emb_proj", temb, out),
+        norm2(*this, "norm2", c.groups, out),
+        conv2(*this, "conv2", out, out, 3, 1, 1),
+        conv_shortcut(in != out ? std::make_unique<Conv2d>(*this, "conv_shortcut", in, out, 1) : nullptr) {}
+
+  Tensor operator()(const Tensor& x, const Tensor& emb, const Tensor& m_feat) const {
+    const Within here(place);
+    Tensor input_tensor = x;
+    Tensor hidden = norm1(input_tensor);
+    hidden = torch::silu(hidden);
+    hidden = conv1(hidden);  // (B, out, H, W)
+    hidden = motion_cond_layer(hidden, m_feat);
+    Tensor temb = torch::silu(emb);
+    temb = time_emb_proj(temb);
+    temb = temb.unsqueeze(2).unsqueeze(3);  // (B, out, 1, 1)
+    hidden = hidden + temb;
+    hidden = norm2(hidden);
+    hidden = torch::silu(hidden);
+    hidden = conv2(hidden);
+    if (conv_shortcut) input_tensor = (*conv_shortcut)(input_tensor);
+    return (input_tensor + hidden) / 1.0;
+  }
+
+  MotionCondModule motion_cond_layer;
+  GroupNorm norm1;
+  Conv2d conv1;
+  Linear time_emb_proj;
+  GroupNorm norm2;
+  Conv2d conv2;
+  std::unique_ptr<Conv2d> conv_shortcut;
+};
+
+// Scores are held: the CPU has no xformers.
+struct AttentionBlock : Unit {
+  AttentionBlock(const Unit& parent, std::string_view name, int64_t channels, int64_t head_dim, const Settings& c)
+      : Unit(parent, name),
+        heads(head_dim > 0 ? channels / head_dim : 1),
+        norm(*this, "group_norm", c.groups, channels),
+        query(*this, "query", channels, channels),
+        key(*this, "key", channels, channels),
+        value(*this, "value", channels, channels),
+        proj_attn(*this, "proj_attn", channels, channels) {
+    if (heads == 0 || channels % heads != 0)
+      throw Error(fmt::format("[measure] attention_head_dim {} does not divide {} channels", head_dim, channels), "choose one that does");
+  }
+
+  Tensor operator()(const Tensor& x) const {
+    const Within here(place);
+    const int64_t b = x.size(0), ch = x.size(1), h = x.size(2), w = x.size(3);
+    Tensor hidden = norm(x);
+    hidden = hidden.view({b, ch, h * w}).transpose(1, 2);  // (B, T, C)
+    Tensor q = query(hidden);
+    Tensor k = key(hidden);
+    Tensor v = value(hidden);
+    q = heads_to_batch(q);  // (B * heads, T, head_dim)
+    k = heads_to_batch(k);
+    v = heads_to_batch(v);
+    const Tensor scores = materialised_scores(q, k);  // (B * heads, T, T)
+    Tensor probs = torch::softmax(scores.to(torch::kFloat32), -1);
+    probs = probs.to(scores.scalar_type());
+    hidden = torch::bmm(probs, v);
+    hidden = batch_to_heads(hidden);  // (B, T, C)
+    hidden = proj_attn(hidden);
+    hidden = hidden.transpose(-1, -2).reshape({b, ch, h, w});
+    return (hidden + x) / 1.0;
+  }
+
+ private:
+  Tensor heads_to_batch(const Tensor& t) const {
+    const int64_t b = t.size(0), n = t.size(1), d = t.size(2);
+    return t.reshape({b, n, heads, d / heads}).permute({0, 2, 1, 3}).reshape({b * heads, n, d / heads});
+  }
+  Tensor batch_to_heads(const Tensor& t) const {
+    const int64_t b = t.size(0), n = t.size(1), d = t.size(2);
+    return t.reshape({b / heads, heads, n, d}).permute({0, 2, 1, 3}).reshape({b / heads, n, d * heads});
+  }
+  Tensor materialised_scores(const Tensor& q, const Tensor& k) const {
+    const Tensor start = torch::empty({q.size(0), q.size(1), k.size(1)}, q.options());
+    return torch::baddbmm(start, q, k.transpose(-1, -2), 0, 1 / std::sqrt(static_cast<double>(q.size(2))));
+  }
+
+  int64_t heads;
+  GroupNorm norm;
+  Linear query, key, value, proj_attn;
+};
+
+// Only blocks without attention know gradient checkpointing.
+struct Layers : Unit {
+  Layers(const Unit& parent, std::string_view name) : Unit(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {}
+
+  Tensor run_layer(size_t i, Tensor hidden, const Tensor& temb, const Tensor& m_feat) const {
+    const ResnetBlock2D& resnet = resnets[i];
+    if (attentions.size() > 0) {
+      hidden = resnet(hidden, temb, m_feat);
+      return attentions[i](hidden);
+    }
+    if (!build.checkpointing) return resnet(hidden, temb, m_feat);
+    return checkpoint([&resnet](const Tensors& in) { return Tensors{resnet(in[0], in[1], in[2])}; }, {hidden, temb, m_feat})[0];
+  }
+
+  UnitList<AttentionBlock> attentions;
+  UnitList<ResnetBlock2D> resnets;
+};
+
+struct DownBlock : Layers {
+  DownBlock(const Unit& parent, std::string_view name, int64_t in, const Level& level, bool downsample, int64_t temb, const Settings& c)
+      : Layers(parent, name) {
+    for (int64_t i = 0; i < c.layers_per_block; ++i) {
+      resnets.add(i == 0 ? in : level.channels, level.channels, temb, c);
+      if (level.down_attention) attentions.add(level.channels, level.head_dim, c);
+    }
+    if (downsample) downsampler = std::make_unique<Conv2d>(*this, "downsamplers.0.conv", level.channels, level.channels, 3, 2, 1);
+  }
+  Tensor operator()(Tensor hidden, const Tensor& temb, const Tensor& m_feat, Tensors& skips) const {
+    const Within here(place);
+    for (size_t i = 0; i < resnets.size(); ++i) skips.push_back(hidden = run_layer(i, std::move(hidden), temb, m_feat));
+    if (downsampler) skips.push_back(hidden = (*downsampler)(hidden));
+    return hidden;
+  }
+  std::unique_ptr<Conv2d> downsampler;
+};
+
+struct Upsample2D : Unit {
+  Upsample2D(const Unit& parent, std::string_view name, int64_t channels) : Unit(parent, name), conv(*this, "conv", channels, channels, 3, 1, 1) {}
+  Tensor operator()(const Tensor& x) const {
+    const Within here(place);
+    Tensor hidden = x;
+    if (x.scalar_type() == torch::kBFloat16) hidden = hidden.to(torch::kFloat32);
+    if (hidden.size(0) >= 64) hidden = hidden.contiguous();
+    hidden = torch::upsample_nearest2d(hidden, {2 * hidden.size(2), 2 * hidden.size(3)});
+    if (x.scalar_type() == torch::kBFloat16) hidden = hidden.to(x.scalar_type());
+    return conv(hidden);
+  }
+  Conv2d conv;
+};
+
+struct UpBlock : Layers {
+  UpBlock(const Unit& parent, std::string_view name, int64_t in, int64_t previous, const Level& level, bool upsample, int64_t temb, const Settings& c)
+      : Layers(parent, name) {
+    const int64_t layers = c.layers_per_block + 1;
+    for (int64_t i = 0; i < layers; ++i) {
+      const int64_t skip = i == layers - 1 ? in : level.channels, before = i == 0 ? previous : level.channels;
+      resnets.add(before + skip, level.channels, temb, c);
+      if (level.up_attention) attentions.add(level.channels, level.head_dim, c);
+    }
+    if (upsample) upsampler = std::make_unique<Upsample2D>(*this, "upsamplers.0", level.channels);
+  }
+  Tensor operator()(Tensor hidden, const Tensors& skips, const Tensor& temb, const Tensor& m_feat) const {
+    const Within here(place);
+    for (size_t i = 0; i < resnets.size(); ++i) {
+      hidden = torch::cat({hidden, skips[skips.size() - 1 - i]}, 1);
+      hidden = run_layer(i, std::move(hidden), temb, m_feat);
+    }
+    if (upsampler) hidden = (*upsampler)(hidden);
+    return hidden;
+  }
+  std::unique_ptr<Upsample2D> upsampler;
+};
+
+struct UNetMidBlock2D : Unit {
+  UNetMidBlock2D(const Unit& parent, std::string_view name, const Level& level, int64_t temb, const Settings& c)
+      : Unit(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {
+    attentions.add(level.channels, level.head_dim, c);
+    for (int i = 0; i < 2; ++i) resnets.add(level.channels, level.channels, temb, c);
+  }
+  Tensor operator()(Tensor hidden, const Tensor& temb, const Tensor& m_feat) const {
+    const Within here(place);
+    hidden = resnets[0](hidden, temb, m_feat);
+    hidden = attentions[0](hidden);
+    return resnets[1](hidden, temb, m_feat);
+  }
+  UnitList<AttentionBlock> attentions;
+  UnitList<ResnetBlock2D> resnets;
+};
+
+struct UNet2DMotionCond : Unit {
+  UNet2DMotionCond(const Unit& parent, std::string_view name, const Settings& c)
+      : Unit(parent, name),
+        width(c.levels.front().channels),
+        conv_in(*this, "conv_in", c.in_channels, width, 3, 1, 1),
+        time_embedding(*this, "time_embedding", width, 4 * width),
+        down_blocks(*this, "down_blocks"),
+        up_blocks(*this, "up_blocks"),
+        mid_block(*this, "mid_block", c.levels.back(), 4 * width, c),
+        conv_norm_out(*this, "conv_norm_out", c.groups, width),
+        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {
+    const size_t n = c.levels.size();
+    for (size_t i = 0; i < n; ++i) down_blocks.add(c.levels[i == 0 ? 0 : i - 1].channels, c.levels[i], i + 1 < n, 4 * width, c);
+    for (size_t i = n; i-- > 0;)
+      up_blocks.add(c.levels[i == 0 ? 0 : i - 1].channels, c.levels[i + 1 < n ? i + 1 : i].channels, c.levels[i], i > 0, 4 * width, c);
+  }
+
+  Tensor operator()(const Tensor& input, const Tensor& timestep, const Tensor& m_feat) const {
+    const Within here(place);
+    Tensor timesteps = torch::ones({input.size(0)}, timestep.options());
+    timesteps = timestep * timesteps;
+    const Tensor t_emb = timestep_embedding(timesteps, width);
+    const Tensor emb = time_embedding(t_emb);  // (B, 4 * width)
+
+    Tensor sample = conv_in(input);
+    Tensors skips{sample};
+    for (size_t i = 0; i < down_blocks.size(); ++i) sample = down_blocks[i](sample, emb, m_feat, skips);
+    sample = mid_block(sample, emb, m_feat);
+
+    Tensors res_samples;  // the last ones stay until the end
+    for (size_t i = 0; i < up_blocks.size(); ++i) {
+      const auto first = skips.end() - static_cast<std::ptrdiff_t>(up_blocks[i].resnets.size());
+      res_samples.assign(first, skips.end());
+      skips.erase(first, skips.end());
+      sample = up_blocks[i](sample, res_samples, emb, m_feat);
+    }
+    sample = conv_norm_out(sample);
+    sample = torch::silu(sample);
+    return conv_out(sample);  // (B, out_channels, H, W)
+  }
+
+  int64_t width;
+  Conv2d conv_in;
+  TimestepEmbedding time_embedding;
+  UnitList<DownBlock> down_blocks;
+  UnitList<UpBlock> up_blocks;
+  UNetMidBlock2D mid_block;
+  GroupNorm conv_norm_out;
+  Conv2d conv_out;
+};
+
+class STDiff : public LiveModel, public Unit {
+ public:
+  STDiff(Build& build, const Job& job) : Unit(build), c_(job.config), tde_model_(*this, "tde_model", c_), unet_(*this, "diffusion_unet", c_) {}
+
+  // Vo, Vp, Vo_last, noise, timesteps, noisy, idx_o, idx_p
+  Tensors make_inputs(int64_t samples) override {
+    const int64_t b = samples * c_.predicted, c = c_.image_channels;
+    const auto frames = [&](int64_t count) { return torch::empty({samples, count, c, c_.height, c_.width}); };
+    const auto images = [&](int64_t channels) { return torch::empty({b, channels, c_.height, c_.width}); };
+    Tensors in{frames(c_.observed),
+               frames(c_.predicted),
+               frames(1),
+               images(c_.out_channels),
+               torch::empty({b}, torch::kInt64),
+               images(c_.in_channels - (c_.autoregressive ? c : 0)),
+               torch::empty({c_.observed}),
+               torch::empty({c_.predicted})};
+    for (int64_t i = 0; i < c_.observed; ++i) in[6].data_ptr<float>()[i] = static_cast<float>(i);
+    for (int64_t i = 0; i < c_.predicted; ++i) in[7].data_ptr<float>()[i] = static_cast<float>(c_.observed + i);
+    return in;
+  }
+
+  // Frames that follow each other; those to come with noise of a random step, which is what the network is to find.
+  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) override {
+    const int64_t pixels = c_.height * c_.width, frame = c_.image_channels * pixels, all = c_.observed + c_.predicted;
+    std::vector<float> frames(static_cast<size_t>(all * frame));
+    data.images(sample, all, c_.image_channels, c_.height, c_.width, frames.data());
+    const auto copy = [&](int64_t first, int64_t count, const Tensor& to) {
+      std::copy_n(frames.begin() + first * frame, count * frame, to.data_ptr<float>() + row * count * frame);
+    };
+    copy(0, c_.observed, in[0]);
+    copy(c_.observed, c_.predicted, in[1]);
+    copy(c_.observed - 1, 1, in[2]);
+    std::mt19937_64 numbers = data.random(sample, 5);
+    if (row == 0) seed_ = numbers();
+    std::normal_distribution<float> normal;
+    const int64_t noise_channels = c_.out_channels, noisy_channels = in[5].size(1);
+    for (int64_t f = 0; f < c_.predicted; ++f) {
+      const int64_t at = row * c_.predicted + f, t = static_cast<int64_t>(numbers() % kSteps);
+      in[4].data_ptr<int64_t>()[at] = t;
+      const float share = static_cast<float>(std::pow(std::cos(0.5 * 3.14159265 * static_cast<double>(t + 1) / (kSteps + 1)), 2));
+      for (int64_t i = 0; i < noise_channels * pixels; ++i) in[3].data_ptr<float>()[at * noise_channels * pixels + i] = normal(numbers);
+      for (int64_t ch = 0; ch < noisy_channels; ++ch)
+        for (int64_t i = 0; i < pixels; ++i) {
+          const float signal = frames[static_cast<size_t>((c_.observed + f) * frame + (ch % c_.image_channels) * pixels + i)];
+          const float noise = in[3].data_ptr<float>()[(at * noise_channels + ch % noise_channels) * pixels + i];
+          in[5].data_ptr<float>()[(at * noisy_channels + ch) * pixels + i] = std::sqrt(share) * signal + std::sqrt(1 - share) * noise;
+        }
+    }
+  }
+
+  Tensor loss(const Tensors& inputs) override {
+    const Tensor sample = predict(inputs);
+    const Autocast off(false);
+    Tensor loss;
+    {
+      const Tensor wide = sample.to(torch::kFloat32);
+      loss = torch::l1_loss(wide, inputs[3], at::Reduction::None);
+    }
+    loss = loss.mean();
+    return loss;
+  }
+
+ private:
+  static constexpr uint64_t kSteps = 1000;
+
+  Tensor predict(const Tensors& in) {
+    const Tensor m_context = tde_model_.context_encode(in[0]);  // (N, M, h, w)
+    Tensor m_future;                                            // (Tp, N, M, h, w)
+    {
+      const Tensor indices = torch::cat({in[6].slice(0, c_.observed - 1, c_.observed), in[7]}, 0);
+      m_future = tde_model_.future_predict(m_context, seed_);
+    }
+    Tensor prev_frames, noisy = in[5];
+    if (c_.autoregressive) {
+      prev_frames = torch::cat({in[2], in[1].slice(1, 0, c_.predicted - 1)}, 1);
+      noisy = torch::cat({noisy, prev_frames.flatten(0, 1)}, 1);  // (N Tp, in_channels, H, W)
+    }
+    const Tensor m_feat = m_future.permute({1, 0, 2, 3, 4}).flatten(0, 1);  // (N Tp, M, h, w)
+    return unet_(noisy, in[4], m_feat);
+  }
+
+  const Settings c_;
+  DiffModel tde_model_;
+  UNet2DMotionCond unet_;
+  uint64_t seed_ = 0;  // of the random path of a batch
+};
+
+}  // namespace
+
+std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job, const LiveOptions&) { return std::make_unique<STDiff>(build, job); }
+
+}  // namespace plimsoll::measure

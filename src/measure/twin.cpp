@@ -1,0 +1,105 @@
+#include "measure/twin.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "job/settings.h"
+#include "util/bytes.h"
+
+namespace plimsoll::measure {
+
+Job simulated_twin(Job job, int64_t steps) {
+  job.platform.target = "cpu";
+  apply_setting(job, "optimizer_args", {{"foreach", false}}, "measure");
+  if (job.precision == Precision::amp_fp16) job.precision = Precision::amp;
+  job.checkpointing.reentrant = true;
+  job.steps = steps;
+  job.longest = job.eval_batch = 0;
+  job.sampling = {};
+  return job;
+}
+
+bool TwinResult::equal() const {
+  for (const TwinRow& r : rows)
+    if (r.measured != r.simulated) return false;
+  return !rows.empty();
+}
+
+TwinResult compare_twins(const Trace& measured, const Trace& simulated) {
+  TwinResult out;
+  const Timeline a = ideal_timeline(measured), b = ideal_timeline(simulated);
+  const size_t steps = std::min(a.steps.size(), b.steps.size());
+  if (steps == 0) return out;
+  for (size_t s = 0; s < steps; ++s) {
+    out.rows.push_back({fmt::format("step {}", s + 1), a.steps[s].bytes, b.steps[s].bytes});
+    for (size_t p = 0; p < kPhases; ++p)
+      if (a.steps[s].by_phase[p] != 0 || b.steps[s].by_phase[p] != 0)
+        out.rows.push_back({fmt::format("step {} {}", s + 1, phase_name(static_cast<Phase>(p))), a.steps[s].by_phase[p], b.steps[s].by_phase[p]});
+  }
+  const StepPeak &x = a.peak(), &y = b.peak();
+  for (size_t c = 0; c < kCategories; ++c)
+    if (x.by_category[c] != 0 || y.by_category[c] != 0)
+      out.rows.push_back({fmt::format("peak: {}", category_name(static_cast<Category>(c))), x.by_category[c], y.by_category[c]});
+  return out;
+}
+
+std::string twin_text(const TwinResult& result) {
+  std::string out = fmt::format("{:<34}{:>18}{:>18}{:>14}\n", "Measured against simulated", "measured", "simulated", "difference");
+  for (const TwinRow& r : result.rows)
+    out += fmt::format("  {:<32}{:>18}{:>18}{:>14}\n", r.what, with_commas(r.measured), with_commas(r.simulated),
+                       r.measured == r.simulated ? "equal" : with_commas(r.simulated - r.measured));
+  return out;
+}
+
+nlohmann::ordered_json twin_json(const TwinResult& result) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const TwinRow& r : result.rows) rows.push_back({{"what", r.what}, {"measured", r.measured}, {"simulated", r.simulated}});
+  return {{"equal", result.equal()}, {"rows", rows}};
+}
+
+namespace {
+
+struct Allocation {
+  int64_t bytes = 0, alive = 0;
+  std::string label;
+};
+
+// Those of the steps, each with what is alive after it.
+std::vector<Allocation> allocations(const Trace& t) {
+  std::vector<Allocation> out;
+  int64_t alive = 0;
+  bool stepping = false;
+  Phase phase = Phase::setup;
+  for (const Event& e : t.events) {
+    if (e.kind == Event::Kind::step) stepping = true;
+    if (e.kind == Event::Kind::phase) phase = static_cast<Phase>(e.value);
+    if (e.kind == Event::Kind::free) alive -= t.storages[e.storage].bytes;
+    if (e.kind != Event::Kind::alloc) continue;
+    const StorageRecord& s = t.storages[e.storage];
+    alive += s.bytes;
+    if (stepping) out.push_back({s.bytes, alive, fmt::format("{} {} {}", phase_name(phase), t.scope_path(s.scope), t.names[s.op])});
+  }
+  return out;
+}
+
+std::string line(const std::vector<Allocation>& all, size_t i) {
+  if (i >= all.size()) return "(ends)";
+  return fmt::format("{:>14} {:>16} {}", with_commas(all[i].bytes), with_commas(all[i].alive), all[i].label);
+}
+
+}  // namespace
+
+std::string first_difference(const Trace& measured, const Trace& simulated) {
+  const std::vector<Allocation> a = allocations(measured), b = allocations(simulated);
+  size_t i = 0;
+  while (i < a.size() && i < b.size() && a[i].bytes == b[i].bytes && a[i].alive == b[i].alive) ++i;
+  if (i == a.size() && i == b.size()) return "";
+  std::string out = fmt::format("Allocation {} differs (of {} measured, {} simulated): bytes, alive after it, where\n", i, a.size(), b.size());
+  constexpr size_t kBefore = 6, kAfter = 10;
+  for (size_t k = i - std::min(i, kBefore); k < i + kAfter; ++k)
+    out += fmt::format("  {}{:<90} | {}\n", k == i ? '>' : ' ', line(a, k), line(b, k));
+  return out;
+}
+
+}  // namespace plimsoll::measure
