@@ -63,7 +63,8 @@ struct TextEncoderFamily {
 constexpr TextEncoderFamily kTextEncoders[]{
     {"clip-text", make_clip_text_model}, {"clip-text-projection", make_clip_text_model_with_projection},
     {"gemma2", make_gemma2_text_model},  {"llama", make_llama_text_model},
-    {"qwen2", make_qwen2_text_model},    {"t5-encoder", make_t5_encoder_model}};
+    {"qwen2", make_qwen2_text_model},    {"qwen2.5-vl-text", make_qwen2_5_vl_text_model},
+    {"t5-encoder", make_t5_encoder_model}};
 
 MakeTextEncoder text_encoder_of(const Part& part) {
   std::vector<std::string> names;
@@ -126,15 +127,15 @@ struct TrainerConfig {
     if (list)
       for (const Json& value : *list) text_encoders.push_back(part_of(value, "text_encoders"));
     for (const Part& part : text_encoders) text_encoder_of(part);
-    prompt_encoding_of(text_encoder_families());
+    prompts();
     if (text_encoders.empty() && !encodes_nothing())
       throw Error("[diffusion-trainer] no text_encoders are named", "name them, or set cache_text_embeddings");
   }
 
-  std::vector<std::string> text_encoder_families() const {
+  const PromptEncoding& prompts() const {
     std::vector<std::string> families;
     for (const Part& part : text_encoders) families.push_back(part.entry->name);
-    return families;
+    return prompt_encoding_of(denoiser.entry->name, families);
   }
 
   bool encodes_nothing() const { return cache_text_embeddings || unload_text_encoder; }
@@ -204,7 +205,7 @@ Tensor unpacked(const Tensor& tokens, const Dims& sizes) {
 class ToolkitStep : public DenoiserStep {
  public:
   ToolkitStep(DenoiserModel& model, const TrainerConfig& c)
-      : config_(c), model_(model), net_(model.net()), prompts_(prompt_encoding_of(c.text_encoder_families())) {
+      : config_(c), model_(model), net_(model.net()), prompts_(c.prompts()) {
     Build& build = model.build();
     build.input_require_grads = false;
     if (c.vae && !c.cache_latents) {
@@ -369,7 +370,8 @@ class ToolkitStep : public DenoiserStep {
       if (packs()) tokens = shown(packed(input));
       conditions = with_own_conditions(texts);
     }
-    Tensor prediction = net_.predict(tokens ? tokens : input, tokens ? div_scalar(timesteps) : timesteps, conditions);
+    const Tensors times = tokens ? Tensors{div_scalar(timesteps)} : net_.toolkit_times(timesteps, dtype_);
+    Tensor prediction = net_.predict(tokens ? tokens : input, times[0], conditions);
     if (tokens) prediction = unpacked(prediction, latent_sizes_);
     if (!net_.predicts_noise()) prediction = neg(prediction);
     return prediction;

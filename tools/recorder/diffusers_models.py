@@ -14,6 +14,15 @@ HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
 sys.path.insert(0, os.path.join(HERE, 'packages'))
 
 
+def preload():
+    from diffusers import AutoencoderKL, UNet2DConditionModel  # noqa: F401
+    import diffusers.loaders.single_file_model, diffusers.models.attention_processor  # noqa: F401
+    from transformers import CLIPTextModel, LlamaForCausalLM, Qwen2_5_VLForConditionalGeneration, T5EncoderModel  # noqa: F401
+    import torch._inductor.kernel  # noqa: F401
+    try: import peft  # noqa: F401
+    except ImportError: pass  # rows with adapters need it
+
+
 def attention_kernel(): return sys.modules['__main__'].ATTN
 
 
@@ -107,6 +116,11 @@ def text_encoder(name, config):
     transformers.masking_utils.is_tracing = transformers.modeling_utils.is_tracing = lambda *a: False
     cls = getattr(transformers, name)
     lm = not name.startswith(('CLIP', 'T5'))
+    if name.startswith('Qwen2_5'):
+        own = {k: config.pop(k) for k in ('vision_config', 'tie_word_embeddings') if k in config}
+        cfg = cls.config_class(text_config={'rope_parameters': {'rope_type': 'default', 'rope_theta': 1e6, 'mrope_section': config.pop('mrope_section')}, **config}, **own)
+        for c in (cfg, cfg.text_config, cfg.vision_config): c._attn_implementation = 'eager' if attention_kernel() == 'eager' else 'sdpa'
+        return cls(cfg)
     cfg = (cls.config_class if lm or name.startswith('T5') else transformers.CLIPTextConfig)(**config)
     cfg._attn_implementation = 'eager' if attention_kernel() == 'eager' or not getattr(cls, '_supports_sdpa', False) else 'sdpa'
     if not lm: cfg.use_cache = False
