@@ -51,7 +51,7 @@ class OmniGen2Transformer2DModel : public Denoiser {
   }
 
   Tensors toolkit_times(const Tensor& timestep, DType dtype) const override {
-    const Tensor timesteps = div_scalar(to(timestep, dtype));
+    const Tensor scaled = to(timestep, dtype), timesteps = div_scalar(scaled);
     return {rsub_scalar(timesteps), timesteps};
   }
 
