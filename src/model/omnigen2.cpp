@@ -61,7 +61,7 @@ class OmniGen2Transformer2DModel : public Denoiser {
     const int64_t rows = latents.size(2) / patch, columns = latents.size(3) / patch;
     require_lumina_positions("omnigen2", config_, text, rows, columns);
     auto [temb, encoder] = time_caption_embed_(timestep, c[0], latents.dtype());  // encoder: (B, T, C)
-    auto [tokens, image_mask] = flat_and_pad_to_seq(latents);               // (B, S, p p C), (B, S)
+    auto [tokens, image_mask] = flat_and_pad_to_seq(latents);                     // (B, S, p p C), (B, S)
     LuminaRotary rotary = lumina_rotary(tape(), config_, batch, text, rows, columns);
     rotary.positions.clear();
     for (LuminaBlock& layer : context_refiner_) encoder = layer(encoder, c[1], rotary.text, {});

@@ -432,9 +432,9 @@ const std::vector<Preset>& presets() {
        1024},
       {"ai-toolkit-omnigen2", "diffusion-trainer",
        R"({"denoiser":"omnigen2","vae":"flux-vae","text_encoders":["qwen2.5-vl-3b-text"],"flow_matching":true})", 1024},
-      // Qwen2.5-VL without its eyes, as the toolkit leaves it; Qwen-Image's autoencoder is not simulated: its latents are cached
+      // Qwen2.5-VL without its eyes, as the toolkit leaves it
       {"ai-toolkit-qwen_image", "diffusion-trainer",
-       R"({"denoiser":"qwen-image","text_encoders":[{"model":"qwen2.5-vl-7b-text","vision_config":null}],"cache_latents":true,"flow_matching":true})",
+       R"({"denoiser":"qwen-image","vae":"qwen-image-vae","text_encoders":[{"model":"qwen2.5-vl-7b-text","vision_config":null}],"flow_matching":true})",
        1024},
       // diffusers: the transformer alone; seq is the side of the image, a video's size is in its configuration
       {"flux-dev", "flux", R"({"guidance_embeds":true})", 1024},
@@ -454,6 +454,8 @@ const std::vector<Preset>& presets() {
       {"omnigen2", "omnigen2",
        R"({"hidden_size":2520,"num_layers":32,"num_attention_heads":21,"num_kv_heads":7,"axes_dim_rope":[40,40,40],"axes_lens":[1024,1664,1664],"text_feat_dim":2048})",
        1024},
+      {"qwen-image-vae", "autoencoder-kl-wan", R"({})", 1024},
+      {"wan2.1-vae", "autoencoder-kl-wan", R"({"height":480,"width":832,"frames":81})", 480},
       {"wan2.1-1.3b", "wan", R"({"num_attention_heads":12,"ffn_dim":8960,"num_layers":30,"height":480,"width":832,"frames":81})", 480},
       {"wan2.1-14b", "wan", R"({"height":480,"width":832,"frames":81})", 480},
       {"hunyuan-video", "hunyuan_video", R"({"height":544,"width":960,"frames":61})", 544},

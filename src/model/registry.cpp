@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/autoencoders.h"
 #include "model/denoisers.h"
 #include "model/families.h"
 #include "model/text_encoders.h"
@@ -100,6 +101,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder},
       {"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition, "diffusers"},
       // diffusers
+      {"autoencoder-kl-wan", {"AutoencoderKLWan", "AutoencoderKLQwenImage"}, InputKind::own, 480, make_causal_autoencoder, "diffusers"},
       {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
       {"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit, "diffusers"},
       {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},

@@ -39,9 +39,7 @@ constexpr int64_t kSide = 32;  // what every autoencoder and patch size here div
 
 }  // namespace
 
-bool has_own_sides(const Job& job) {
-  return job.inputs == InputKind::own && job.config.find({"height"}) && job.config.find({"width"});
-}
+bool has_own_sides(const Job& job) { return job.inputs == InputKind::own && job.config.find({"height"}) && job.config.find({"width"}); }
 
 std::vector<Lever> model_levers(const Job& job) {
   std::vector<Lever> out;
@@ -53,7 +51,8 @@ std::vector<Lever> model_levers(const Job& job) {
         {"model", fmt::format(fmt::runtime(l.name), then, now), {{"config", {{l.key, then}}}}, LeverKind::other_training, l.cost});
   }
   if (has_own_sides(job)) {
-    const int64_t height = job.config.size({"height"}, 0) * 3 / 4 / kSide * kSide, width = job.config.size({"width"}, 0) * 3 / 4 / kSide * kSide;
+    const int64_t height = job.config.size({"height"}, 0) * 3 / 4 / kSide * kSide,
+                  width = job.config.size({"width"}, 0) * 3 / 4 / kSide * kSide;
     if (height > 0 && width > 0)
       out.push_back({"model",
                      fmt::format("{} x {} pixels", height, width),

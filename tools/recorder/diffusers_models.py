@@ -95,6 +95,21 @@ class AutoencoderTraining(Training):
         return mse_loss + 1e-6 * kl_loss
 
 
+class VideoAutoencoderTraining(Training):
+    def __init__(self, net, height=None, width=None, frames=1):
+        super().__init__(net)
+        self.height, self.width, self.frames = height, width, frames
+
+    def example_inputs(self, batch, seq, device):
+        return dict(pixels=torch.empty(batch, 3, self.frames, self.height or seq, self.width or seq, dtype=self.dtype(), device=device))
+
+    def forward(self, pixels):
+        posterior = self.net.encode(pixels).latent_dist
+        z = posterior.sample()
+        pred = self.net.decode(z).sample
+        return F.mse_loss(pred.float(), pixels.float())
+
+
 class TextEncoderTraining(Training):
     def example_inputs(self, batch, seq, device):
         c = self.net.config
@@ -137,7 +152,8 @@ def diffusers_model(name, config):
 
 def build(**args):
     name = args.pop('class')
-    own = {k: args.pop(k) for k in ('height', 'width', 'text_tokens') if k in args}
+    own = {k: args.pop(k) for k in ('height', 'width', 'frames', 'text_tokens') if k in args}
     if name.startswith(('CLIP', 'T5')): return TextEncoderTraining(text_encoder(name, args))
-    training = AutoencoderTraining if name == 'AutoencoderKL' else DenoiserTraining
+    training = {'AutoencoderKL': AutoencoderTraining, 'AutoencoderKLWan': VideoAutoencoderTraining,
+                'AutoencoderKLQwenImage': VideoAutoencoderTraining}.get(name, DenoiserTraining)
     return training(diffusers_model(name, args), **own)
