@@ -123,6 +123,20 @@ TEST(DenoiserTransformers, HiDreamsExpertsAndTextsAreChecked) {
   EXPECT_TRUE(has(error_of(job_of("hidream", with(small, {{"height", 64}, {"width", 128}}))), "only square images"));
 }
 
+TEST(DenoiserTransformers, OmniGen2sPlacesAndHeadsAreChecked) {
+  const Json small = {{"hidden_size", 48},   {"num_layers", 1},   {"num_refiner_layers", 1},    {"num_attention_heads", 3},
+                      {"num_kv_heads", 1},   {"multiple_of", 16}, {"axes_dim_rope", {4, 6, 6}}, {"axes_lens", {64, 32, 32}},
+                      {"text_feat_dim", 40}, {"text_tokens", 12}};
+  EXPECT_EQ(error_of(job_of("omnigen2", small)), "");
+  EXPECT_EQ(error_of(job_of("omnigen2", with(small, {{"triton", false}}))), "");
+  EXPECT_TRUE(has(error_of(job_of("omnigen2", with(small, {{"text_tokens", 64}}))), "65 positions along axis 0, but axes_lens has 64"));
+  EXPECT_TRUE(has(error_of(job_of("omnigen2", with(small, {{"height", 1024}}))), "64 positions along axis 1"));
+  EXPECT_TRUE(has(error_of(job_of("omnigen2", with(small, {{"axes_dim_rope", {4, 4, 4}}}))), "axes_dim_rope"));
+  EXPECT_TRUE(has(error_of(job_of("omnigen2", with(small, {{"num_kv_heads", 2}}))), "num_kv_heads 2"));
+  EXPECT_TRUE(has(error_of(job_of("omnigen2", with(small, {{"ffn_dim_multiplier", 0}}))), "[omnigen2] ffn_dim_multiplier"));
+  EXPECT_TRUE(has(error_of(job_of("omnigen2", with(small, {{"triton", "yes"}}))), "triton"));
+}
+
 TEST(DenoiserTransformers, PositionsAreMadeForOtherSizesThanTheStoredOne) {
   EXPECT_EQ(error_of(job_of("pixart", kPixArt, 96)), "");
   EXPECT_EQ(error_of(job_of("pixart", with(kPixArt, {{"height", 64}, {"width", 160}}))), "");

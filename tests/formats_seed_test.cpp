@@ -473,6 +473,29 @@ TEST(AiToolkitFormat, ArchitecturesByNameAndByFlag) {
   EXPECT_EQ(arch("{name_or_path: runwayml/stable-diffusion-v1-5}"), "ai-toolkit-sd1");
 }
 
+TEST(AiToolkitFormat, AdaptersOfConvolutionsAndOfBlocksAlone) {
+  const auto read = [](const std::string& model, const std::string& network, const std::string& train = "batch_size: 1") {
+    return read_text("config: {process: [{train: {" + train + "}, network: " + network + ", model: " + model + "}]}", "x.yaml");
+  };
+  const Job unet = read("{arch: sdxl}", "{type: lora, linear: 16, conv: 4, conv_alpha: 4}");
+  ASSERT_TRUE(unet.tuning.adapter.has_value());
+  EXPECT_EQ(unet.tuning.adapter->rank_pattern.at("conv1|conv2|conv|conv_in|conv_out"), 4);
+  EXPECT_FALSE(finds(unet, Effect::unknown, "network.conv")) << findings_text(unet);
+  const Job flux = read("{arch: flux}", "{type: lora, linear: 16, conv: 4}");
+  EXPECT_TRUE(flux.tuning.adapter->rank_pattern.empty());
+  EXPECT_TRUE(finds(flux, Effect::none, "network.conv"));
+  const Job omnigen = read("{arch: omnigen2}", "{type: lora, linear: 16}");
+  EXPECT_EQ(omnigen.model, "ai-toolkit-omnigen2");
+  EXPECT_EQ(omnigen.tuning.adapter->target_modules.pattern, R"((?:.*\.)?(?:noise_refiner|context_refiner|layers)\..*)");
+  EXPECT_TRUE(read("{arch: omnigen2}", "{type: lora, transformer_only: false}").tuning.adapter->target_modules.all_linear);
+  EXPECT_TRUE(finds(read("{arch: hidream}", "{type: lora}", "gradient_checkpointing: false"), Effect::refused, "under a checkpoint alone"));
+  EXPECT_FALSE(finds(read("{arch: hidream}", "{type: lora}"), Effect::refused, ""));
+  EXPECT_TRUE(finds(read("{arch: flux, quantize: true, qtype: uint4}", "{type: lora}"), Effect::unknown, "8 bits a weight"));
+  EXPECT_TRUE(finds(read("{arch: flux, layer_offloading: true, layer_offloading_transformer_percent: 0.5}", "{type: lora}"),
+                    Effect::unknown, "50 %"));
+  EXPECT_THROW(read("{arch: sdxl}", "{type: lora, conv: many}"), Error);
+}
+
 TEST(AiToolkitFormat, DefaultsAndOddities) {
   const Job job = read_text(
       "config: {process: [{train: {gradient_accumulation: 4, gradient_accumulation_steps: 2, optimizer: automagic}, "

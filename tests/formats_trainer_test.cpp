@@ -720,7 +720,9 @@ TEST_F(Trainers, KohyaCommand) {
   ASSERT_TRUE(job.tuning.adapter);
   EXPECT_EQ(job.tuning.adapter->r, 32);
   EXPECT_EQ(job.origin.at("lora"), "command line: --network_dim");
-  EXPECT_TRUE(finding(job, Effect::unknown, "network_args"));
+  EXPECT_FALSE(finding(job, Effect::unknown, "network_args"));
+  EXPECT_EQ(job.tuning.adapter->rank_pattern.at("conv1|conv2|conv"), 8);
+  EXPECT_THROW(run("python sdxl_train_network.py --network_args conv_dim=many --dataset_config @data.toml"), Error);
   EXPECT_EQ(job.optimizer.name, "AdamW8bit");
   EXPECT_EQ(job.precision, Precision::bf16);
   EXPECT_TRUE(job.autocast);

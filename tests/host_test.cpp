@@ -172,6 +172,19 @@ TEST(Loader, BatchesAreTheTensorsThatCollatorsMake) {
   EXPECT_EQ(batch_tensors(job), (std::vector<Bytes>{{8000}}));
 }
 
+TEST(Loader, PicturesAndLatentsAreNoTokens) {
+  Job job;
+  job.family = "wan";
+  job.inputs = InputKind::own;
+  job.batch = 2;
+  job.config = Config("wan", {{"num_layers", 1}, {"height", 64}, {"width", 96}, {"frames", 5}});
+  const std::vector<Bytes> video = batch_tensors(job);
+  ASSERT_FALSE(video.empty());
+  EXPECT_EQ(video[0].count, 2 * 16 * 2 * 8 * 12 * 4);  // latents of one frame and of four
+  job.family = "no such model";
+  EXPECT_TRUE(batch_tensors(job).empty());
+}
+
 TEST(Loader, AShortEpochEndsTheRunAhead) {
   Job job = loader_job(4, 4, 10, 100);
   job.host.dataset_size = 95;  // ten batches

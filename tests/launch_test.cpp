@@ -87,6 +87,11 @@ TEST(LaunchCounts, OfSlurm) {
   EXPECT_TRUE(finds(some, Effect::unknown, "SLURM_NNODES = 2-4; taken as 2")) << findings_text(some);
   EXPECT_THROW(read_script("#SBATCH --nodes=0\n" + run), Error);
   EXPECT_THROW(read_script("#SBATCH --ntasks-per-node=0\n" + run), Error);
+  EXPECT_EQ(read_script("#SBATCH --nodes=2\n#SBATCH --ntasks=8\n" + run).parallel.world(), 8);
+  EXPECT_EQ(read_script("#SBATCH -N 2\nsrun -n 6 python" + std::string(kTrainer) + "\n").host.ranks_per_host, 3);
+  EXPECT_EQ(read_command("srun -N 2 --ntasks 4 python" + std::string(kTrainer)).parallel.world(), 4);
+  EXPECT_EQ(read_command("srun -n 4 --ntasks-per-node 2 python" + std::string(kTrainer)).host.ranks_per_host, 2);
+  EXPECT_THROW(read_command("srun -n 0 python" + std::string(kTrainer)), Error);
 }
 
 TEST(Launch, HostsOfSeveralProcessesAreKnownToEveryFormat) {

@@ -85,5 +85,23 @@ TEST(WhatIf, ArgumentsOfNoneAreNotOn) {
   EXPECT_NO_THROW(effect(w, "fused optimizer"));
 }
 
+TEST(Levers, OfAVideoAreFramesAndPixelsNotItsSequence) {
+  Job job;
+  job.model = job.family = "wan";
+  job.inputs = InputKind::own;
+  job.seq = 480;
+  job.config = Config("wan", {{"height", 480}, {"width", 832}, {"frames", 81}});
+  std::vector<std::string> names;
+  for (const Lever& l : levers_for(job)) names.push_back(l.name);
+  const auto offered = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  EXPECT_TRUE(offered("41 frames instead of 81"));
+  EXPECT_TRUE(offered("352 x 608 pixels"));
+  EXPECT_FALSE(offered("half the sequence"));
+  job.config = Config("wan", {});
+  names.clear();
+  for (const Lever& l : levers_for(job)) names.push_back(l.name);
+  EXPECT_TRUE(offered("half the sequence"));
+}
+
 }  // namespace
 }  // namespace plimsoll

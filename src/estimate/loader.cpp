@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "allocator/pinned_host.h"
+#include "model/registry.h"
+#include "nn/model.h"
 
 namespace plimsoll {
 
@@ -17,6 +19,20 @@ Bytes product(std::initializer_list<int64_t> factors) {
 }
 
 Bytes in_pages(Bytes b) { return {checked_mul(checked_add(b.count, kPage - 1) / kPage, kPage)}; }
+
+// What a step of a model that makes its inputs itself begins with: pictures, latents, videos, states of texts.
+std::vector<Bytes> own_tensors(const Job& job) {
+  const ModelEntry* entry = find_model(job.family);
+  if (!entry) return {};
+  Tape tape;
+  Build build(tape);
+  const std::unique_ptr<Model> model = entry->make(build, job.config);
+  std::vector<Bytes> tensors;
+  const DType dtype = job.precision == Precision::bf16 || job.precision == Precision::fp16 ? DType::bfloat16 : DType::float32;
+  for (const Tensor& t : model->make_inputs(job.batch, job.seq, dtype))
+    tensors.push_back(product({t.numel(), static_cast<int64_t>(size_of(t.dtype()))}));
+  return tensors;
+}
 
 // One page a semaphore. Measured: 8 + 3 x workers, with 1 to 4 workers.
 Bytes semaphores(int64_t workers) { return product({checked_add(8, checked_mul(3, workers)), kPage}); }
@@ -62,6 +78,7 @@ void with_workers(const Job& job, LoaderMemory& m) {
 
 std::vector<Bytes> batch_tensors(const Job& job) {
   if (job.host.item_bytes) return {times(job.batch, *job.host.item_bytes)};
+  if (job.inputs == InputKind::own) return own_tensors(job);
   const Bytes label = product({job.batch, 8});
   if (job.inputs == InputKind::image) return {product({job.batch, 3, job.seq, job.seq, 4}), label};
   if (job.inputs == InputKind::vector) return {product({job.batch, job.seq, 4}), label};

@@ -207,6 +207,8 @@ Json slurm_variables(const std::string& script) {
     };
     for (const char* name : {"nodes", "N"})
       if (flags.contains(name)) variables["SLURM_NNODES"] = variables["SLURM_JOB_NUM_NODES"] = text_of(name);
+    for (const char* name : {"ntasks", "n"})
+      if (flags.contains(name)) variables["SLURM_NTASKS"] = text_of(name);
     for (const char* name : {"ntasks_per_node", "gpus_per_node"})
       if (flags.contains(name)) variables[std::string("SLURM_") + (name[0] == 'n' ? "NTASKS" : "GPUS") + "_PER_NODE"] = text_of(name);
   }
@@ -350,7 +352,10 @@ std::vector<ScriptCommand> script_commands(const std::string& script, const std:
       variables.update(d.value["environment"]);
     } else {
       if (d.value["launcher"] != "" && d.value["nodes"] == 1) d.value["nodes"] = count_of(variables, "SLURM_NNODES");
-      if (d.value["launcher"] == "srun" && d.value["processes"] == 1) d.value["processes"] = count_of(variables, "SLURM_NTASKS_PER_NODE");
+      if (d.value["launcher"] == "srun" && d.value["processes"] == 1)
+        d.value["processes"] = variables.contains("SLURM_NTASKS_PER_NODE")
+                                   ? count_of(variables, "SLURM_NTASKS_PER_NODE")
+                                   : (count_of(variables, "SLURM_NTASKS") - 1) / d.value["nodes"].get<int64_t>() + 1;
       Json environment = variables;
       environment.update(d.value["environment"]);
       d.value["environment"] = std::move(environment);

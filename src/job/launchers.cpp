@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 struct Launcher {
   std::vector<std::string> processes;  // flags that count them
   bool of_all_nodes = false;           // accelerate and MPI count those of all nodes
+  std::vector<std::string> in_all;     // flags that count those of all nodes where none of the others is given
 };
 
 const std::map<std::string, Launcher> kLaunchers{{"torchrun", {{"nproc_per_node"}}},
@@ -26,7 +27,7 @@ const std::map<std::string, Launcher> kLaunchers{{"torchrun", {{"nproc_per_node"
                                                  {"accelerate", {{"num_processes"}, true}},
                                                  {"accelerate.commands.launch", {{"num_processes"}, true}},
                                                  {"deepspeed", {{"num_gpus"}}},
-                                                 {"srun", {{"ntasks_per_node"}}},
+                                                 {"srun", {{"ntasks_per_node"}, false, {"ntasks", "n"}}},
                                                  {"mpirun", {{"np", "n"}, true}},
                                                  {"mpiexec", {{"np", "n"}, true}},
                                                  {"tune", {{"nproc_per_node"}}}};
@@ -96,6 +97,12 @@ void count_processes(Json& value) {
     if (!flags.contains(name)) continue;
     const int64_t count = whole(flags, name, value.value("processes", int64_t{1})), nodes = value.value("nodes", int64_t{1});
     value["processes"] = kind.of_all_nodes && count % nodes == 0 ? count / nodes : count;
+    return;
+  }
+  for (const std::string& name : kind.in_all) {
+    if (!flags.contains(name)) continue;
+    const int64_t nodes = value.value("nodes", int64_t{1});
+    value["processes"] = (whole(flags, name, nodes) - 1) / nodes + 1;  // the fullest node
   }
 }
 
@@ -127,6 +134,7 @@ void settle_counts(Document& command, std::vector<Finding>& findings) {
   bool nodes_given = false, processes_given = false;
   for (const char* name : kNodeFlags) nodes_given = settle(name, true) || nodes_given;
   for (const std::string& name : kind.processes) processes_given = settle(name, false) || processes_given;
+  for (const std::string& name : kind.in_all) processes_given = settle(name, false) || processes_given;
   count_processes(command.value);
   // as script_documents takes it, where the launcher says nothing
   const auto of_slurm = [&](const char* name) { return parse_scalar(environment.value(name, "1")); };

@@ -1,12 +1,13 @@
 // Where the values of a YAML text are: yaml-cpp's events say where each begins, and scalars where they end.
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/yaml.h>
+#include <yaml-cpp/mark.h>
 
+#include <algorithm>
 #include <set>
-#include <sstream>
 
 #include "job/placed.h"
+#include "job/yaml_reader.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -180,14 +181,7 @@ class Places : public YAML::EventHandler {
 
 Placed place_yaml(const std::string& text, const std::string& name) {
   Places places(text);
-  try {
-    std::istringstream in(text);
-    YAML::Parser parser(in);
-    while (parser.HandleNextDocument(places)) {
-    }
-  } catch (const YAML::Exception& e) {
-    throw Error(fmt::format("[yaml] {}:{}: {}", name, e.mark.line + 1, e.msg), "fix the YAML at that line");
-  }
+  handle_yaml_events(text, name, places);
   return places.take();
 }
 

@@ -155,16 +155,20 @@ class Builder : public YAML::EventHandler {
 
 }  // namespace
 
-Json parse_yaml_text(const std::string& text, const std::string& name) {
-  Builder builder(name);
+void handle_yaml_events(const std::string& text, const std::string& name, YAML::EventHandler& handler) {
   try {
     std::istringstream in(text);
     YAML::Parser parser(in);
-    while (parser.HandleNextDocument(builder)) {
+    while (parser.HandleNextDocument(handler)) {
     }
   } catch (const YAML::Exception& e) {
     throw Error(fmt::format("[yaml] {}:{}: {}", name, e.mark.line + 1, e.msg), "fix the YAML at that line");
   }
+}
+
+Json parse_yaml_text(const std::string& text, const std::string& name) {
+  Builder builder(name);
+  handle_yaml_events(text, name, builder);
   return builder.take();
 }
 

@@ -6,8 +6,15 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+namespace YAML {
+class EventHandler;
+}
+
 namespace plimsoll {
 
 nlohmann::json parse_yaml_text(const std::string& text, const std::string& name);
+
+// Every event of the text's documents; errors of the parser name the file and the line.
+void handle_yaml_events(const std::string& text, const std::string& name, YAML::EventHandler& handler);
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@ std::unique_ptr<Model> make_flux(Build& build, const Config& config);
 std::unique_ptr<Model> make_hidream(Build& build, const Config& config);
 std::unique_ptr<Model> make_hunyuan_video(Build& build, const Config& config);
 std::unique_ptr<Model> make_lumina2(Build& build, const Config& config);
+std::unique_ptr<Model> make_omnigen2(Build& build, const Config& config);
 std::unique_ptr<Model> make_pixart(Build& build, const Config& config);
 std::unique_ptr<Model> make_qwen_image(Build& build, const Config& config);
 std::unique_ptr<Model> make_sd3(Build& build, const Config& config);

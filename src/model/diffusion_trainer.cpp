@@ -12,6 +12,7 @@
 #include "model/text_encoders.h"
 #include "model/toolkit_prompts.h"
 #include "nn/autoencoder_kl.h"
+#include "nn/causal_autoencoder.h"
 #include "nn/denoiser.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -61,9 +62,10 @@ struct TextEncoderFamily {
   MakeTextEncoder make;
 };
 constexpr TextEncoderFamily kTextEncoders[]{
-    {"clip-text", make_clip_text_model}, {"clip-text-projection", make_clip_text_model_with_projection},
-    {"gemma2", make_gemma2_text_model},  {"llama", make_llama_text_model},
-    {"qwen2", make_qwen2_text_model},    {"t5-encoder", make_t5_encoder_model}};
+    {"clip-text", make_clip_text_model},  {"clip-text-projection", make_clip_text_model_with_projection},
+    {"gemma2", make_gemma2_text_model},   {"llama", make_llama_text_model},
+    {"qwen2", make_qwen2_text_model},     {"qwen2.5-vl-text", make_qwen2_5_vl_text_model},
+    {"t5-encoder", make_t5_encoder_model}};
 
 MakeTextEncoder text_encoder_of(const Part& part) {
   std::vector<std::string> names;
@@ -112,7 +114,7 @@ struct TrainerConfig {
       if (const Json* value = c.find({key})) with_canvas[key] = *value;
     denoiser.config = Config(denoiser.config.source(), with_canvas);
     if (const Json* value = c.find({"vae"})) vae = part_of(*value, "vae");
-    if (vae && vae->entry->name != "autoencoder-kl")
+    if (vae && vae->entry->name != "autoencoder-kl" && vae->entry->name != "autoencoder-kl-wan")
       throw Error("[diffusion-trainer] vae: " + vae->entry->name + " is not an autoencoder", "e.g. vae: sdxl-vae");
     if (!vae && !cache_latents) throw Error("[diffusion-trainer] cache_latents: false needs a vae", "e.g. vae: sdxl-vae");
     read_text_encoders(c);
@@ -126,15 +128,15 @@ struct TrainerConfig {
     if (list)
       for (const Json& value : *list) text_encoders.push_back(part_of(value, "text_encoders"));
     for (const Part& part : text_encoders) text_encoder_of(part);
-    prompt_encoding_of(text_encoder_families());
+    prompts();
     if (text_encoders.empty() && !encodes_nothing())
       throw Error("[diffusion-trainer] no text_encoders are named", "name them, or set cache_text_embeddings");
   }
 
-  std::vector<std::string> text_encoder_families() const {
+  const PromptEncoding& prompts() const {
     std::vector<std::string> families;
     for (const Part& part : text_encoders) families.push_back(part.entry->name);
-    return families;
+    return prompt_encoding_of(denoiser.entry->name, families);
   }
 
   bool encodes_nothing() const { return cache_text_embeddings || unload_text_encoder; }
@@ -177,6 +179,56 @@ class FrozenBuild {
   Tuning tuning_;
 };
 
+// What makes latents of images, scaled as the denoiser knows them.
+class ImageEncoder {
+ public:
+  virtual ~ImageEncoder() = default;
+  virtual Tensor encode(const Tensor& images) = 0;  // (N, C, H, W) -> (N, latent channels, h, w)
+  virtual DType dtype() const = 0;
+  int64_t channels = 3, latent_channels = 4, scale = 8;
+};
+
+class ImageAutoencoder : public ImageEncoder {
+ public:
+  ImageAutoencoder(Module& parent, const Config& config) : vae_(parent, "vae", config) {
+    channels = vae_.config.in_channels;
+    latent_channels = vae_.config.latent_channels;
+    scale = vae_.config.scale();
+  }
+  DType dtype() const override { return vae_.encoder.conv_in.weight.dtype(); }
+  Tensor encode(const Tensor& images) override {
+    const Tensor latents = vae_.encode(images).sample();
+    const Tensor shifted = sub_scalar(latents);
+    return mul_scalar(shifted);
+  }
+
+ private:
+  AutoencoderKL vae_;
+};
+
+// An autoencoder of videos sees one frame; mean and deviation of each channel are brought to the device every time.
+class VideoAutoencoder : public ImageEncoder {
+ public:
+  VideoAutoencoder(Module& parent, const Config& config) : vae_(parent, "vae", config) {
+    channels = vae_.config.in_channels;
+    latent_channels = vae_.config.z_dim;
+    scale = vae_.config.scale();
+  }
+  DType dtype() const override { return vae_.quant_conv.weight.dtype(); }
+  Tensor encode(const Tensor& images) override {
+    const Tensor latents = vae_.encode(unsqueeze(images, 2)).sample();  // (N, z, 1, h, w)
+    const Dims by_channel{1, latent_channels, 1, 1, 1};
+    const Tensor mean = filled(latents.tape(), "_to_copy", by_channel, latents.dtype());
+    Tensor deviation = filled(latents.tape(), "_to_copy", by_channel, latents.dtype());
+    for (const char* op : {"reciprocal", "mul"}) deviation = nondiff(op, deviation, latents.dtype());
+    const Tensor shifted = sub(latents, mean);
+    return squeeze(mul(shifted, deviation), 2);
+  }
+
+ private:
+  CausalAutoencoder vae_;
+};
+
 // eval() under torch.no_grad()
 class Inference {
  public:
@@ -203,13 +255,15 @@ Tensor unpacked(const Tensor& tokens, const Dims& sizes) {
 
 class ToolkitStep : public DenoiserStep {
  public:
-  ToolkitStep(DenoiserModel& model, const TrainerConfig& c)
-      : config_(c), model_(model), net_(model.net()), prompts_(prompt_encoding_of(c.text_encoder_families())) {
+  ToolkitStep(DenoiserModel& model, const TrainerConfig& c) : config_(c), model_(model), net_(model.net()), prompts_(c.prompts()) {
     Build& build = model.build();
     build.input_require_grads = false;
     if (c.vae && !c.cache_latents) {
       const FrozenBuild frozen(build, "vae", c.vae_dtype);
-      vae_ = std::make_unique<AutoencoderKL>(model, "vae", c.vae->config);
+      if (c.vae->entry->name == "autoencoder-kl")
+        vae_ = std::make_unique<ImageAutoencoder>(model, c.vae->config);
+      else
+        vae_ = std::make_unique<VideoAutoencoder>(model, c.vae->config);
     }
     if (c.encodes_nothing()) return;
     for (const Part& part : c.text_encoders) {
@@ -227,7 +281,7 @@ class ToolkitStep : public DenoiserStep {
     samples_ = samples;
     conditions_ = net_.conditions(samples, canvas, dtype);
     latent_sizes_ = latent_sizes();
-    Tensors inputs{empty(tape, vae_ ? Dims{samples, vae_->config.in_channels, canvas.height, canvas.width} : latent_sizes_, dtype),
+    Tensors inputs{empty(tape, vae_ ? Dims{samples, vae_->channels, canvas.height, canvas.width} : latent_sizes_, dtype),
                    empty(tape, {samples}, config_.flow_matching ? DType::float32 : DType::int64)};
     if (vae_) check_latents();
     for (int pass = 0; pass < (config_.dop ? 2 : 1); ++pass) {
@@ -284,8 +338,7 @@ class ToolkitStep : public DenoiserStep {
   }
 
   void check_latents() const {
-    const int64_t scale = vae_->config.scale();
-    const Dims given{samples_, vae_->config.latent_channels, canvas_.height / scale, canvas_.width / scale};
+    const Dims given{samples_, vae_->latent_channels, canvas_.height / vae_->scale, canvas_.width / vae_->scale};
     if (given == latent_sizes_) return;
     throw Error(
         fmt::format("[diffusion-trainer] the vae's latents {} are not the denoiser's {}", to_string(given), to_string(latent_sizes_)),
@@ -301,17 +354,11 @@ class ToolkitStep : public DenoiserStep {
   // toolkit/stable_diffusion_model.py, encode_images
   Tensor encode_images(const Tensor& imgs) {
     const Inference mode(model_.tape());
-    const DType dtype = vae_->encoder.conv_in.weight.dtype();
+    const DType dtype = vae_->dtype();
     Tensors image_list = unbind(imgs, 0);
     for (Tensor& image : image_list) image = to(image, dtype);
     const Tensor images = stack(image_list, 0);  // (N, 3, H, W)
-    Tensor latents;                              // (N, C, h, w)
-    {
-      const LatentDistribution posterior = vae_->encode(images);
-      latents = posterior.sample();
-    }
-    const Tensor shifted = sub_scalar(latents);
-    return mul_scalar(shifted);
+    return vae_->encode(images);
   }
 
   // add_noise: sample by sample. Times of flow matching are fp32, and so are the sums.
@@ -369,7 +416,8 @@ class ToolkitStep : public DenoiserStep {
       if (packs()) tokens = shown(packed(input));
       conditions = with_own_conditions(texts);
     }
-    Tensor prediction = net_.predict(tokens ? tokens : input, tokens ? div_scalar(timesteps) : timesteps, conditions);
+    const Tensors times = tokens ? Tensors{div_scalar(timesteps)} : net_.toolkit_times(timesteps, dtype_);
+    Tensor prediction = net_.predict(tokens ? tokens : input, times[0], conditions);
     if (tokens) prediction = unpacked(prediction, latent_sizes_);
     if (!net_.predicts_noise()) prediction = neg(prediction);
     return prediction;
@@ -442,7 +490,7 @@ class ToolkitStep : public DenoiserStep {
   DenoiserModel& model_;
   Denoiser& net_;
   const PromptEncoding& prompts_;
-  std::unique_ptr<AutoencoderKL> vae_;
+  std::unique_ptr<ImageEncoder> vae_;
   TextEncoders text_encoders_;
   Conditions conditions_;
   Dims latent_sizes_;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "model/autoencoders.h"
 #include "model/denoisers.h"
 #include "model/families.h"
+#include "model/text_encoders.h"
 #include "model/weights_only.h"
 
 namespace plimsoll {
@@ -95,15 +97,18 @@ const std::vector<ModelEntry>& model_registry() {
       {"clip-text", {"CLIPTextModel"}, InputKind::own, 77, make_clip_text},
       {"clip-text-projection", {"CLIPTextModelWithProjection"}, InputKind::own, 77, make_clip_text_projection},
       {"diffusion-trainer", {"diffusion_trainer"}, InputKind::own, 1024, make_diffusion_trainer, "the AI Toolkit"},
+      {"qwen2.5-vl-text", {}, InputKind::own, 512, make_qwen2_5_vl_text},
       {"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder},
       {"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition, "diffusers"},
       // diffusers
+      {"autoencoder-kl-wan", {"AutoencoderKLWan", "AutoencoderKLQwenImage"}, InputKind::own, 480, make_causal_autoencoder, "diffusers"},
       {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
       {"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit, "diffusers"},
       {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
       {"hidream", {"HiDreamImageTransformer2DModel"}, InputKind::own, 1024, make_hidream, "the AI Toolkit"},
       {"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video, "diffusers"},
       {"lumina2", {"Lumina2Transformer2DModel"}, InputKind::own, 1024, make_lumina2, "diffusers"},
+      {"omnigen2", {"OmniGen2Transformer2DModel"}, InputKind::own, 1024, make_omnigen2, "the AI Toolkit"},
       {"pixart", {"PixArtTransformer2DModel"}, InputKind::own, 1024, make_pixart, "diffusers"},
       {"qwen_image", {"QwenImageTransformer2DModel"}, InputKind::own, 1024, make_qwen_image, "diffusers"},
       {"sd3", {"SD3Transformer2DModel"}, InputKind::own, 1024, make_sd3, "diffusers"},

@@ -115,24 +115,39 @@ Tensors encode_prompts_hidream(TextEncoders& te, const Tensors& tokens) {
   return {t5, llama, pooled};
 }
 
+// OmniGen2Pipeline._get_qwen2_prompt_embeds: the last states and the mask, once for each image of a prompt
+Tensors encode_prompts_omnigen2(TextEncoders& te, const Tensors& tokens) {
+  Tensor states, mask;
+  {
+    const TextStates prompt_embeds = te[0]->encode(tokens[0], true);
+    states = prompt_embeds.hidden_states.back();
+    mask = prompt_embeds.attention_mask;
+  }
+  states = clone(states);
+  mask = clone(mask);
+  return {states, mask};
+}
+
 const std::vector<PromptEncoding>& encodings() {
   static const std::vector<PromptEncoding> list{
-      {{"clip-text", "clip-text-projection"}, encode_prompts_xl},
-      {{"clip-text", "t5-encoder"}, encode_prompts_flux},
-      {{"clip-text-projection", "clip-text-projection", "t5-encoder"}, encode_prompts_sd3, true},
-      {{"clip-text-projection", "clip-text-projection", "t5-encoder", "llama"}, encode_prompts_hidream, false, true},
-      {{"gemma2"}, encode_prompts_lumina2},
-      {{"qwen2"}, encode_prompts_qwen_image, false, false, kQwenTemplate}};
+      {{"clip-text", "clip-text-projection"}, "", encode_prompts_xl},
+      {{"clip-text", "t5-encoder"}, "", encode_prompts_flux},
+      {{"clip-text-projection", "clip-text-projection", "t5-encoder"}, "", encode_prompts_sd3, true},
+      {{"clip-text-projection", "clip-text-projection", "t5-encoder", "llama"}, "", encode_prompts_hidream, false, true},
+      {{"gemma2"}, "", encode_prompts_lumina2},
+      {{"qwen2"}, "qwen_image", encode_prompts_qwen_image, false, false, kQwenTemplate},
+      {{"qwen2.5-vl-text"}, "qwen_image", encode_prompts_qwen_image, false, false, kQwenTemplate},
+      {{"qwen2.5-vl-text"}, "omnigen2", encode_prompts_omnigen2}};
   return list;
 }
 
 }  // namespace
 
-const PromptEncoding& prompt_encoding_of(const std::vector<std::string>& families) {
-  static const PromptEncoding alone{{}, encode_prompts};
+const PromptEncoding& prompt_encoding_of(const std::string& denoiser, const std::vector<std::string>& families) {
+  static const PromptEncoding alone{{}, "", encode_prompts};
   std::vector<std::string> known{"one alone"};
   for (const PromptEncoding& e : encodings()) {
-    if (e.families == families) return e;
+    if (e.families == families && (e.denoiser.empty() || e.denoiser == denoiser)) return e;
     known.push_back(join(e.families, " + "));
   }
   if (families.size() <= 1) return alone;

@@ -33,6 +33,8 @@ class Denoiser : public Module {
   virtual Tensor predict(const Tensor& latents, const Tensor& timestep, const Tensors& conditions) = 0;
   // False: the prediction points from the noise to the image, and the AI Toolkit turns it round.
   virtual bool predicts_noise() const { return true; }
+  // What the AI Toolkit makes of its timesteps (of 1000) for this network; what else lives as long follows.
+  virtual Tensors toolkit_times(const Tensor& timestep, DType) const { return {timestep}; }
   // Positions are one for all samples: (tokens, axes).
   Tensors make_conditions(int64_t samples, const Canvas& canvas, DType dtype);
 };

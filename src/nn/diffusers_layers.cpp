@@ -65,6 +65,10 @@ DiffusersRMSNorm::DiffusersRMSNorm(Module& parent, std::string_view name, int64_
 
 Tensor DiffusersRMSNorm::operator()(const Tensor& x) const {
   Forward here(*this);
+  return diffusers_rms_norm(x, weight);
+}
+
+Tensor diffusers_rms_norm(const Tensor& x, const Tensor& weight) {
   Tensor variance;
   {
     const Tensor squares = pow(to(x, DType::float32), 2);

@@ -26,7 +26,8 @@ struct FusedRMSNorm : Module {
   Tensor weight;
 };
 
-// diffusers' own RMSNorm, written out.
+// diffusers' own RMSNorm, written out; weight: undefined for none.
+Tensor diffusers_rms_norm(const Tensor& x, const Tensor& weight);
 struct DiffusersRMSNorm : Module {
   DiffusersRMSNorm(Module& parent, std::string_view name, int64_t width, bool affine = true);
   Tensor operator()(const Tensor& x) const;

@@ -8,9 +8,6 @@ namespace plimsoll {
 
 namespace {
 
-// rms_norm_backward sums the weight's gradient in one row per multiprocessor; 132 as on an H100.
-constexpr int64_t kMultiprocessors = 132;
-
 Tensor dense(Tape& tape, const Tensor& x) {
   GradGuard no_grad(tape, false);
   return contiguous(x);

@@ -6,6 +6,9 @@
 
 namespace plimsoll {
 
+// Kernels that sum a weight's gradient in rows have so many of them, or a multiple: an H100's.
+inline constexpr int64_t kMultiprocessors = 132;
+
 // LigerRMSNorm: keeps its input in its own type and one number a row. Gradients are written over those that come in unless
 // not `in_place` (Gemma 2).
 Tensor liger_rms_norm(const Tensor& x, const Tensor& weight, bool in_place);

@@ -177,15 +177,19 @@ Tensor conv1d(const Tensor& input, const Tensor& w, const Tensor& b, const Conv1
                    });
 }
 
+Tensor patch_conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return conv3d(x, weight, bias, {weight.size(2), weight.size(3), weight.size(4)});
+}
+
 // The same in three dimensions.
-Tensor patch_conv3d(const Tensor& input, const Tensor& w, const Tensor& b) {
+Tensor conv3d(const Tensor& input, const Tensor& w, const Tensor& b, const Dims& stride) {
   const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
   Dims sizes{x.size(0), weight.size(0)};
   for (int d = 2; d < x.dim(); ++d) {
     if (x.size(d) < weight.size(d))
-      throw Error("[conv3d] input " + to_string(x.sizes()) + " is smaller than a patch of " + to_string(weight.sizes()),
+      throw Error("[conv3d] input " + to_string(x.sizes()) + " is smaller than a kernel of " + to_string(weight.sizes()),
                   "use more frames or larger images");
-    sizes.push_back(x.size(d) / weight.size(d));
+    sizes.push_back((x.size(d) - weight.size(d)) / stride[d - 2] + 1);
   }
   Op op(x.tape(), "convolution", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);

@@ -21,7 +21,9 @@ struct Conv1dArgs {
 // x: (N, C, L), weight: (O, C / groups, k), bias: (O) or undefined.
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv1dArgs& args);
 
-// Patches of a video: the kernel is its own stride. x: (N, C, F, H, W), weight: (O, C, kf, kh, kw).
+// x: (N, C, F, H, W), weight: (O, C, kf, kh, kw); without padding.
+Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const Dims& stride);
+// Patches of a video: the kernel is its own stride.
 Tensor patch_conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 }  // namespace plimsoll

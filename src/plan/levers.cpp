@@ -123,7 +123,7 @@ class Catalogue {
         add("batch", "batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
             LeverKind::same_result, "much where one sample does not fill the device");
     }
-    if (job_.seq > 128 && job_.inputs != InputKind::image)
+    if (job_.seq > 128 && job_.inputs != InputKind::image && !has_own_sides(job_))
       add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
     if (job_.seq >= 64 && job_.inputs == InputKind::image)
       add("seq", "smaller images", {{"seq", job_.seq / 2 / 32 * 32}}, LeverKind::other_training, "none, but less is seen");

@@ -7,6 +7,9 @@
 
 namespace plimsoll {
 
+// The configuration says the size of a picture: the job's seq says nothing then.
+bool has_own_sides(const Job& job);
+
 std::vector<Lever> model_levers(const Job& job);
 
 }  // namespace plimsoll

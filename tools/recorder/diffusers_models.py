@@ -14,6 +14,15 @@ HERE = os.path.dirname(os.path.abspath(sys.argv[0]))
 sys.path.insert(0, os.path.join(HERE, 'packages'))
 
 
+def preload():
+    from diffusers import AutoencoderKL, UNet2DConditionModel  # noqa: F401
+    import diffusers.loaders.single_file_model, diffusers.models.attention_processor  # noqa: F401
+    from transformers import CLIPTextModel, LlamaForCausalLM, Qwen2_5_VLForConditionalGeneration, T5EncoderModel  # noqa: F401
+    import torch._inductor.kernel  # noqa: F401
+    try: import peft  # noqa: F401
+    except ImportError: pass  # rows with adapters need it
+
+
 def attention_kernel(): return sys.modules['__main__'].ATTN
 
 
@@ -86,6 +95,21 @@ class AutoencoderTraining(Training):
         return mse_loss + 1e-6 * kl_loss
 
 
+class VideoAutoencoderTraining(Training):
+    def __init__(self, net, height=None, width=None, frames=1):
+        super().__init__(net)
+        self.height, self.width, self.frames = height, width, frames
+
+    def example_inputs(self, batch, seq, device):
+        return dict(pixels=torch.empty(batch, 3, self.frames, self.height or seq, self.width or seq, dtype=self.dtype(), device=device))
+
+    def forward(self, pixels):
+        posterior = self.net.encode(pixels).latent_dist
+        z = posterior.sample()
+        pred = self.net.decode(z).sample
+        return F.mse_loss(pred.float(), pixels.float())
+
+
 class TextEncoderTraining(Training):
     def example_inputs(self, batch, seq, device):
         c = self.net.config
@@ -107,6 +131,11 @@ def text_encoder(name, config):
     transformers.masking_utils.is_tracing = transformers.modeling_utils.is_tracing = lambda *a: False
     cls = getattr(transformers, name)
     lm = not name.startswith(('CLIP', 'T5'))
+    if name.startswith('Qwen2_5'):
+        own = {k: config.pop(k) for k in ('vision_config', 'tie_word_embeddings') if k in config}
+        cfg = cls.config_class(text_config={'rope_parameters': {'rope_type': 'default', 'rope_theta': 1e6, 'mrope_section': config.pop('mrope_section')}, **config}, **own)
+        for c in (cfg, cfg.text_config, cfg.vision_config): c._attn_implementation = 'eager' if attention_kernel() == 'eager' else 'sdpa'
+        return cls(cfg)
     cfg = (cls.config_class if lm or name.startswith('T5') else transformers.CLIPTextConfig)(**config)
     cfg._attn_implementation = 'eager' if attention_kernel() == 'eager' or not getattr(cls, '_supports_sdpa', False) else 'sdpa'
     if not lm: cfg.use_cache = False
@@ -123,7 +152,8 @@ def diffusers_model(name, config):
 
 def build(**args):
     name = args.pop('class')
-    own = {k: args.pop(k) for k in ('height', 'width', 'text_tokens') if k in args}
+    own = {k: args.pop(k) for k in ('height', 'width', 'frames', 'text_tokens') if k in args}
     if name.startswith(('CLIP', 'T5')): return TextEncoderTraining(text_encoder(name, args))
-    training = AutoencoderTraining if name == 'AutoencoderKL' else DenoiserTraining
+    training = {'AutoencoderKL': AutoencoderTraining, 'AutoencoderKLWan': VideoAutoencoderTraining,
+                'AutoencoderKLQwenImage': VideoAutoencoderTraining}.get(name, DenoiserTraining)
     return training(diffusers_model(name, args), **own)

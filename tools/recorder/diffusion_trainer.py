@@ -8,11 +8,12 @@ import torch
 import torch.nn.functional as F
 
 import diffusers_models as dm
+from diffusers_models import preload  # noqa: F401
 
 DTYPE = {'fp32': torch.float32, 'bf16': torch.bfloat16, 'fp16': torch.float16, None: None}
 CLASSES = {'unet2d-condition': 'UNet2DConditionModel', 'flux': 'FluxTransformer2DModel', 'sd3': 'SD3Transformer2DModel',
            'lumina2': 'Lumina2Transformer2DModel', 'gemma2': 'Gemma2Model', 'llama': 'LlamaForCausalLM', 'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
-           'clip-text-projection': 'CLIPTextModelWithProjection', 't5-encoder': 'T5EncoderModel'}
+           'clip-text-projection': 'CLIPTextModelWithProjection', 'qwen2.5-vl-text': 'Qwen2_5_VLForConditionalGeneration', 't5-encoder': 'T5EncoderModel'}
 main = sys.modules['__main__']
 
 
@@ -168,6 +169,14 @@ def encode_prompts_hidream(te, texts):
     return [t5, llama3_prompt_embeds(te[3], texts[3]), pooled]
 
 
+def encode_prompts_omnigen2(te, texts):
+    mask = attention_mask(texts[0])
+    prompt_embeds = te[0](texts[0], attention_mask=mask, output_hidden_states=True).hidden_states[-1]
+    prompt_embeds = prompt_embeds.repeat(1, 1, 1)
+    mask = mask.repeat(1, 1)
+    return [prompt_embeds, mask]
+
+
 # ---------------------------------------------------------------- denoisers (toolkit/stable_diffusion_model.py, predict_noise)
 class UNet:
     """Latents (N, C, h, w); text states, for SDXL also a pooled text, and six numbers of sizes and crops that every step makes."""
@@ -261,11 +270,31 @@ class HiDream:
         return noise_pred
 
 
+class OmniGen2:
+    usual_tokens = 256
+
+    def __init__(self, net):
+        from omnigen2.models.transformers.repo import OmniGen2RotaryPosEmbed
+        self.net, self.c = net, net.config
+        self.freqs_cis = OmniGen2RotaryPosEmbed.get_freqs_cis(self.c.axes_dim_rope, self.c.axes_lens, theta=10000)  # on the host
+
+    def channels(self): return self.c.in_channels
+    def texts(self, tokens): return [(tokens, self.c.text_feat_dim), ((tokens,), torch.int64)]
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        timestep = timestep.expand(latent_model_input.shape[0]).to(latent_model_input.dtype)
+        timesteps = timestep / 1000
+        timestep = 1 - timesteps
+        model_pred = self.net(latent_model_input, timestep, conditions[0], self.freqs_cis, conditions[1])
+        return model_pred
+
+
 def scale_model_input(latents): return torch.cat(list(torch.chunk(latents, latents.shape[0])), dim=0)
 
 
 KINDS = {'UNet2DConditionModel': UNet, 'SD3Transformer2DModel': SD3, 'FluxTransformer2DModel': Flux, 'Lumina2Transformer2DModel': Lumina2,
-         'HiDreamImageTransformer2DModel': HiDream}
+         'HiDreamImageTransformer2DModel': HiDream, 'OmniGen2Transformer2DModel': OmniGen2}
 
 
 # ---------------------------------------------------------------- the step
@@ -280,7 +309,7 @@ class Trainer(dm.Training):
         clips = ('clip-text-projection', 'clip-text-projection')
         self.encode_texts = {('clip-text', 'clip-text-projection'): encode_prompts_xl, ('clip-text', 't5-encoder'): encode_prompts_flux,
                              (*clips, 't5-encoder'): encode_prompts_sd3, (*clips, 't5-encoder', 'llama'): encode_prompts_hidream,
-                             ('gemma2',): encode_prompts_lumina2}.get(names, encode_prompts)
+                             ('gemma2',): encode_prompts_lumina2, ('qwen2.5-vl-text',): encode_prompts_omnigen2}.get(names, encode_prompts)
         self.dop, self.flow_matching, self.train_dtype = args.get('dop', False), args.get('flow_matching', False), dtype
 
     def dtype(self): return self.train_dtype
@@ -296,7 +325,8 @@ class Trainer(dm.Training):
             if len(self.text_encoders):
                 inputs['texts'].append([torch.empty(batch, self.tokens(te, tokens), dtype=torch.int64, device=device) for te in self.text_encoders])
             else:
-                inputs['texts'].append([torch.empty(batch, *sizes, dtype=self.dtype(), device=device) for sizes in self.kind.texts(tokens)])
+                inputs['texts'].append([torch.empty(batch, *(sizes[0] if typed(sizes) else sizes), dtype=sizes[1] if typed(sizes) else self.dtype(), device=device)
+                                        for sizes in self.kind.texts(tokens)])
         ToolkitLora.network.multiplier = torch.empty(batch, dtype=torch.float32, device=device)
         return inputs
 
@@ -380,13 +410,16 @@ class Trainer(dm.Training):
                                                       preservation_pred, ones, mask))
 
 
+def typed(sizes): return isinstance(sizes[0], tuple)
+
+
 def part(value):
     config = {k: v for k, v in value.items() if k != 'model'}
     name = CLASSES.get(value['model'], value['model'])
-    if name.startswith(('CLIP', 'T5', 'Gemma', 'Llama')): return dm.text_encoder(name, config)
-    if name == 'hidream':
-        import toolkit_transformers
-        return toolkit_transformers.HiDream(config).net
+    if name.startswith(('CLIP', 'T5', 'Gemma', 'Llama', 'Qwen2_5')): return dm.text_encoder(name, config)
+    if name in ('hidream', 'omnigen2'):
+        import toolkit_transformers as own
+        return (own.HiDream if name == 'hidream' else own.OmniGen2)(config).net
     import diffusers
     return dm.diffusers_model(name, config) if name in ('UNet2DConditionModel', 'AutoencoderKL') else getattr(diffusers, name)(**config)
 

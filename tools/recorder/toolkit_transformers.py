@@ -1,12 +1,13 @@
 """Denoisers that the AI Toolkit has its own code for, trained as diffusers_transformers.py trains those of diffusers. packages/hidream/models
 and packages/omnigen2 beside this file are the folders hidream/src/models and omnigen2/src of its extensions_built_in/diffusion_models;
 packages/einops is the package's source folder. Experts get as many tokens as one another: what bincount would count is not known."""
-import os, sys
+import sys, types
 
 import torch
 import torch.nn.functional as F
 
 import diffusers_transformers as dt
+from diffusers_models import preload  # noqa: F401
 
 
 class EvenCounts:
@@ -43,7 +44,51 @@ class HiDream(torch.nn.Module):
         return self.net(hidden_states=latents, timesteps=timestep, encoder_hidden_states=[t5, llama], pooled_embeds=pooled, return_dict=False)[0]
 
 
-CLASSES = {'HiDreamImageTransformer2DModel': HiDream}
+def with_triton(on):
+    """OmniGen2 takes its norms from Triton where that is installed, as PyTorch for CUDA does: their Python code runs, no kernel does."""
+    import omnigen2.utils.import_utils as installed
+    installed._triton_available = on
+    if not on: return
+
+    class Kernel:
+        def __init__(self, function): pass
+        def __getitem__(self, grid): return lambda *args, **kwargs: None
+
+    def decorator(*args, **kwargs): return lambda function: function
+    language = types.ModuleType('triton.language')
+    language.constexpr = int
+    triton = types.ModuleType('triton')
+    triton.__dict__.update(jit=Kernel, autotune=decorator, heuristics=decorator, Config=lambda *a, **k: None, language=language,
+                           next_power_of_2=lambda n: 1 << (n - 1).bit_length())
+    sys.modules.update({'triton': triton, 'triton.language': language})
+    torch.cuda.get_device_properties = lambda *a: types.SimpleNamespace(multi_processor_count=132, warp_size=32)  # an H100's
+    torch.cuda.current_device = lambda: 0
+    from omnigen2.ops.triton import layer_norm
+    layer_norm.torch.cuda.device = lambda index: __import__('contextlib').nullcontext()
+    del sys.modules['triton'], sys.modules['triton.language']
+
+
+class OmniGen2(torch.nn.Module):
+    """Captions fill their tokens; what a network learns of reference images has none to work on."""
+    def __init__(self, config):
+        super().__init__()
+        with_triton(config.pop('triton', True))
+        from omnigen2.models.transformers.transformer_omnigen2 import OmniGen2Transformer2DModel
+        from omnigen2.models.transformers.repo import OmniGen2RotaryPosEmbed
+        torch.nn.init.trunc_normal_ = lambda tensor, **kwargs: tensor  # draws until it likes the values, of which there are none
+        self.net = OmniGen2Transformer2DModel.from_config(config)
+        c = self.net.config
+        self.freqs_cis = OmniGen2RotaryPosEmbed.get_freqs_cis(c.axes_dim_rope, c.axes_lens, theta=10000)  # on the host
+
+    def inputs(self, c):
+        config, text = self.net.config, c.text_tokens or 256
+        return (c.batch, config.in_channels, c.height // 8, c.width // 8), dict(text=(c.batch, text, config.text_feat_dim), mask=((c.batch, text), torch.long))
+
+    def forward(self, latents, timestep, text, mask):
+        return self.net(latents, timestep, text, self.freqs_cis, mask)
+
+
+CLASSES = {'HiDreamImageTransformer2DModel': HiDream, 'OmniGen2Transformer2DModel': OmniGen2}
 
 
 class Training(torch.nn.Module):

@@ -18,6 +18,16 @@ using Json = nlohmann::json;
 
 constexpr const char* kTrainer = "ai_toolkit";
 
+// The toolkit's names of optimizers, and ours.
+constexpr std::pair<const char*, const char*> kOptimizers[]{
+    {"adamw8bit", "AdamW8bit"}, {"adam8bit", "Adam8bit"},      {"lion8bit", "Lion8bit"}, {"adamw", "AdamW"},
+    {"adam", "Adam"},           {"lion", "lion_pytorch.Lion"}, {"prodigy", "Prodigy"},   {"adafactor", "TransformersAdafactor"}};
+
+// network.transformer_only: adapters are in these parts of a transformer alone (get_transformer_block_names, lora_special.py).
+constexpr std::pair<const char*, const char*> kBlocks[]{{"hidream", "double_stream_blocks|single_stream_blocks"},
+                                                        {"lumina2", "noise_refiner|context_refiner|layers"},
+                                                        {"omnigen2", "noise_refiner|context_refiner|layers"}};
+
 const Json* process_of(const Document& d) {
   if (!has_keys(d, {"config.process"})) return nullptr;
   const Json& list = d.value["config"]["process"];
@@ -77,35 +87,46 @@ std::string arch_of(Reader& r) {
 
 std::string optimizer_of(Reader& r) {
   const std::string name = lower(r.text("train.optimizer", "adamw"));
-  for (const auto& [theirs, ours] : {std::pair{"adamw8bit", "AdamW8bit"},
-                                     {"adam8bit", "Adam8bit"},
-                                     {"lion8bit", "Lion8bit"},
-                                     {"adamw", "AdamW"},
-                                     {"adam", "Adam"},
-                                     {"lion", "lion_pytorch.Lion"},
-                                     {"prodigy", "Prodigy"},
-                                     {"adafactor", "TransformersAdafactor"}})
+  for (const auto& [theirs, ours] : kOptimizers)
     if (name == theirs) return ours;
   r.finding(Effect::unknown, "train.optimizer", "AdamW is simulated in its place");
   return "AdamW";
 }
 
+bool is_unet(const std::string& arch) { return arch == "sd1" || arch == "sd2" || arch == "sdxl"; }
+
+// Convolutions larger than 1 x 1 have a rank of their own; those of 1 x 1 count as linear layers.
+void target_convolutions(Reader& r, Json& lora) {
+  lora["target_modules"] = {"to_q",    "to_k",     "to_v",          "to_out.0", "net.0.proj", "net.2",
+                            "proj_in", "proj_out", "time_emb_proj", "linear_1", "linear_2",   "conv_shortcut",
+                            "conv1",   "conv2",    "conv",          "conv_in",  "conv_out"};
+  lora["rank_pattern"] = Json{{"conv1|conv2|conv|conv_in|conv_out", r.integer("network.conv", 1)}};
+}
+
+Json targets_of(Reader& r, const std::string& arch) {
+  for (const auto& [name, blocks] : kBlocks)
+    if (arch == name && r.flag("network.transformer_only", true)) return fmt::format("(?:.*\\.)?(?:{})\\..*", blocks);
+  return "all-linear";
+}
+
 void read_network(Reader& r) {
   if (!r.document.value.contains("network")) return;
-  const std::string type = lower(r.text("network.type", "lora"));
+  const std::string type = lower(r.text("network.type", "lora")), arch = arch_of(r);
   const char* rank_at = r.has("network.rank") ? "network.rank" : "network.linear";
   const int64_t rank = r.integer(rank_at, 4);
   const double alpha = r.number("network.linear_alpha", r.number("network.alpha", 1));
-  if (type == "lora" || type == "locon") {
-    r.set("lora", Json{{"r", rank}, {"lora_alpha", alpha}, {"target_modules", "all-linear"}, {"implementation", "ai-toolkit"}}, rank_at);
-  } else if (type == "lokr") {
+  Json lora{{"r", rank}, {"lora_alpha", alpha}, {"target_modules", targets_of(r, arch)}, {"implementation", "ai-toolkit"}};
+  if (type == "lokr") {
     r.set("lokr", Json{{"r", rank}, {"target_modules", "all-linear"}}, rank_at);
     r.finding(Effect::note, "network.type", "simulated as PEFT computes it; the toolkit's own LoKr differs in its temporaries");
+    r.finding(Effect::unknown, "network.conv", "adapters of convolutions larger than 1 x 1 are not counted");
   } else {
-    r.finding(Effect::unknown, "network.type", "LoRA is simulated in its place");
-    r.set("lora", Json{{"r", rank}, {"target_modules", "all-linear"}, {"implementation", "ai-toolkit"}}, "network.type");
+    if (type != "lora" && type != "locon") r.finding(Effect::unknown, "network.type", "LoRA is simulated in its place");
+    if (r.has("network.conv") && is_unet(arch)) target_convolutions(r, lora);
+    r.set("lora", lora, rank_at);
+    if (r.has("network.conv") && !is_unet(arch))
+      r.finding(Effect::none, "network.conv", "the blocks of this model have no convolutions", "toolkit/lora_special.py, transformer_only");
   }
-  if (r.has("network.conv")) r.finding(Effect::unknown, "network.conv", "adapters of convolutions larger than 1 x 1 are not counted");
   r.finding(Effect::unknown, "network.layer_offloading", "moving the adapter's layers is not simulated");
   r.ignore({"network"});
 }
@@ -220,11 +241,21 @@ void read_model(Reader& r) {
     r.set("quantization", "qfloat8", "model.quantize");
     if (r.flag("model.quantize_te", true))
       r.config("quantize_te", true, r.origin(r.has("model.quantize_te") ? "model.quantize_te" : "model.quantize"));
-    if (!qtype.starts_with("qfloat8")) r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place");
+    if (qtype.starts_with("uint") || qtype.starts_with("int"))
+      r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place: 8 bits a weight, more than these take");
+    else if (!qtype.starts_with("qfloat8"))
+      r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place");
   }
   if (r.flag("model.low_vram", false))
     r.finding(Effect::partial, "model.low_vram", "quantises on the host, layer by layer; the training step needs the same");
-  if (r.flag("model.layer_offloading", false)) r.finding(Effect::unknown, "model.layer_offloading", "layers on the host are not simulated");
+  if (r.flag("model.layer_offloading", false))
+    r.finding(Effect::unknown, "model.layer_offloading",
+              fmt::format("layers on the host are not simulated: the answer has all of the {:.0f} % that the device is spared",
+                          100 * r.number("model.layer_offloading_transformer_percent", 1.0)));
+  if (arch == "hidream" && !r.flag("train.gradient_checkpointing", true))
+    r.finding(Effect::refused, "train.gradient_checkpointing",
+              "HiDream's experts are written into in place, which autograd allows under a checkpoint alone: backward ends in an error",
+              "hidream/src/models/moe.py");
   r.ignore({"model"});
 }
 
@@ -287,14 +318,7 @@ Said say_precision(const Wanted& w) {
 }
 
 Said say_optimizer(const Wanted& w) {
-  for (const auto& [theirs, ours] : {std::pair{"adamw8bit", "AdamW8bit"},
-                                     {"adam8bit", "Adam8bit"},
-                                     {"lion8bit", "Lion8bit"},
-                                     {"adamw", "AdamW"},
-                                     {"adam", "Adam"},
-                                     {"lion", "lion_pytorch.Lion"},
-                                     {"prodigy", "Prodigy"},
-                                     {"adafactor", "TransformersAdafactor"}})
+  for (const auto& [theirs, ours] : kOptimizers)
     if (w.job.optimizer.name == ours && w.job.optimizer.args.values().empty()) return {{{"train.optimizer", theirs}}, ""};
   return {};
 }
