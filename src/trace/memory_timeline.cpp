@@ -19,9 +19,9 @@ constexpr Category kOrder[] = {Category::parameter,  Category::optimizer_state, 
 constexpr size_t kColumns = std::size(kOrder);
 constexpr int64_t kMost = int64_t{1} << 50;  // bytes: beyond any device
 
-class Reader {
+class TimelineReader {
  public:
-  Reader(const Json& json, const std::string& name) : json_(json), name_(name) {}
+  TimelineReader(const Json& json, const std::string& name) : json_(json), name_(name) {}
 
   Trace read() {
     if (!json_.is_array() || json_.empty()) refuse("not a list");
@@ -89,7 +89,7 @@ bool looks_like_memory_timeline(std::string_view text) {
 Trace read_memory_timeline(std::string_view text, const std::string& name) {
   const Json json = Json::parse(text, nullptr, false);
   if (json.is_discarded()) throw Error(fmt::format("[timeline] {} is no JSON, or cut off", name), "write it again: export_memory_timeline");
-  return Reader(json, name).read();
+  return TimelineReader(json, name).read();
 }
 
 }  // namespace plimsoll

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMost = int64_t{1} << 50;  // bytes: beyond any device
+constexpr int64_t kMostBytes = int64_t{1} << 50;  // bytes: beyond any device
 constexpr int kGpu = 1;                      // c10::DeviceType::CUDA
 
 struct MemoryEvent {
@@ -107,7 +107,7 @@ class Collector : public nlohmann::json_sax<Json> {
 
   void keep() {
     if (name_ == "[memory]") {
-      if (event_.bytes != 0 && std::abs(event_.bytes) < kMost) out.memory.push_back(event_);
+      if (event_.bytes != 0 && std::abs(event_.bytes) < kMostBytes) out.memory.push_back(event_);
       return;
     }
     if (duration_ < 0) return;
