@@ -301,7 +301,7 @@ Tensors FullyShard::after_forward(const Module& module, Tensors outputs) {
 }
 
 void FullyShard::post_forward(Group& g) {
-  if (!g.parameters.empty()) {
+  if (!g.parameters.empty() && tape_.phase() != Phase::backward) {  // there a reentrant checkpoint runs it again
     reshard(g);
     g.post_forward_indices.push_back(post_forward_order_.size());
     post_forward_order_.push_back(&g);
