@@ -364,6 +364,8 @@ void FullyShard::backward_prefetch(Group& g) {
 
 void FullyShard::post_backward(Group& g) {
   g.group_state = State::post_backward;
+  Tensor held;  // the recorder's hook looks at every gradient and holds the last
+  if (tape_.dialect.recorder && !g.parameters.empty()) held = g.parameters.back()->whole->grad;
   for (Sharded* p : g.parameters)
     if (p->accumulated) p->whole->grad.reset();  // added in place
   if (!sync_) return keep_whole_gradients(g);
@@ -393,7 +395,7 @@ void FullyShard::keep_whole_gradients(Group& g) {
   }
 }
 
-// foreach_reduce. The last gradient is held until the function returns.
+// foreach_reduce. Python's loop variable holds the last gradient until the function returns.
 void FullyShard::reduce(Group& g, const std::vector<Sharded*>& with_grad, Tensors& grads) {
   const Labelled label(tape_, Category::reduce_buffer, g.module->scope());
   g.all_reduced.reset();
@@ -401,7 +403,7 @@ void FullyShard::reduce(Group& g, const std::vector<Sharded*>& with_grad, Tensor
   int64_t elements = 0;
   for (const Sharded* p : with_grad) elements = checked_add(elements, p->padded);
   const int64_t shards = settings_.shards();
-  const Tensor last = grads.back();
+  const Tensor last = shards > 1 ? grads.back() : Tensor();
   const Tensor input = temporary("empty", {checked_mul(elements, shards)}, dtype, tape_);
   grads.clear();
   Tensor output = temporary("empty", {elements}, dtype, tape_);
