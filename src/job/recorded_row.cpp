@@ -51,6 +51,8 @@ const OwnModel* own_model(const std::string& name) {
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   if (kind != "none" && kind != "ddp" && kind != "zero1" && kind != "fsdp2" && kind != "tp") return "parallel: " + kind;
+  // The recorder adds adapters after it has sharded the model.
+  if ((kind == "fsdp2" || kind == "tp") && spec.contains("lora") && !spec["lora"].is_null()) return "lora with parallel: " + kind;
   if (const std::string name = python_file(spec.at("model")); !name.empty() && !own_model(name)) return "model: " + name;
   return "";
 }

@@ -168,8 +168,10 @@ RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
   weight.parameter()->gradient_placement = GradientPlacement::partial;
 }
 
-Tensor RMSNorm::operator()(const Tensor& x) const {
+Tensor RMSNorm::operator()(const Tensor& input) const {
   Forward here(*this);
+  const bool of_shards = build().tensor_parallel && weight.parameter()->is_dtensor;
+  const Tensor x = of_shards ? from_local(input) : input;
   if (build().loss.liger.rms_norm && !of_heads) return liger_rms_norm(x, weight, true);
   Tensor hidden = to(x, DType::float32);
   const Tensor variance = mean(pow(hidden, 2), {-1}, true);

@@ -11,15 +11,18 @@ Tensor made(Tape& tape, const char* name, const Dims& sizes, DType dtype) {
 
 Tensor made_like(const Tensor& t, const char* name) { return made(t.tape(), name, t.sizes(), t.dtype()); }
 
-// functional_collectives.all_gather_tensor: parts come one below the other and are joined along their dimension.
+// functional_collectives.all_gather_single: parts come one below the other and are joined along their dimension, which is a view when there
+// is nothing above it.
 Tensor gathered(const Tensor& shard, int dim, int64_t world) {
+  int64_t above = 1;
+  for (int i = 0; i < dim; ++i) above *= shard.size(i);
   Dims sizes = shard.sizes();
   sizes[dim] *= world;
   const Tensor stacked = made(shard.tape(), "all_gather_into_tensor", sizes, shard.dtype());
-  return dim == 0 ? stacked : made(shard.tape(), "cat", sizes, shard.dtype());
+  return above == 1 ? stacked : made(shard.tape(), "cat", sizes, shard.dtype());
 }
 
-// functional_collectives.reduce_scatter_tensor
+// functional_collectives.reduce_scatter_single
 Tensor scattered(const Tensor& summand, int dim, int64_t world) {
   const Tensor stacked = dim == 0 ? summand : made_like(summand, "cat");
   Dims sizes = summand.sizes();
@@ -47,6 +50,11 @@ std::pair<Tensor, Tensor> own_indices(const Tensor& indices) {
 Tensor all_reduce(const Tensor& summand) {
   Op op(summand.tape(), "all_reduce", {&summand});
   return op.finish(empty(summand.tape(), summand.sizes(), summand.dtype()), [](Tensors& g, Needs) { return std::move(g); });
+}
+
+Tensor from_local(const Tensor& x) {
+  Op op(x.tape(), "from_local", {&x});
+  return op.finish(detach(x), [](Tensors& g, Needs) { return std::move(g); });
 }
 
 Tensor all_reduce_gradient(const Tensor& x) {

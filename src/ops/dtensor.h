@@ -6,6 +6,8 @@
 
 namespace plimsoll {
 
+// DTensor.from_local: a node of its own, where gradients meet.
+Tensor from_local(const Tensor& x);
 // Summand to replica; the gradient passes as it is.
 Tensor all_reduce(const Tensor& summand);
 // A replica whose gradient is a summand: nothing happens but in backward.

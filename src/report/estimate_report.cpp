@@ -29,7 +29,7 @@ class Writer {
 
   std::string write() {
     line(style_.bold(e_.job.model) +
-         fmt::format("  {} parameters{}, {}", count_text(e_.parameters), trained_text(), recipe_text(e_.job, e_.sample)));
+         fmt::format("  {} parameters{}{}, {}", count_text(e_.parameters), shared_text(), trained_text(), recipe_text(e_.job, e_.sample)));
     line("");
     e_.xla ? program() : peaks();
     curve();
@@ -82,6 +82,7 @@ class Writer {
         "the byte, and placed by its caching allocator. The intervals hold nine of ten published GPU measurements (docs/accuracy.md)."));
   }
 
+  const char* shared_text() const { return e_.job.parallel.fsdp || e_.job.parallel.tensor ? " on this rank" : ""; }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
   void line(const std::string& text) { out_ += text + "\n"; }

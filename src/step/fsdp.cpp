@@ -301,7 +301,7 @@ Tensors FullyShard::after_forward(const Module& module, Tensors outputs) {
 }
 
 void FullyShard::post_forward(Group& g) {
-  if (!g.parameters.empty()) {
+  if (!g.parameters.empty() && tape_.phase() != Phase::backward) {  // there a reentrant checkpoint runs it again
     reshard(g);
     g.post_forward_indices.push_back(post_forward_order_.size());
     post_forward_order_.push_back(&g);
@@ -364,6 +364,8 @@ void FullyShard::backward_prefetch(Group& g) {
 
 void FullyShard::post_backward(Group& g) {
   g.group_state = State::post_backward;
+  Tensor held;  // the recorder's hook looks at every gradient and holds the last
+  if (tape_.dialect.recorder && !g.parameters.empty()) held = g.parameters.back()->whole->grad;
   for (Sharded* p : g.parameters)
     if (p->accumulated) p->whole->grad.reset();  // added in place
   if (!sync_) return keep_whole_gradients(g);
@@ -393,7 +395,7 @@ void FullyShard::keep_whole_gradients(Group& g) {
   }
 }
 
-// foreach_reduce. Python's loop variable keeps the last gradient until the function returns.
+// foreach_reduce. Python's loop variable holds the last gradient until the function returns.
 void FullyShard::reduce(Group& g, const std::vector<Sharded*>& with_grad, Tensors& grads) {
   const Labelled label(tape_, Category::reduce_buffer, g.module->scope());
   g.all_reduced.reset();

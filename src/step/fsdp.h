@@ -89,7 +89,6 @@ class FullyShard final : public ModuleHooks {
   void post_backward(Group& g);
   void keep_whole_gradients(Group& g);
   void reduce(Group& g, const std::vector<Sharded*>& with_grad, Tensors& grads);
-  void finalize_backward(Group& g);
 
   FsdpSettings settings_;
   Tape& tape_;

@@ -18,6 +18,7 @@
 #include "step/master_weights.h"
 #include "step/offloaded_optimizer.h"
 #include "step/parameter_groups.h"
+#include "step/sharding_checks.h"
 #include "step/swapped_blocks.h"
 #include "step/zero1.h"
 #include "util/text.h"
@@ -169,39 +170,6 @@ std::vector<std::string> blocks_of(const Job& job) {
   return finder.paths();
 }
 
-void check_fsdp(const Job& job) {
-  if (!job.parallel.fsdp) return;
-  const auto refuse = [](const std::string& what) {
-    throw Error("[fsdp] " + what + " with fsdp is not simulated", "leave one of them out");
-  };
-  if (job.tuning.quantization) refuse("quantization");
-  if (job.precision == Precision::amp_fp16 && job.loss_scaling) refuse("loss scaling");
-  if (job.swap_blocks > 0) refuse("swap_blocks");
-}
-
-void check_tensor_parallel(const Job& job) {
-  if (!job.parallel.tensor) return;
-  const TensorParallelSettings& t = *job.parallel.tensor;
-  const auto refuse = [](const std::string& what, const std::string& why, const std::string& hint) {
-    throw Error("[tensor_parallel] " + what + ": " + why, hint);
-  };
-  const std::string& name = entry_of(job).name;
-  const auto known = {"llama", "mistral", "qwen2", "qwen3"};
-  if (std::find(known.begin(), known.end(), name) == known.end())
-    refuse(name, "there is no plan for it", "plans exist for llama, mistral, qwen2 and qwen3");
-  const TuningSettings& u = job.tuning;
-  if (u.adapter || u.quantization || !u.frozen.empty() || !u.trainable.empty())
-    refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");
-  if (job.loss_settings.kernel != LossKernel::model) refuse("loss_kernel", "it takes a whole head", "leave one of them out");
-  if (job.clip && !t.sequence)
-    refuse("clip without sequence", "norms are plain tensors then, and clip_grad_norm_ refuses a mix of those and DTensors",
-           "set sequence: true, or leave clip out");
-  if (!t.sequence) return;
-  if (job.attention == AttentionKernel::eager)
-    refuse("sequence with eager attention", "the mask would be of a part of the tokens", "attention: auto");
-  TensorParallel(t).share("seq", job.seq);
-}
-
 class Trainer {
  public:
   Trainer(const Job& job, bool details, bool counts_work)
@@ -218,7 +186,7 @@ class Trainer {
     check_master_weights(job);
     check_offloaded_optimizer(job);
     check_fsdp(job);
-    check_tensor_parallel(job);
+    check_tensor_parallel(job, entry_of(job).name);
     if (job.offload_optimizer) {
       auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
       offloaded_ = offloaded.get();

@@ -1,0 +1,42 @@
+#include "step/sharding_checks.h"
+
+#include <algorithm>
+
+#include "nn/tensor_parallel.h"
+
+namespace plimsoll {
+
+void check_fsdp(const Job& job) {
+  if (!job.parallel.fsdp) return;
+  const auto refuse = [](const std::string& what) {
+    throw Error("[fsdp] " + what + " with fsdp is not simulated", "leave one of them out");
+  };
+  if (job.tuning.quantization) refuse("quantization");
+  if (job.precision == Precision::amp_fp16 && job.loss_scaling) refuse("loss scaling");
+  if (job.swap_blocks > 0) refuse("swap_blocks");
+}
+
+void check_tensor_parallel(const Job& job, const std::string& family) {
+  if (!job.parallel.tensor) return;
+  const TensorParallelSettings& t = *job.parallel.tensor;
+  const auto refuse = [](const std::string& what, const std::string& why, const std::string& hint) {
+    throw Error("[tensor_parallel] " + what + ": " + why, hint);
+  };
+  const auto known = {"llama", "mistral", "qwen2", "qwen3"};
+  if (std::find(known.begin(), known.end(), family) == known.end())
+    refuse(family, "there is no plan for it", "plans exist for llama, mistral, qwen2 and qwen3");
+  const TuningSettings& u = job.tuning;
+  if (u.adapter || u.quantization || !u.frozen.empty() || !u.trainable.empty())
+    refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");
+  if (job.loss_settings.kernel != LossKernel::model) refuse("loss_kernel", "it takes a whole head", "leave one of them out");
+  const bool heads_have_norms = family == "qwen3";  // which no plan shards
+  if (job.clip && (!t.sequence || heads_have_norms))
+    refuse("clip", "some norms are plain tensors, and clip_grad_norm_ refuses a mix of those and DTensors",
+           heads_have_norms ? "leave clip out" : "set sequence: true, or leave clip out");
+  if (!t.sequence) return;
+  if (job.attention == AttentionKernel::eager)
+    refuse("sequence with eager attention", "the mask would be of a part of the tokens", "attention: auto");
+  TensorParallel(t).share("seq", job.seq);
+}
+
+}  // namespace plimsoll
