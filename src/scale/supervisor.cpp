@@ -91,10 +91,6 @@ class Supervisor {
       : request_(request), folder_(request.folder.empty() ? usual_folder(request.command) : request.folder, request.events) {}
 
   int run() {
-    if (const auto rank = rank_here(environment_here()))
-      throw Error(
-          fmt::format("[run] this is rank {} of {} of {}: here each rank would decide for itself", rank->rank, rank->ranks, rank->launcher),
-          fmt::format("put it before the launcher: plimsoll run -- {} ...", rank->launcher), ExitCode::usage);
     slurm_ = slurm_job(environment_here());
     if ((request_.requeue || request_.requeue_exit) && !slurm_)
       throw Error("[run] there is no Slurm job to put back into the queue", "use --requeue inside sbatch", ExitCode::usage);
@@ -346,7 +342,7 @@ class Supervisor {
       }
     } else if (state_.workers > 0) {
       const int64_t fewer = state_.workers / 2;
-      decided(fmt::format("{}: {} workers instead of {}, before the batch",
+      decided(fmt::format("{}: {} instead of {}, before the batch",
                           f.kind == FailureKind::worker ? "workers share the host's memory" : "each worker is a copy on the host", fewer,
                           state_.workers),
               fewer);
@@ -454,6 +450,10 @@ std::string describe(const SupervisorRequest& request) {
 
 int supervise(const SupervisorRequest& request) {
   if (request.command.empty()) throw Error("[run] there is no command", "plimsoll run -- python train.py", ExitCode::usage);
+  if (const auto rank = rank_here(environment_here()))
+    throw Error(
+        fmt::format("[run] this is rank {} of {} of {}: here each rank would decide for itself", rank->rank, rank->ranks, rank->launcher),
+        fmt::format("put it before the launcher: plimsoll run -- {} ...", rank->launcher), ExitCode::usage);
   return Supervisor(request).run();
 }
 
