@@ -170,6 +170,20 @@ class Supervisor {
       say("plimsoll: " + note);
       event("estimate", {{"reason", note}});
     }
+    if (settings_) try_to_say();
+  }
+
+  // That a file cannot be changed is better known now than after a night.
+  void try_to_say() {
+    RunValues smaller = values();
+    if (smaller.batch > 1 && smaller.batch % 2 == 0) smaller.batch /= 2, smaller.accumulation *= 2;
+    try {
+      settings_->say(smaller, folder_.path());
+    } catch (const Error& e) {
+      if (!request_.set.empty()) throw;
+      event("warning", {{"reason", std::string("other settings could not be written: ") + e.what()}});
+      say(std::string("plimsoll: should memory run out, other settings could not be written: ") + e.what());
+    }
   }
 
   void go_on_from(const nlohmann::json& saved) {
@@ -221,7 +235,8 @@ class Supervisor {
       try {
         launch = settings_->say(v, folder_.path());
       } catch (const Error& e) {
-        throw Error(fmt::format("{} (for {})", e.what(), to_string(v)), e.hint(), e.code());
+        event("gave_up", {{"settings", to_string(v)}, {"reason", e.what()}});
+        throw;
       }
     }
     if (state_.attempt > 0) {
