@@ -398,6 +398,11 @@ TEST(Run, AFullDiskDoesNotEndTheTraining) {
   const Result r = run(folder, "--events /dev/full " + kPretend);
   EXPECT_EQ(r.code, 0) << r.err;
   EXPECT_NE(r.err.find("events cannot be written (No space left on device); the run goes on without"), std::string::npos) << r.err;
+  // A folder in the way of the state.
+  const Result state =
+      run(folder, "--set 'BATCH={batch}' --batch 4 -- sh -c 'mkdir -p " + (folder / "state/state.json.part") + "; tests/run/pretend.sh'");
+  EXPECT_EQ(state.code, 0) << state.err;
+  EXPECT_NE(state.err.find("the run goes on, but a new start would not know of this"), std::string::npos) << state.err;
 }
 
 TEST(Run, RefusesToBeOneOfManyRanks) {
