@@ -55,6 +55,24 @@ TEST(Parts, AreEvenAndExact) {
   EXPECT_EQ(parts_of(10, 6, 6), (Sizes{6, 4})) << "two of 5 would be below the minimum";
 }
 
+TEST(Parts, AreEqualForTrainersThatKnowOneSize) {
+  EXPECT_EQ(parts_of(12, 5, 1, true), (Sizes{4, 4, 4}));
+  EXPECT_EQ(parts_of(7, 6, 1, true), (Sizes{1, 1, 1, 1, 1, 1, 1}));
+  ScalerSettings s = settings(12, 12);
+  s.equal_parts = true;
+  BatchScaler scaler(s);
+  for (const int64_t size : {6, 4, 3, 2, 1}) EXPECT_EQ(scaler.report(oom()).after, size);
+  EXPECT_EQ(scaler.report(oom()).action, ScalerAction::give_up);
+  BatchScaler grows(s);
+  for (int i = 0; i < 3; ++i) grows.report(oom());
+  EXPECT_EQ(grows.try_larger("").action, ScalerAction::go_on) << "4 failed";
+  grows.more_memory();
+  EXPECT_EQ(grows.try_larger("all quiet").after, 4);
+  EXPECT_EQ(grows.try_larger("").after, 6);
+  s.minimum = 5, s.maximum = 5;
+  EXPECT_THROW(BatchScaler{s}, Error) << "5 does not divide 12";
+}
+
 TEST(Scaler, ShrinksByAQuarterAndReplays) {
   ScalerSettings s = settings(1024, 16);
   BatchScaler scaler(s);
@@ -174,7 +192,7 @@ TEST(Scaler, ThrashingCountsAsOutOfMemory) {
   r.seconds = 1;
   loader.report(r);
   r.seconds = 8;
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(loader.report(r).after, loader.batch()) << "slow with memory to spare is something else";
+  for (int i = 0; i < 5; ++i) EXPECT_GE(loader.report(r).after, 16) << "slow with memory to spare is something else";
 }
 
 TEST(Scaler, AnEvaluationIsItsOwnAffair) {
@@ -243,7 +261,6 @@ TEST(Scaler, HoldsItsPromisesWhateverHappens) {
     BatchScaler scaler(s);
     if (run % 3 == 0) scaler.predict_with([&](int64_t, std::optional<int64_t>) { return pick(-5, 300); });
     int64_t capacity = pick(0, share), last_failed = 0;
-    bool changed = false;
     std::set<int64_t> failed;
     for (int step = 0; step < 300; ++step) {
       ASSERT_GE(scaler.batch(), s.minimum);
@@ -262,14 +279,13 @@ TEST(Scaler, HoldsItsPromisesWhateverHappens) {
       const int64_t size = scaler.batch();
       StepReport r;
       r.out_of_memory = size > capacity || pick(0, 40) == 0;
-      if (pick(0, 3)) r.peak = 1000 + 100 * size, r.limit = 1000 + 100 * capacity + (changed ? 1 : 0);
+      if (pick(0, 3)) r.peak = 1000 + 100 * size, r.limit = 1000 + 100 * capacity;
       r.retries = pick(0, 20) == 0 ? 3 : 0;
       if (pick(0, 1)) r.seconds = static_cast<double>(pick(1, 100));
       if (run % 5 == 0 && pick(0, 60) == 0) {
         scaler.more_memory();
         capacity = pick(capacity, share);
         if (!r.out_of_memory) failed.clear();
-        changed = true;
       }
       const std::optional<int64_t> limit = r.limit;
       const ScalerDecision d = scaler.report(r);
@@ -285,8 +301,7 @@ TEST(Scaler, HoldsItsPromisesWhateverHappens) {
       } else {
         ASSERT_NE(d.action, ScalerAction::replay);
         last_failed = 0;
-        if (changed || limit) failed.clear();  // measured room may be a change, too: the case above checks which
-        changed = false;
+        if (run % 5 == 0 && limit) failed.clear();  // more of it is a change, too: a test above checks how much
         if (d.action == ScalerAction::resize && d.after < size) failed.insert(size);
         grown += d.after > size;
       }

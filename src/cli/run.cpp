@@ -37,8 +37,7 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
   app.add_option("command", r.command, "-- and the command")->required()->type_name("-- COMMAND");
   app.add_option("--set", r.set, "where the command takes a value: NAME=TEMPLATE with {batch}, {accumulation}, {workers} (repeatable)")
       ->type_name("NAME={batch}")
-      ->take_all()
-      ->expected(1);
+      ->allow_extra_args(false);
   app.add_option("--batch", r.given.batch, "the micro-batch to begin with, where the command does not say it")
       ->check(CLI::PositiveNumber)
       ->type_name("N");

@@ -55,9 +55,7 @@ int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? jo
 int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
 
 Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration)
-    : job_(std::move(job)), devices_(std::move(devices)), calibration_(std::move(calibration)) {
-  for (TargetDevice& d : devices_) d.others += reserve;
-}
+    : job_(std::move(job)), devices_(std::move(devices)), calibration_(std::move(calibration)) {}
 
 Candidate Evaluator::execute(const Recipe& changes) const {
   Candidate c;

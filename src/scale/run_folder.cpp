@@ -61,8 +61,9 @@ RunFolder::RunFolder(std::string path, std::string events) : path_(std::move(pat
   fs::create_directories(path_, error);
   const std::string hint = "choose another folder: --state DIR";
   if (!fs::is_directory(path_, error)) throw Error("[run] " + path_ + " is no folder, nor can one be made there", hint);
-  if (const std::string problem = write_whole(file("writable"), ""); !problem.empty()) throw Error("[run] " + problem, hint);
-  fs::remove(file("writable"), error);
+  const std::string probe = file(fmt::format("writable.{}", getpid()));
+  if (const std::string problem = write_whole(probe, ""); !problem.empty()) throw Error("[run] " + problem, hint);
+  fs::remove(probe, error);
   if (events_.empty()) events_ = file("events.jsonl");
 }
 

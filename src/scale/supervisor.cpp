@@ -91,10 +91,6 @@ class Supervisor {
       : request_(request), folder_(request.folder.empty() ? usual_folder(request.command) : request.folder, request.events) {}
 
   int run() {
-    if (const auto rank = rank_here(environment_here()))
-      throw Error(
-          fmt::format("[run] this is rank {} of {} of {}: here each rank would decide for itself", rank->rank, rank->ranks, rank->launcher),
-          fmt::format("put it before the launcher: plimsoll run -- {} ...", rank->launcher), ExitCode::usage);
     slurm_ = slurm_job(environment_here());
     if ((request_.requeue || request_.requeue_exit) && !slurm_)
       throw Error("[run] there is no Slurm job to put back into the queue", "use --requeue inside sbatch", ExitCode::usage);
@@ -174,6 +170,20 @@ class Supervisor {
       say("plimsoll: " + note);
       event("estimate", {{"reason", note}});
     }
+    if (settings_) try_to_say();
+  }
+
+  // That a file cannot be changed is better known now than after a night.
+  void try_to_say() {
+    RunValues smaller = values();
+    if (smaller.batch > 1 && smaller.batch % 2 == 0) smaller.batch /= 2, smaller.accumulation *= 2;
+    try {
+      settings_->say(smaller, folder_.path());
+    } catch (const Error& e) {
+      if (!request_.set.empty()) throw;
+      event("warning", {{"reason", std::string("other settings could not be written: ") + e.what()}});
+      say(std::string("plimsoll: should memory run out, other settings could not be written: ") + e.what());
+    }
   }
 
   void go_on_from(const nlohmann::json& saved) {
@@ -225,7 +235,8 @@ class Supervisor {
       try {
         launch = settings_->say(v, folder_.path());
       } catch (const Error& e) {
-        throw Error(fmt::format("{} (for {})", e.what(), to_string(v)), e.hint(), e.code());
+        event("gave_up", {{"settings", to_string(v)}, {"reason", e.what()}});
+        throw;
       }
     }
     if (state_.attempt > 0) {
@@ -346,7 +357,7 @@ class Supervisor {
       }
     } else if (state_.workers > 0) {
       const int64_t fewer = state_.workers / 2;
-      decided(fmt::format("{}: {} workers instead of {}, before the batch",
+      decided(fmt::format("{}: {} instead of {}, before the batch",
                           f.kind == FailureKind::worker ? "workers share the host's memory" : "each worker is a copy on the host", fewer,
                           state_.workers),
               fewer);
@@ -454,6 +465,10 @@ std::string describe(const SupervisorRequest& request) {
 
 int supervise(const SupervisorRequest& request) {
   if (request.command.empty()) throw Error("[run] there is no command", "plimsoll run -- python train.py", ExitCode::usage);
+  if (const auto rank = rank_here(environment_here()))
+    throw Error(
+        fmt::format("[run] this is rank {} of {} of {}: here each rank would decide for itself", rank->rank, rank->ranks, rank->launcher),
+        fmt::format("put it before the launcher: plimsoll run -- {} ...", rank->launcher), ExitCode::usage);
   return Supervisor(request).run();
 }
 

@@ -15,10 +15,12 @@ p.add_argument("--capacity", type=int, default=3)
 p.add_argument("--pause", type=float, default=0.02)
 p.add_argument("--out", required=True)
 p.add_argument("--resume", default="")
+p.add_argument("--worker", type=int, default=1)
 a = p.parse_args()
 
 os.makedirs(a.out, exist_ok=True)
-subprocess.Popen(["sleep", "1000"])  # a worker that nobody waits for
+if a.worker:
+    subprocess.Popen(["sleep", "1000"])  # nobody waits for it
 share = a.micro_batch_size * a.accumulation
 step = json.load(open(a.resume))["step"] if a.resume else 0
 

@@ -51,7 +51,7 @@ def mapped_bytes():
 
 def use_memory(a, rank):
     if a.capacity and a.micro_batch_size > a.capacity and rank == a.oom_rank:
-        raise torch.OutOfMemoryError(
+        raise getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)(
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB of which 1.02 GiB is free. Process "
             "1234 has 6.77 GiB memory in use. Of the allocated memory 6.20 GiB is allocated by PyTorch, and 89.00 MiB is reserved by "
             "PyTorch but unallocated.")
