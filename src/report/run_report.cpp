@@ -89,7 +89,8 @@ std::string stats_text(const MemoryStats& s, const Style& style) {
   count("retries", s.retries, "times an allocation failed and the cache was emptied to make room");
   count("out of memory", s.ooms, "times that was not enough");
   out += "\n";
-  for (const Json& sentence : stats_json(s)["findings"]) out += "  " + sentence.get<std::string>() + "\n";
+  const Json json = stats_json(s);
+  for (const Json& sentence : json["findings"]) out += "  " + sentence.get<std::string>() + "\n";
   return out;
 }
 

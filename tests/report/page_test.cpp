@@ -143,7 +143,9 @@ TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
 TEST(Page, NeedsNothingElseAndHoldsTheSameData) {
   const ReportRequest r = request(DocumentFormat::html);
   const std::string html = document(r);
-  EXPECT_EQ(html.find("http"), std::string::npos);  // but for the names of namespaces
+  EXPECT_EQ(html.find("https:"), std::string::npos);
+  EXPECT_EQ(count_of(html, "http:"), 1u);  // the name of SVG's namespace
+  EXPECT_EQ(html.find("src="), std::string::npos);
   EXPECT_EQ(html.find("{{"), std::string::npos);
   EXPECT_EQ(count_of(html, "</script>"), 2u);
   EXPECT_EQ(Json::parse(between(html, "id=\"data\">", "</script>")), page_of(request(DocumentFormat::json)));
