@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLinger = 10;        // seconds after which an alert that no rule repeats is over
 constexpr double kBetweenGrowth = 5;  // seconds between two looks for leaks
+constexpr double kAfterEpoch = 40;    // seconds after the first epoch in which none is looked for
 constexpr int kTimesGrowing = 4;      // looks in a row that must see it
 constexpr double kLoadWindow = 30;    // seconds over which the loads of workers are averaged
 constexpr double kBusyWorkers = 0.85, kIdleWorkers = 0.15, kWaitingMain = 0.5, kIdleDevice = 0.5;
@@ -247,7 +248,7 @@ std::vector<LeakPlace> leak_places(const std::vector<DeviceSample>& devices) {
 void Judge::growth(std::vector<Finding>& found) {
   // What the first epoch collected is gone with its end, and evidence starts anew.
   const int64_t rounds = now_.steps ? now_.steps->rounds : 0;
-  if (rounds_ == 0 && rounds > 0) leaks_.clear();
+  if (rounds_ == 0 && rounds > 0) leaks_.clear(), next_growth_ = now_.time + kAfterEpoch;
   rounds_ = rounds;
   const bool look = now_.time >= next_growth_;
   if (look) next_growth_ = now_.time + kBetweenGrowth;

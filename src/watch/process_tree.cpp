@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -21,7 +21,12 @@ namespace fs = std::filesystem;
 constexpr double kShareOfShares = 0.003, kShareOfScans = 0.002;
 constexpr double kRefresh = 30;  // seconds after which parents are read anew
 
-double clock_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+// What this thread has used of a core.
+double used_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
 
 double ticks_per_second() {
   static const double kTicks = static_cast<double>(sysconf(_SC_CLK_TCK));
@@ -90,7 +95,7 @@ Role ProcessTree::role_of(int64_t pid, const Stat& stat) const {
 
 void ProcessTree::find_children(double now) {
   if (now < next_scan_) return;
-  const double begin = clock_seconds();
+  const double begin = used_seconds();
   const bool refresh = now >= next_refresh_;
   std::map<int64_t, int64_t> parents;
   for (const std::string& name : s_.list("/proc")) {
@@ -104,7 +109,7 @@ void ProcessTree::find_children(double now) {
     }
   }
   parents_ = std::move(parents);
-  const double cost = clock_seconds() - begin;
+  const double cost = used_seconds() - begin;
   next_scan_ = now + std::max(0.5, refresh ? 0 : cost / kShareOfScans);
   if (refresh) next_refresh_ = now + std::max(kRefresh, cost / kShareOfScans);
 }
@@ -186,13 +191,13 @@ std::vector<ProcessSample> ProcessTree::read(double now, std::vector<std::string
     read_sizes(p);
     p.pss = k.last.pss, p.shared = k.last.shared, p.own = k.last.own;
     if (shares || fresh) {
-      const double begin = clock_seconds();
+      const double begin = used_seconds();
       if (!read_shares(p) && p.rss && !shares_refused_) {
         shares_refused_ = true;
         events.push_back(
             fmt::format("shares (Pss) of process {} may not be read: sizes are resident sizes; run as its user, or as root", pid));
       }
-      cost += clock_seconds() - begin;
+      cost += used_seconds() - begin;
     }
     k.last = p;
     out.push_back(std::move(p));
