@@ -106,7 +106,10 @@ TEST_F(Watching, LoadsAreWhatHappenedSince) {
   std::vector<std::string> events;
   EXPECT_EQ(tree.read(1000, events).at(0).cpu, 0);
   process(10, 1, "python3", "python3 train.py", 1000, 1000 + 3 * sysconf(_SC_CLK_TCK));
-  EXPECT_NEAR(tree.read(1002, events).at(0).cpu, 1.5, 1e-9);
+  file("/proc/10/schedstat", "5 1000000000 3\n");
+  const ProcessSample p = tree.read(1002, events).at(0);
+  EXPECT_NEAR(p.cpu, 1.5, 1e-9);
+  EXPECT_NEAR(p.queued, 0.5, 1e-9);
 }
 
 TEST_F(Watching, AVanishedPidAPidThatIsUsedAgain) {
@@ -315,7 +318,7 @@ Sample sample_at(double time, int64_t main, int64_t worker = 100 * kMiB, int wor
   s.host.shm_used = Bytes{64 * kMiB};
   s.host.cpus = 8;
   s.host.idle_cpus = 4;
-  s.processes.push_back({10, 1, 5, Role::main, "python3", 'R', 0.9, 0, Bytes{main}, Bytes{main}, {}, Bytes{main}, {}, {}, {}, {}, {}});
+  s.processes.push_back({10, 1, 5, Role::main, "python3", 'R', 0.9, 0, Bytes{main}, Bytes{main}, {}, Bytes{main}, {}, {}, {}, {}, {}, 0});
   for (int w = 0; w < workers; ++w)
     s.processes.push_back({20 + w,
                            10,
@@ -333,7 +336,8 @@ Sample sample_at(double time, int64_t main, int64_t worker = 100 * kMiB, int wor
                            Bytes{worker},
                            {},
                            {},
-                           {}});
+                           {},
+                           0});
   return s;
 }
 

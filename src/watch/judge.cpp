@@ -71,11 +71,11 @@ void Judge::keep(const Sample& s) {
     if (trains(p)) {
       add_to(main, p.rss);
       add_to(main_own, p.anonymous ? p.anonymous : p.rss);
-      main_load = std::max(main_load, p.cpu);
+      main_load = std::max(main_load, p.load());
     }
     if (p.role != Role::worker) continue;
     add_to(workers, p.weight());
-    worker_load += std::min(1.0, p.cpu + p.blocked);
+    worker_load += std::min(1.0, p.load());
     pids.push_back(p.pid);
   }
   if (pids != worker_pids_) loads_["workers"].clear();

@@ -81,6 +81,12 @@ std::optional<ProcessTree::Stat> ProcessTree::stat_of(int64_t pid) const {
 
 std::string ProcessTree::command_line(int64_t pid) const { return s_.read(fmt::format("/proc/{}/cmdline", pid)).value_or(""); }
 
+// "running waiting slices": nanoseconds of the first thread.
+int64_t ProcessTree::queued_ns(int64_t pid) const {
+  const std::vector<std::string> fields = split_at(s_.read(fmt::format("/proc/{}/schedstat", pid)).value_or(""), ' ');
+  return fields.size() == 3 ? whole_number(fields[1]).value_or(0) : 0;
+}
+
 Role ProcessTree::role_of(int64_t pid, const Stat& stat) const {
   if (pid == root_) return Role::main;
   const std::string own = command_line(pid), parent = command_line(stat.parent);
@@ -168,10 +174,12 @@ std::vector<ProcessSample> ProcessTree::read(double now, std::vector<std::string
   for (const int64_t pid : members(events)) {
     const auto stat = stat_of(pid);
     if (!stat || stat->state == 'Z' || stat->state == 'X') continue;
+    const int64_t queued = queued_ns(pid);
     auto known = known_.find(pid);
     const bool fresh = known == known_.end() || known->second.started != stat->started;
     if (fresh)
-      known = known_.insert_or_assign(pid, Known{stat->started, stat->ticks, stat->blocked_ticks, now, role_of(pid, *stat), {}}).first;
+      known =
+          known_.insert_or_assign(pid, Known{stat->started, stat->ticks, stat->blocked_ticks, queued, now, role_of(pid, *stat), {}}).first;
     Known& k = known->second;
     if (pid != root_ && k.role == Role::other && stat->name != k.last.name) k.role = role_of(pid, *stat);  // it may have called exec since
     ProcessSample p;
@@ -184,8 +192,10 @@ std::vector<ProcessSample> ProcessTree::read(double now, std::vector<std::string
     if (const double seconds = now - k.time; seconds > 0) {
       p.cpu = static_cast<double>(stat->ticks - k.ticks) / ticks_per_second() / seconds;
       p.blocked = std::clamp(static_cast<double>(stat->blocked_ticks - k.blocked_ticks) / ticks_per_second() / seconds, 0.0, 1.0);
+      p.queued = std::clamp(static_cast<double>(queued - k.queued_ns) * 1e-9 / seconds, 0.0, 1.0);
     }
     k.ticks = stat->ticks;
+    k.queued_ns = queued;
     k.blocked_ticks = stat->blocked_ticks;
     k.time = now;
     read_sizes(p);
