@@ -8,8 +8,6 @@ namespace plimsoll {
 
 namespace {
 
-using namespace nvml;
-
 class NvmlMeter : public DeviceMeter {
  public:
   NvmlMeter(const Surroundings& s, const std::vector<DetectedDevice>& devices) : api_(s.nvml, [](std::string, std::string) {}) {
@@ -25,36 +23,37 @@ class NvmlMeter : public DeviceMeter {
   }
 
  private:
-  Device open(const DetectedDevice& d, const std::vector<DetectedDevice>& devices) {
-    Device device = nullptr, slice = nullptr;
+  nvml::Device open(const DetectedDevice& d, const std::vector<DetectedDevice>& devices) {
+    nvml::Device device = nullptr, slice = nullptr;
     int index = d.index;
     if (!d.parent_uuid.empty()) {
       const auto parent = std::find_if(devices.begin(), devices.end(), [&](const DetectedDevice& p) { return p.uuid == d.parent_uuid; });
       if (parent == devices.end()) return nullptr;
       index = parent->index;
     }
-    if (api_.call("", "nvmlDeviceGetHandleByIndex_v2", kByIndex, static_cast<unsigned>(index), &device) != kSuccess) return nullptr;
+    if (api_.call("", "nvmlDeviceGetHandleByIndex_v2", nvml::kByIndex, static_cast<unsigned>(index), &device) != nvml::kSuccess)
+      return nullptr;
     if (d.parent_uuid.empty()) return device;
     const auto slot = static_cast<unsigned>(d.index);
-    return api_.call("", "nvmlDeviceGetMigDeviceHandleByIndex", kSlice, device, slot, &slice) == kSuccess ? slice : nullptr;
+    return api_.call("", "nvmlDeviceGetMigDeviceHandleByIndex", nvml::kSlice, device, slot, &slice) == nvml::kSuccess ? slice : nullptr;
   }
 
-  DeviceReading read_one(Device device, const DetectedDevice& d) {
+  DeviceReading read_one(nvml::Device device, const DetectedDevice& d) {
     DeviceReading r;
-    MemoryV2 v2{kMemoryV2, 0, 0, 0, 0};
-    Memory v1{};
-    if (api_.call("", "nvmlDeviceGetMemoryInfo_v2", kMemoryOfV2, device, &v2) == kSuccess) {
+    nvml::MemoryV2 v2{nvml::kMemoryV2, 0, 0, 0, 0};
+    nvml::Memory v1{};
+    if (api_.call("", "nvmlDeviceGetMemoryInfo_v2", nvml::kMemoryOfV2, device, &v2) == nvml::kSuccess) {
       r.answers = true;
       r.used = Bytes{static_cast<int64_t>(v2.used)};
-    } else if (api_.call("", "nvmlDeviceGetMemoryInfo", kMemory, device, &v1) == kSuccess) {
+    } else if (api_.call("", "nvmlDeviceGetMemoryInfo", nvml::kMemory, device, &v1) == nvml::kSuccess) {
       r.answers = true;
       r.used = Bytes{static_cast<int64_t>(v1.used)};
     }
     if (!d.total || (r.used && (r.used->count < 0 || *r.used > *d.total))) r.used = std::nullopt;
-    Utilization load{};
-    const int code = api_.call("", "nvmlDeviceGetUtilizationRates", kUtilization, device, &load);
-    if (code == kSuccess && load.gpu <= 100) r.busy = load.gpu / 100.0;
-    r.answers |= code == kSuccess;
+    nvml::Utilization load{};
+    const int code = api_.call("", "nvmlDeviceGetUtilizationRates", nvml::kUtilization, device, &load);
+    if (code == nvml::kSuccess && load.gpu <= 100) r.busy = load.gpu / 100.0;
+    r.answers |= code == nvml::kSuccess;
     r.processes = nvml_processes(api_, "", device, d.total);
     r.answers |= !r.processes.empty();
     return r;
@@ -62,7 +61,7 @@ class NvmlMeter : public DeviceMeter {
 
   Nvml api_;
   bool started_ = false;
-  std::vector<Device> handles_;  // null: not this driver's
+  std::vector<nvml::Device> handles_;  // null: not this driver's
 };
 
 }  // namespace

@@ -11,8 +11,6 @@ namespace plimsoll {
 
 namespace {
 
-using namespace rocm_smi;
-
 constexpr uint32_t kMostRocmDevices = 128;  // MI250 and MI300 in partitions show up as several
 
 std::string name_of(RocmSmi& api, const std::string& who, uint32_t i) {
@@ -28,10 +26,10 @@ std::string name_of(RocmSmi& api, const std::string& who, uint32_t i) {
   return "";
 }
 
-std::optional<Bytes> memory(RocmSmi& api, Machine& m, const std::string& who, const char* function, uint32_t i, MemoryType type) {
+std::optional<Bytes> memory(RocmSmi& api, Machine& m, const std::string& who, const char* function, uint32_t i, rocm_smi::MemoryType type) {
   uint64_t bytes = 0;
   if (!api.call<uint32_t, int, uint64_t*>(who, function, i, type, &bytes)) return std::nullopt;
-  m.saw("rocm-smi", fmt::format("{}{} {}", who, function, type == kVram ? "VRAM" : "GTT"), std::to_string(bytes));
+  m.saw("rocm-smi", fmt::format("{}{} {}", who, function, type == rocm_smi::kVram ? "VRAM" : "GTT"), std::to_string(bytes));
   return plausible(bytes);
 }
 
@@ -52,9 +50,9 @@ DetectedDevice read_device(RocmSmi& api, Machine& m, uint32_t i) {
   // Shown only: its encoding differs between releases. The target itself comes from /sys/class/kfd.
   if (api.call<uint32_t, uint64_t*>(who, "rsmi_dev_target_graphics_version_get", i, &version))
     m.saw("rocm-smi", who + "target graphics version", std::to_string(version));
-  d.total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kVram);
-  d.shared_total = memory(api, m, who, "rsmi_dev_memory_total_get", i, kGtt);
-  d.used = memory(api, m, who, "rsmi_dev_memory_usage_get", i, kVram);
+  d.total = memory(api, m, who, "rsmi_dev_memory_total_get", i, rocm_smi::kVram);
+  d.shared_total = memory(api, m, who, "rsmi_dev_memory_total_get", i, rocm_smi::kGtt);
+  d.used = memory(api, m, who, "rsmi_dev_memory_usage_get", i, rocm_smi::kVram);
   if (d.total && d.used && *d.used > *d.total) d.used = std::nullopt;
   for (const DeviceProcess& p : rocm_smi_processes(api, i)) d.processes.push_back(p);
   if (!d.total) m.blockers.push_back(who + "ROCm gives no usable figure for its memory");

@@ -8,8 +8,6 @@ namespace plimsoll {
 
 namespace {
 
-using namespace rocm_smi;
-
 class RocmSmiMeter : public DeviceMeter {
  public:
   explicit RocmSmiMeter(const Surroundings& s) : api_(s.rocm_smi, [](std::string, std::string) {}) { started_ = api_.start(); }
@@ -26,7 +24,7 @@ class RocmSmiMeter : public DeviceMeter {
     const auto index = static_cast<uint32_t>(d.index);
     uint64_t used = 0;
     uint32_t busy = 0;
-    r.answers = api_.call<uint32_t, int, uint64_t*>("", "rsmi_dev_memory_usage_get", index, kVram, &used);
+    r.answers = api_.call<uint32_t, int, uint64_t*>("", "rsmi_dev_memory_usage_get", index, rocm_smi::kVram, &used);
     if (r.answers && d.total && used <= static_cast<uint64_t>(d.total->count)) r.used = Bytes{static_cast<int64_t>(used)};
     if (api_.call<uint32_t, uint32_t*>("", "rsmi_dev_busy_percent_get", index, &busy) && busy <= 100) r.busy = busy / 100.0;
     r.processes = rocm_smi_processes(api_, index);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLinger = 10;        // seconds after which an alert that no rule repeats is over
 constexpr double kBetweenGrowth = 5;  // seconds between two looks for leaks
+constexpr double kAfterEpoch = 40;    // seconds after the first epoch in which none is looked for
 constexpr int kTimesGrowing = 4;      // looks in a row that must see it
 constexpr double kLoadWindow = 30;    // seconds over which the loads of workers are averaged
 constexpr double kBusyWorkers = 0.85, kIdleWorkers = 0.15, kWaitingMain = 0.5, kIdleDevice = 0.5;
@@ -70,11 +71,11 @@ void Judge::keep(const Sample& s) {
     if (trains(p)) {
       add_to(main, p.rss);
       add_to(main_own, p.anonymous ? p.anonymous : p.rss);
-      main_load = std::max(main_load, p.cpu);
+      main_load = std::max(main_load, p.load());
     }
     if (p.role != Role::worker) continue;
     add_to(workers, p.weight());
-    worker_load += std::min(1.0, p.cpu + p.blocked);
+    worker_load += std::min(1.0, p.load());
     pids.push_back(p.pid);
   }
   if (pids != worker_pids_) loads_["workers"].clear();
@@ -247,7 +248,7 @@ std::vector<LeakPlace> leak_places(const std::vector<DeviceSample>& devices) {
 void Judge::growth(std::vector<Finding>& found) {
   // What the first epoch collected is gone with its end, and evidence starts anew.
   const int64_t rounds = now_.steps ? now_.steps->rounds : 0;
-  if (rounds_ == 0 && rounds > 0) leaks_.clear();
+  if (rounds_ == 0 && rounds > 0) leaks_.clear(), next_growth_ = now_.time + kAfterEpoch;
   rounds_ = rounds;
   const bool look = now_.time >= next_growth_;
   if (look) next_growth_ = now_.time + kBetweenGrowth;

@@ -53,7 +53,7 @@ class Judge {
   const std::optional<Prediction>& prediction() const { return prediction_; }
   const Thresholds& thresholds() const { return thresholds_; }
 
-  // What can be plotted: "device 0", "run", "main", "workers", "host", "/dev/shm", "steps/s".
+  // What can be plotted: "device 0", "device 0 own", "run", "main", "workers", "host", "/dev/shm", "steps/s".
   const std::map<std::string, Series>& series() const { return series_; }
 
  private:

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 
@@ -21,7 +21,12 @@ namespace fs = std::filesystem;
 constexpr double kShareOfShares = 0.003, kShareOfScans = 0.002;
 constexpr double kRefresh = 30;  // seconds after which parents are read anew
 
-double clock_seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+// What this thread has used of a core.
+double used_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
 
 double ticks_per_second() {
   static const double kTicks = static_cast<double>(sysconf(_SC_CLK_TCK));
@@ -76,6 +81,12 @@ std::optional<ProcessTree::Stat> ProcessTree::stat_of(int64_t pid) const {
 
 std::string ProcessTree::command_line(int64_t pid) const { return s_.read(fmt::format("/proc/{}/cmdline", pid)).value_or(""); }
 
+// "running waiting slices": nanoseconds of the first thread.
+int64_t ProcessTree::queued_ns(int64_t pid) const {
+  const std::vector<std::string> fields = split_at(s_.read(fmt::format("/proc/{}/schedstat", pid)).value_or(""), ' ');
+  return fields.size() == 3 ? whole_number(fields[1]).value_or(0) : 0;
+}
+
 Role ProcessTree::role_of(int64_t pid, const Stat& stat) const {
   if (pid == root_) return Role::main;
   const std::string own = command_line(pid), parent = command_line(stat.parent);
@@ -90,7 +101,7 @@ Role ProcessTree::role_of(int64_t pid, const Stat& stat) const {
 
 void ProcessTree::find_children(double now) {
   if (now < next_scan_) return;
-  const double begin = clock_seconds();
+  const double begin = used_seconds();
   const bool refresh = now >= next_refresh_;
   std::map<int64_t, int64_t> parents;
   for (const std::string& name : s_.list("/proc")) {
@@ -104,7 +115,7 @@ void ProcessTree::find_children(double now) {
     }
   }
   parents_ = std::move(parents);
-  const double cost = clock_seconds() - begin;
+  const double cost = used_seconds() - begin;
   next_scan_ = now + std::max(0.5, refresh ? 0 : cost / kShareOfScans);
   if (refresh) next_refresh_ = now + std::max(kRefresh, cost / kShareOfScans);
 }
@@ -163,10 +174,12 @@ std::vector<ProcessSample> ProcessTree::read(double now, std::vector<std::string
   for (const int64_t pid : members(events)) {
     const auto stat = stat_of(pid);
     if (!stat || stat->state == 'Z' || stat->state == 'X') continue;
+    const int64_t queued = queued_ns(pid);
     auto known = known_.find(pid);
     const bool fresh = known == known_.end() || known->second.started != stat->started;
     if (fresh)
-      known = known_.insert_or_assign(pid, Known{stat->started, stat->ticks, stat->blocked_ticks, now, role_of(pid, *stat), {}}).first;
+      known =
+          known_.insert_or_assign(pid, Known{stat->started, stat->ticks, stat->blocked_ticks, queued, now, role_of(pid, *stat), {}}).first;
     Known& k = known->second;
     if (pid != root_ && k.role == Role::other && stat->name != k.last.name) k.role = role_of(pid, *stat);  // it may have called exec since
     ProcessSample p;
@@ -179,20 +192,22 @@ std::vector<ProcessSample> ProcessTree::read(double now, std::vector<std::string
     if (const double seconds = now - k.time; seconds > 0) {
       p.cpu = static_cast<double>(stat->ticks - k.ticks) / ticks_per_second() / seconds;
       p.blocked = std::clamp(static_cast<double>(stat->blocked_ticks - k.blocked_ticks) / ticks_per_second() / seconds, 0.0, 1.0);
+      p.queued = std::clamp(static_cast<double>(queued - k.queued_ns) * 1e-9 / seconds, 0.0, 1.0);
     }
     k.ticks = stat->ticks;
+    k.queued_ns = queued;
     k.blocked_ticks = stat->blocked_ticks;
     k.time = now;
     read_sizes(p);
     p.pss = k.last.pss, p.shared = k.last.shared, p.own = k.last.own;
     if (shares || fresh) {
-      const double begin = clock_seconds();
+      const double begin = used_seconds();
       if (!read_shares(p) && p.rss && !shares_refused_) {
         shares_refused_ = true;
         events.push_back(
             fmt::format("shares (Pss) of process {} may not be read: sizes are resident sizes; run as its user, or as root", pid));
       }
-      cost += clock_seconds() - begin;
+      cost += used_seconds() - begin;
     }
     k.last = p;
     out.push_back(std::move(p));

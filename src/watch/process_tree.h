@@ -33,13 +33,14 @@ class ProcessTree {
     std::string name;
   };
   struct Known {
-    int64_t started = 0, ticks = 0, blocked_ticks = 0;
+    int64_t started = 0, ticks = 0, blocked_ticks = 0, queued_ns = 0;
     double time = 0;
     Role role = Role::other;
     ProcessSample last;
   };
   std::optional<Stat> stat_of(int64_t pid) const;
   std::string command_line(int64_t pid) const;
+  int64_t queued_ns(int64_t pid) const;
   Role role_of(int64_t pid, const Stat& stat) const;
   void find_children(double now);
   std::vector<int64_t> members(std::vector<std::string>& events);

@@ -16,7 +16,8 @@ constexpr Role kRoles[] = {Role::main, Role::rank, Role::worker, Role::other};
 // One list of fields for both directions: `f(name, field)`.
 template <class P, class F>
 void process_fields(P& p, F f) {
-  f("pid", p.pid), f("parent", p.parent), f("started", p.started), f("name", p.name), f("cpu", p.cpu), f("blocked", p.blocked);
+  f("pid", p.pid), f("parent", p.parent), f("started", p.started), f("name", p.name), f("cpu", p.cpu), f("blocked", p.blocked),
+      f("queued", p.queued);
   f("rss_bytes", p.rss), f("anonymous_bytes", p.anonymous), f("shmem_bytes", p.shmem), f("pss_bytes", p.pss);
   f("shared_bytes", p.shared), f("own_bytes", p.own), f("swap_bytes", p.swap), f("pinned_bytes", p.pinned), f("device_bytes", p.device);
 }

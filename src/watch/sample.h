@@ -29,7 +29,9 @@ struct ProcessSample {
   double cpu = 0, blocked = 0;  // cores in use; share of the time spent waiting for a disk
   std::optional<Bytes> rss, anonymous, shmem, pss, shared, own, swap, pinned;
   std::optional<Bytes> device;  // on all devices together
+  double queued = 0;            // share of the time in which its first thread could have run, but no core was free
 
+  double load() const { return cpu + blocked + queued; }
   // What disappears with it: its share where that can be read, else what is not a file's.
   std::optional<Bytes> weight() const { return pss ? pss : anonymous ? anonymous : rss; }
 };

@@ -299,9 +299,12 @@ class Session {
   void look() {
     Sample sample = watcher_->look(time_.now());
     // When the process is gone its last figures stay, with what is said about the end.
-    if (watcher_->ended() && sample.processes.empty() && judge_.now().time > 0) {
-      sample.processes = judge_.now().processes;
-      for (ProcessSample& p : sample.processes) p.state = 'X', p.cpu = 0;
+    if (watcher_->ended() && judge_.now().time > 0) {
+      Sample last = judge_.now();
+      last.time = sample.time;
+      last.events = sample.events;
+      for (ProcessSample& p : last.processes) p.state = 'X', p.cpu = p.blocked = p.queued = 0;
+      sample = std::move(last);
     }
     judge_.add(sample);
     if (history_)

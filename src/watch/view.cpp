@@ -53,17 +53,19 @@ std::vector<const ProcessSample*> ordered(const Sample& s, bool by_size) {
   return out;
 }
 
-std::string process_header() {
-  return fmt::format("{:>8} {:<7} {:>5} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}  {}", "pid", "role", "cpu", "RSS", "PSS", "shared",
-                     "pinned", "swap", "device", "name");
+// What fits: the narrow table leaves out what is nothing most of the time.
+std::string process_header(bool wide) {
+  return fmt::format("{:>7} {:<6} {:>5} {:>10} {:>10} {:>10} {:>10} {}  {}", "pid", "role", "cpu", "RSS", "PSS", "shared", "device",
+                     wide ? fmt::format("{:>10} {:>10} {:>10}", "own", "pinned", "swap") : "", "name");
 }
 
-std::string process_row(const ProcessSample& p) {
-  return fmt::format("{:>8} {:<7} {:>4.0f}% {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}  {}{}", p.pid, to_string(p.role), p.cpu * 100,
-                     size_text(p.rss), size_text(p.pss), size_text(p.shared), size_text(p.pinned), size_text(p.swap), size_text(p.device),
-                     p.name,
+std::string process_row(const ProcessSample& p, bool wide) {
+  return fmt::format("{:>7} {:<6} {:>4.0f}% {:>10} {:>10} {:>10} {:>10} {}  {}{}", p.pid, to_string(p.role), p.cpu * 100, size_text(p.rss),
+                     size_text(p.pss), size_text(p.shared), size_text(p.device),
+                     wide ? fmt::format("{:>10} {:>10} {:>10}", size_text(p.own), size_text(p.pinned), size_text(p.swap)) : "", p.name,
                      p.state == 'D'   ? " (disk)"
                      : p.state == 'T' ? " (stopped)"
+                     : p.state == 'X' ? " (ended)"
                                       : "");
 }
 
@@ -86,7 +88,7 @@ class View {
     const int alert_rows = alerts_height(), left = c_.height() - y_ - 1 - alert_rows;
     // Half of what is left shows processes, as many as there are.
     const int table = s_.processes.empty() ? 0 : std::min<int>(static_cast<int>(s_.processes.size()) + 1, std::max(3, left / 2));
-    plot(left - table);
+    plots(left - table);
     processes(table);
     alerts();
     footer();
@@ -118,7 +120,7 @@ class View {
     int x = c_.put(0, y_, fmt::format("{:<9}", cut(name, 9)));
     const int width = std::clamp(c_.width() / 5, 8, 40);
     x = c_.put(x, y_, "[", Tone::dim);
-    for (int i = 0; i < width; ++i) c_.put(x + i, y_, i < share * width ? glyph("■", "|") : " ", tone);
+    for (int i = 0; i < width; ++i) c_.put(x + i, y_, i + 0.5 < share * width ? glyph("■", "|") : " ", tone);
     x = c_.put(x + width, y_, "]", Tone::dim);
     x = c_.put(x + 1, y_, fmt::format("{:>10}", to_string(*used)), Tone::bold);
     if (total) x = c_.put(x, y_, fmt::format(" of {:>10} {:>4.0f}%", to_string(*total), share * 100));
@@ -146,13 +148,22 @@ class View {
     gauge("/dev/shm", h.shm_used, h.shm_total, "");
   }
 
-  void plot(int rows) {
+  // As many plots as there is room for, from the chosen one on.
+  void plots(int rows) {
     const std::vector<std::string> names = plot_names(judge_);
     if (rows < 4 || names.empty()) {
       y_ += std::max(0, rows);
       return;
     }
-    const std::string& name = names[o_.plot % names.size()];
+    const int count = std::clamp(rows / 12, 1, static_cast<int>(names.size()));
+    for (int i = 0; i < count; ++i) {
+      const size_t at = (o_.plot + static_cast<size_t>(i)) % names.size();
+      plot(names[at], i == 0 && static_cast<int>(names.size()) > count ? fmt::format("  ({}/{}, Tab)", at + 1, names.size()) : "",
+           rows * (i + 1) / count - rows * i / count);
+    }
+  }
+
+  void plot(const std::string& name, const std::string& note, int rows) {
     const Series& series = judge_.series().at(name);
     const bool steps = name == "steps/s";
     const std::optional<ByteRange> predicted = predicted_for(name);
@@ -171,8 +182,9 @@ class View {
     for (size_t i = 1; i < columns.size(); ++i)
       if (columns[i] < 0) columns[i] = columns[i - 1];
     top = top > 0 ? top * 1.05 : 1;
-    std::string label = name + fmt::format(", last {}", duration_text(o_.span));
-    if (names.size() > 1) label += fmt::format("  ({}/{}, Tab)", o_.plot % names.size() + 1, names.size());
+    std::string label = name.ends_with(" own") ? name.substr(0, name.size() - 4) + ", this run" : name;
+    label += fmt::format(", last {}", duration_text(o_.span));
+    label += note;
     int x = c_.put(0, y_, label, Tone::bold);
     if (predicted)
       c_.put(x + 2, y_, cut(fmt::format("{} predicted {}", glyph("┄", "="), range_text(*predicted)), c_.width() - x - 2), Tone::predicted);
@@ -203,19 +215,20 @@ class View {
   std::optional<ByteRange> predicted_for(const std::string& name) const {
     const auto& p = judge_.prediction();
     if (!p) return {};
-    if (name.starts_with("device")) return p->device;
+    if (name.starts_with("device") && name.ends_with("own")) return p->device;
     if (name == "run") return p->host;
     return name == "/dev/shm" ? p->shm : std::nullopt;
   }
 
   void processes(int rows) {
     if (rows < 2) return;
-    c_.put(0, y_, cut(process_header(), c_.width()), Tone::dim);
+    c_.put(0, y_, cut(process_header(c_.width() >= 120), c_.width()), Tone::dim);
     const auto list = ordered(s_, o_.by_size);
     const auto first = static_cast<size_t>(std::clamp(o_.scroll, 0, std::max(0, static_cast<int>(list.size()) - (rows - 1))));
     for (size_t i = 0; i + 1 < static_cast<size_t>(rows) && first + i < list.size(); ++i) {
       const bool more = i + 2 == static_cast<size_t>(rows) && first + i + 1 < list.size();
-      const std::string text = more ? fmt::format("{:>8} {} more (arrows)", "", list.size() - first - i) : process_row(*list[first + i]);
+      const std::string text =
+          more ? fmt::format("{:>8} {} more (arrows)", "", list.size() - first - i) : process_row(*list[first + i], c_.width() >= 120);
       c_.put(0, y_ + 1 + static_cast<int>(i), cut(text, c_.width()),
              !more && list[first + i]->role == Role::main ? Tone::bold : Tone::plain);
     }
@@ -290,7 +303,8 @@ class View {
 std::vector<std::string> plot_names(const Judge& judge) {
   std::vector<std::string> out;
   for (const DeviceSample& d : judge.now().devices)
-    if (judge.series().contains(fmt::format("device {}", d.index))) out.push_back(fmt::format("device {}", d.index));
+    for (const char* whose : {" own", ""})
+      if (const std::string name = fmt::format("device {}{}", d.index, whose); judge.series().contains(name)) out.push_back(name);
   for (const char* name : {"run", "main", "workers", "host", "/dev/shm", "steps/s"})
     if (const auto found = judge.series().find(name); found != judge.series().end() && !found->second.empty()) out.emplace_back(name);
   return out;
@@ -333,10 +347,10 @@ std::string once_text(const Judge& judge, const std::string& title, const Style&
         "  {:<12} {:>10.1f} %  {}\n", "pressure", *h.pressure_some * 100,
         style.dim(fmt::format("of the last 10 s something waited for memory, everything {:.1f} %", h.pressure_full.value_or(0) * 100)));
   if (!s.processes.empty()) {
-    out += "\n" + style.dim(process_header()) + "\n";
-    for (const ProcessSample* p : ordered(s, false)) out += process_row(*p) + "\n";
+    out += "\n" + style.dim(process_header(true)) + "\n";
+    for (const ProcessSample* p : ordered(s, false)) out += process_row(*p, true) + "\n";
     if (judge.peaks().tree)
-      out += fmt::format("{:>8} {:<7} {:>5} {:>11} {:>11}  shares (PSS) of all, the most that was seen\n", "", "run", "", "",
+      out += fmt::format("{:>7} {:<6} {:>5} {:>10} {:>10}  shares (PSS) of all, the most that was seen\n", "", "run", "", "",
                          to_string(*judge.peaks().tree));
   }
   if (const auto& p = judge.prediction()) {
