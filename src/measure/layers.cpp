@@ -182,7 +182,7 @@ Tensors GraphFunction::apply(Tensors&& gradients) {
 
 Tensors GraphFunction::saved_tensors() {
   Tensors out;
-  for (torch::autograd::SavedVariable& s : saved_) out.push_back(s.unpack());
+  for (torch::autograd::SavedVariable& s : saved_) out.push_back(s.unpack(shared_from_this()));
   return out;
 }
 

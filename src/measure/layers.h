@@ -149,7 +149,8 @@ class GraphFunction : public torch::autograd::Node {
 };
 
 // Runs `block(inputs)` and keeps nothing but the inputs; backward runs it once more with a graph, with the same random numbers, and goes
-// back through that (torch.utils.checkpoint with use_reentrant). `block` outlives the graph, and so must what it refers to.
+// back through that (torch.utils.checkpoint with use_reentrant). A block of which no input wants a gradient is run as it is, so that
+// adapters in it get theirs. `block` outlives the graph, and so must what it refers to.
 Tensors checkpoint(Block block, const Tensors& inputs);
 
 // `run(x)` under a checkpoint when the build has them.
