@@ -17,6 +17,9 @@ target_link_libraries(plimsoll_library PRIVATE $<BUILD_INTERFACE:plimsoll_scale>
 
 set(PLIMSOLL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/plimsoll)
 install(TARGETS plimsoll RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET plimsoll-measure)
+  install(TARGETS plimsoll-measure RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 if(NOT PLIMSOLL_SHARED)
   return()
 endif()
