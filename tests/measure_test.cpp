@@ -46,7 +46,8 @@ const std::string kMamba =
     "--batch 4 --precision fp32 ";
 const std::string kGsa =
     "gsa --config d_model=32 --config n_layers=2 --config n_heads=4 --config n_kv_heads=2 --config d_ffn=64 --config vocab_size=256 "
-    "--config max_position_embeddings=32 --config d_indexer=8 --config n_indexer_heads=2 --config k_base=8 --config k_min=4 --config k_max=16 --seq 24 "
+    "--config max_position_embeddings=32 --config d_indexer=8 --config n_indexer_heads=2 --config k_base=8 --config k_min=4 --config "
+    "k_max=16 --seq 24 "
     "--batch 4 --precision fp32 ";
 const std::string kFsdm =
     "fsdm --config sample_size=2 --config image_size=8 --config hidden_size=32 --config depth=2 --config num_heads=4 --config hdim=32 "

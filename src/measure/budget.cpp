@@ -73,8 +73,8 @@ Budget& Budget::instance() {
 void Budget::refuse(int64_t bytes) const {
   const auto size = [](int64_t n) { return to_string(Bytes{n}); };
   const std::string message =
-      fmt::format("out of memory on the virtual device. Tried to allocate {} ({} total capacity; {} already allocated; {} free)", size(bytes),
-                  size(limit_), size(used_), size(limit_ - used_));
+      fmt::format("out of memory on the virtual device. Tried to allocate {} ({} total capacity; {} already allocated; {} free)",
+                  size(bytes), size(limit_), size(used_), size(limit_ - used_));
   TORCH_CHECK_WITH(OutOfMemoryError, false, message);
   std::abort();
 }
@@ -87,7 +87,8 @@ c10::DataPtr Budget::allocate(size_t bytes) const {
   if (limit_ > 0 && static_cast<int64_t>(bytes) > limit_ - used_) refuse(static_cast<int64_t>(bytes));
   void* memory = nullptr;
   if (posix_memalign(&memory, kAlignment, bytes) != 0)
-    TORCH_CHECK_WITH(OutOfMemoryError, false, fmt::format("this machine has not the {} that were asked for", to_string(Bytes{static_cast<int64_t>(bytes)})));
+    TORCH_CHECK_WITH(OutOfMemoryError, false,
+                     fmt::format("this machine has not the {} that were asked for", to_string(Bytes{static_cast<int64_t>(bytes)})));
   self.take(memory, static_cast<int64_t>(bytes));
   return {memory, memory, raw_deleter(), cpu};
 }
@@ -131,8 +132,8 @@ void Budget::record(bool on) {
   if (on == recording_) return;
   static at::CallbackHandle handle = 0;
   if (on)
-    handle = at::addGlobalCallback(at::RecordFunctionCallback(&OpNames::begin, &OpNames::end)
-                                       .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+    handle = at::addGlobalCallback(
+        at::RecordFunctionCallback(&OpNames::begin, &OpNames::end).scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
   else
     at::removeCallback(handle);
   std::lock_guard lock(mutex_);

@@ -55,8 +55,13 @@ nlohmann::ordered_json json_of(const StepResult& r) {
   nlohmann::ordered_json phases;
   for (size_t p = 0; p < kPhases; ++p)
     if (r.by_phase[p] > 0) phases[std::string(phase_name(static_cast<Phase>(p)))] = r.by_phase[p];
-  return {{"step", r.step},     {"loss", r.loss},   {"seconds", r.seconds},          {"peak", r.peak},
-          {"phases", phases}, {"micro_batch", r.micro_batch}, {"out_of_memory", r.out_of_memory}};
+  return {{"step", r.step},
+          {"loss", r.loss},
+          {"seconds", r.seconds},
+          {"peak", r.peak},
+          {"phases", phases},
+          {"micro_batch", r.micro_batch},
+          {"out_of_memory", r.out_of_memory}};
 }
 
 class Log {
@@ -113,6 +118,8 @@ ExitCode run(Flags& flags) {
   if (flags.scan != "sequential" && flags.scan != "chunked")
     throw Error("[scan] '" + flags.scan + "' is not known", "sequential or chunked", ExitCode::usage);
   flags.model.chunked_scan = flags.scan == "chunked";
+  if ((flags.compare || flags.walk) && (flags.threads > 1 || flags.model.chunked_scan))
+    throw Error("[compare] what is simulated is one thread and the scan as published", "leave --threads and --scan out", ExitCode::usage);
   take_optimizer_arguments(job, flags.train);
   const int64_t limit = flags.limit.empty() ? 0 : parse_bytes(flags.limit, "--limit").count;
   const Data data(flags.data_dir, flags.train.seed);
@@ -133,14 +140,17 @@ ExitCode run(Flags& flags) {
   std::optional<TwinResult> twin;
   std::string difference;
   if (flags.compare || flags.walk) {
-    const Simulation simulated = simulate(simulated_twin(job, std::min<int64_t>(flags.train.traced_steps, static_cast<int64_t>(out.steps.size()))));
+    const Simulation simulated =
+        simulate(simulated_twin(job, std::min<int64_t>(flags.train.traced_steps, static_cast<int64_t>(out.steps.size()))));
     twin = compare_twins(out.trace, simulated.trace);
     if (flags.walk) difference = first_difference(out.trace, simulated.trace);
   }
   if (flags.json) {
     nlohmann::ordered_json steps = nlohmann::ordered_json::array();
     for (const StepResult& r : out.steps) steps.push_back(json_of(r));
-    nlohmann::ordered_json document{{"model", job.model}, {"parameters", out.parameters}, {"trainable", out.trainable}, {"limit", limit}, {"peak", out.peak}, {"steps", steps}};
+    nlohmann::ordered_json document{{"model", job.model},         {"parameters", out.parameters},
+                                    {"trainable", out.trainable}, {"limit", limit},
+                                    {"peak", out.peak},           {"steps", steps}};
     if (twin) document["simulated"] = twin_json(*twin);
     std::cout << document.dump(2) << '\n';
   } else {
@@ -191,22 +201,32 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       "Exit codes: 0 done (with --compare: all equal), 3 does not fit, or not equal, 2 wrong usage, 5 input not understood, 1 a bug.");
   flags->job.add_input_to(app);
   app.add_option("--limit", flags->limit, "bytes of the virtual device (8GiB); beyond it PyTorch's out-of-memory error")->type_name("SIZE");
-  app.add_option("--data_dir,--data-dir", flags->data_dir, "folder of text, or of .ppm, .pgm and .npy pictures; without it, samples are made up")
+  app.add_option("--data_dir,--data-dir", flags->data_dir,
+                 "folder of text, or of .ppm, .pgm and .npy pictures; without it, samples are made up")
       ->type_name("DIR");
   app.add_option("--lr", flags->train.learning_rate, "learning rate (default 0.001)")->check(CLI::PositiveNumber)->type_name("X");
   app.add_option("--seed", flags->train.seed, "of weights, samples and dropout (default 1)")->type_name("N");
   app.add_option("--checkpoint", flags->train.checkpoint, "file that the run is saved to, whole or not at all")->type_name("FILE");
-  app.add_option("--save-every", flags->train.save_every, "steps between checkpoints (default: at the end alone)")->check(CLI::NonNegativeNumber)->type_name("N");
+  app.add_option("--save-every", flags->train.save_every, "steps between checkpoints (default: at the end alone)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   app.add_flag("--resume", flags->train.resume, "go on from --checkpoint, to the same result as a run that never stopped");
   app.add_flag("--auto-scale", flags->train.auto_scale, "out of memory: smaller micro-batches, the same samples and gradients");
   app.add_flag("--grow", flags->train.grow, "with --auto-scale: try larger micro-batches again when it goes well");
-  app.add_option("--grow-after", flags->train.grow_after, "whole steps before that (default 20)")->check(CLI::PositiveNumber)->type_name("N");
-  app.add_option("--scan", flags->scan, "Mamba's scan: sequential (as published) or chunked (computed again in backward)")->type_name("NAME");
+  app.add_option("--grow-after", flags->train.grow_after, "whole steps before that (default 20)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--scan", flags->scan, "Mamba's scan: sequential (as published) or chunked (computed again in backward)")
+      ->type_name("NAME");
   app.add_option("--chunk", flags->model.chunk, "tokens of a chunk (default 64)")->check(CLI::PositiveNumber)->type_name("N");
-  app.add_option("--threads", flags->threads, "of libtorch's kernels (default 1: some take memory for each)")->check(CLI::Range(1, 256))->type_name("N");
+  app.add_option("--threads", flags->threads, "of libtorch's kernels (default 1: some take memory for each)")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N");
   app.add_option("--log", flags->log, "a JSON line for each step, added to FILE")->type_name("FILE");
   app.add_option("--save-trace", flags->save_trace, "write the allocations to FILE, for `plimsoll replay`")->type_name("FILE");
-  app.add_option("--trace-steps", flags->train.traced_steps, "how many steps are traced (default 2)")->check(CLI::Range(1, 1000))->type_name("N");
+  app.add_option("--trace-steps", flags->train.traced_steps, "how many steps are traced (default 2)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N");
   app.add_flag("--compare", flags->compare, "simulate the same job and print both, by phase and category");
   app.add_flag("--walk", flags->walk, "with the first allocation that differs");
   app.add_flag("--json", flags->json, "one JSON document on stdout");

@@ -80,11 +80,14 @@ Data::Image Data::read_netpbm(const std::string& path) {
   size_t at = 2;
   const auto number = [&] {
     while (at < bytes.size() && (std::isspace(static_cast<unsigned char>(bytes[at])) || bytes[at] == '#')) {
-      if (bytes[at] == '#') at = std::min(bytes.find('\n', at), bytes.size());
-      else ++at;
+      if (bytes[at] == '#')
+        at = std::min(bytes.find('\n', at), bytes.size());
+      else
+        ++at;
     }
     int64_t n = 0;
-    for (; at < bytes.size() && std::isdigit(static_cast<unsigned char>(bytes[at])) && n < kMostPixels; ++at) n = n * 10 + (bytes[at] - '0');
+    for (; at < bytes.size() && std::isdigit(static_cast<unsigned char>(bytes[at])) && n < kMostPixels; ++at)
+      n = n * 10 + (bytes[at] - '0');
     return n;
   };
   const bool colour = bytes.starts_with("P6");
@@ -171,9 +174,10 @@ void Data::images(int64_t sample, int64_t frames, int64_t channels, int64_t heig
       for (int64_t y = 0; y < height; ++y)
         for (int64_t x = 0; x < width; ++x, ++out) {
           if (images_.empty()) {
-            const double across = static_cast<double>(x) / static_cast<double>(width), down = static_cast<double>(y) / static_cast<double>(height);
-            *out = static_cast<float>(
-                std::sin(2 * std::numbers::pi * (turns * across + tilt * down / 3 + 0.1 * static_cast<double>(f) + 0.25 * static_cast<double>(c))));
+            const double across = static_cast<double>(x) / static_cast<double>(width),
+                         down = static_cast<double>(y) / static_cast<double>(height);
+            *out = static_cast<float>(std::sin(
+                2 * std::numbers::pi * (turns * across + tilt * down / 3 + 0.1 * static_cast<double>(f) + 0.25 * static_cast<double>(c))));
             continue;
           }
           const Image& image = images_[(first + static_cast<size_t>(f)) % images_.size()];

@@ -1,5 +1,5 @@
-// Few-shot diffusion models with "lag" conditioning: a vision transformer reads each set of images with one left out, and a DiT that removes
-// the noise from that one looks at its tokens. Locals are those of src/model/fsdm*.cpp.
+// Few-shot diffusion models with "lag" conditioning: a vision transformer reads each set of images with one left out, and a DiT that
+// removes the noise from that one looks at its tokens. Locals are those of src/model/fsdm*.cpp.
 #include "measure/live_model.h"
 #include "model/fsdm_config.h"
 
@@ -133,13 +133,14 @@ struct Encoder : Unit {
   Output operator()(const Tensor& set, const Tensor& time) const {
     const Within here(place);
     const int64_t b = set.size(0), ns = set.size(1);
-    Tensor x = patch_embed(set);                                                             // (B, patches, hdim)
+    Tensor x = patch_embed(set);                                                               // (B, patches, hdim)
     const Tensor time_token = getitem((*to_time_embedding)(time).view({b, ns, -1}), 1, 0, 1);  // (B, 1, hdim)
-    x = torch::cat({cls_token.expand({b, -1, -1}), time_token, x}, 1) + pos_embedding;       // (B, T, hdim)
+    x = torch::cat({cls_token.expand({b, -1, -1}), time_token, x}, 1) + pos_embedding;         // (B, T, hdim)
     x = torch::dropout(x, dropout, true);
     for (size_t i = 0; i < layers.size(); ++i) {
       const EncoderLayer& layer = layers[i];
-      x = run_block(layer, [&layer](const Tensor& h) { return layer(h); }, x);
+      x = run_block(
+          layer, [&layer](const Tensor& h) { return layer(h); }, x);
     }
     Tensor pooled = (*mlp_norm)(x.select(1, 0));
     pooled = (*mlp_dense)(pooled);
@@ -169,7 +170,7 @@ struct MultiHeadAttention : Unit {
     const Tensor q = query(x).view({b, n, heads, -1}).transpose(1, 2);  // (B, H, T, D)
     const Tensor k = key(context).view({b, m, heads, -1}).transpose(1, 2);
     const Tensor v = value(context).view({b, m, heads, -1}).transpose(1, 2);
-    const Tensor weights = torch::softmax(wide(scores(q, k)), -1);                                          // (B, H, T, M)
+    const Tensor weights = torch::softmax(wide(scores(q, k)), -1);                               // (B, H, T, M)
     const Tensor joined = torch::matmul(weights, v).transpose(1, 2).reshape({b, n, x.size(2)});  // (B, T, C)
     return out(joined);
   }
@@ -298,7 +299,11 @@ struct DiT : Unit {
 class FSDM : public LiveModel, public Unit {
  public:
   FSDM(Build& build, const Config& config)
-      : Unit(build), c_(config), encoder_(*this, "encoder", c_), time_embed_(*this, "time_embed", c_.hdim / 4, c_.hdim), dit_(*this, "dit", c_) {}
+      : Unit(build),
+        c_(config),
+        encoder_(*this, "encoder", c_),
+        time_embed_(*this, "time_embed", c_.hdim / 4, c_.hdim),
+        dit_(*this, "dit", c_) {}
 
   // Images, steps, noise and the schedule: the share of the signal after each step.
   Tensors make_inputs(int64_t samples) override {
@@ -331,7 +336,7 @@ class FSDM : public LiveModel, public Unit {
     const LeftOut encoded = leave_one_out(x, time);
     const Tensor context = pool(encoded.tokens.view({images, c_.patches(), c_.hdim}));  // (images, tokens, hdim)
     const Tensor flat = x.reshape({images, 3, c_.image_size, c_.image_size});
-    const Tensor steps = t.repeat_interleave(c_.sample_size, 0);  // (images)
+    const Tensor steps = t.unsqueeze(1).expand({-1, c_.sample_size}).reshape({-1});  // (images)
     const Tensor alpha = alphas.index({steps}).unsqueeze(1).unsqueeze(2).unsqueeze(3);
     const Tensor noisy = add_noise(flat, noise, alpha);
     Tensor error = dit_(noisy, steps, context);  // (images, 3, H, W)

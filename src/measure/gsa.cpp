@@ -9,9 +9,11 @@ namespace plimsoll::measure {
 namespace {
 
 struct Settings {
-  explicit Settings(const Job& job) : Settings(job.config, job.config.find({"gsa"}) ? Config("gsa", *job.config.find({"gsa"})) : job.config) {
+  explicit Settings(const Job& job)
+      : Settings(job.config, job.config.find({"gsa"}) ? Config("gsa", *job.config.find({"gsa"})) : job.config) {
     if (d_head % 2 != 0 || d_model % n_heads != 0 || n_heads % n_kv_heads != 0)
-      throw Error("[measure] gsa: d_model, n_heads and n_kv_heads do not divide each other into even heads", "`plimsoll explain` says which");
+      throw Error("[measure] gsa: d_model, n_heads and n_kv_heads do not divide each other into even heads",
+                  "`plimsoll explain` says which");
   }
   Settings(const Config& c, const Config& gsa)
       : d_model(c.size({"d_model"}, 512)),
@@ -40,7 +42,8 @@ struct Settings {
 };
 
 struct GSARMSNorm : Unit {
-  GSARMSNorm(const Unit& parent, std::string_view name, int64_t width) : Unit(parent, name), weight(parameter("weight", {width}, Init::ones())) {}
+  GSARMSNorm(const Unit& parent, std::string_view name, int64_t width)
+      : Unit(parent, name), weight(parameter("weight", {width}, Init::ones())) {}
 
   Tensor operator()(const Tensor& x) const {
     const Within here(place);
@@ -234,7 +237,8 @@ struct GatedSparseAttention : Unit {
     return o_proj(attn_output);  // (B, T, C)
   }
 
-  Tensor sparse_attention(const Tensor& q, const Tensor& k_heads, const Tensor& v_heads, const Selection& selected, Tensor& attn_weights) const {
+  Tensor sparse_attention(const Tensor& q, const Tensor& k_heads, const Tensor& v_heads, const Selection& selected,
+                          Tensor& attn_weights) const {
     const Tensor k = repeat_kv(k_heads), v = repeat_kv(v_heads);  // (B, T, H, D)
     Tensor k_gathered = gather_along_seq(k, selected.indices);    // (B, T, K, H, D)
     Tensor v_gathered = gather_along_seq(v, selected.indices);
@@ -252,7 +256,9 @@ struct GatedSparseAttention : Unit {
   Tensor repeat_kv(const Tensor& x) const {
     const int64_t repeats = c.n_heads / c.n_kv_heads;
     if (repeats == 1) return x;
-    return x.unsqueeze(3).expand({x.size(0), x.size(1), c.n_kv_heads, repeats, c.d_head}).reshape({x.size(0), x.size(1), c.n_heads, c.d_head});
+    return x.unsqueeze(3)
+        .expand({x.size(0), x.size(1), c.n_kv_heads, repeats, c.d_head})
+        .reshape({x.size(0), x.size(1), c.n_heads, c.d_head});
   }
 
   Tensor gather_along_seq(const Tensor& x, const Tensor& indices) const {
@@ -319,7 +325,9 @@ struct GSADecoderLayer : Unit {
 
 struct GSALlamaModel : Unit {
   GSALlamaModel(const Unit& parent, std::string_view name, const Settings& c)
-      : Unit(parent, name), embed_tokens(parameter("embed_tokens.weight", {c.vocab_size, c.d_model}, Init::normal(0.02))), layers(*this, "layers") {
+      : Unit(parent, name),
+        embed_tokens(parameter("embed_tokens.weight", {c.vocab_size, c.d_model}, Init::normal(0.02))),
+        layers(*this, "layers") {
     for (int64_t i = 0; i < c.n_layers; ++i) layers.add(c);
     norm = std::make_unique<GSARMSNorm>(*this, "norm", c.d_model);
   }
@@ -330,7 +338,8 @@ struct GSALlamaModel : Unit {
     const Tensor positions = torch::arange(ids.size(1)).unsqueeze(0).expand({ids.size(0), -1});
     for (size_t i = 0; i < layers.size(); ++i) {
       const GSADecoderLayer& layer = layers[i];
-      hidden = run_block(layer, [&layer, positions](const Tensor& x) { return layer(x, positions); }, hidden);
+      hidden = run_block(
+          layer, [&layer, positions](const Tensor& x) { return layer(x, positions); }, hidden);
     }
     hidden = (*norm)(hidden);
     return hidden;

@@ -13,7 +13,9 @@ Build::Build(uint64_t seed) : random(at::detail::createCPUGenerator(seed)) {}
 Unit::Unit(Build& build) : build(build) {}
 
 Unit::Unit(const Unit& parent, std::string_view name)
-    : build(parent.build), place(parent.place, name), path(parent.path.empty() ? std::string(name) : parent.path + "." + std::string(name)) {}
+    : build(parent.build),
+      place(parent.place, name),
+      path(parent.path.empty() ? std::string(name) : parent.path + "." + std::string(name)) {}
 
 Tensor Unit::parameter(const std::string& name, const Shape& shape, Init init) {
   const Within here(place);
@@ -95,7 +97,8 @@ Tensor GroupNorm::operator()(const Tensor& x) const {
   return torch::group_norm(wide(x), groups, weight, bias, eps);
 }
 
-Conv2d::Conv2d(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding, bool zero)
+Conv2d::Conv2d(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
+               bool zero)
     : Unit(parent, name),
       stride(stride),
       padding(padding),
@@ -133,7 +136,8 @@ at::CPUGeneratorImpl& default_generator() { return *at::check_generator<at::CPUG
 
 // torch.utils.checkpoint.CheckpointFunction. The random engine is kept as it is, not as a tensor.
 struct CheckpointFunction : GraphFunction {
-  explicit CheckpointFunction(Block b) : block(std::move(b)), random(default_generator().engine()), autocast(at::autocast::is_cpu_enabled()) {}
+  explicit CheckpointFunction(Block b)
+      : block(std::move(b)), random(default_generator().engine()), autocast(at::autocast::is_cpu_enabled()) {}
 
   Tensors backward(const Tensors& gradients) override {
     Tensors inputs;
@@ -182,7 +186,7 @@ Tensors GraphFunction::apply(Tensors&& gradients) {
 
 Tensors GraphFunction::saved_tensors() {
   Tensors out;
-  for (torch::autograd::SavedVariable& s : saved_) out.push_back(s.unpack());
+  for (torch::autograd::SavedVariable& s : saved_) out.push_back(s.unpack(shared_from_this()));
   return out;
 }
 

@@ -37,7 +37,7 @@ struct Build {
   std::vector<NamedParameter> parameters;
   Tensors buffers;
   bool checkpointing = false;
-  bool frozen = false;  // parameters that are made now are not trained
+  bool frozen = false;                  // parameters that are made now are not trained
   std::optional<AdapterSettings> lora;  // on the linear layers that it names
 };
 
@@ -122,7 +122,8 @@ class Autocast {
   bool old_;
 };
 
-// What CUDA's autocast does and the CPU's does not: ops of its fp32 list (norms, exp, softplus, softmax, pow) read fp32, and einsum reads bf16.
+// What CUDA's autocast does and the CPU's does not: ops of its fp32 list (norms, exp, softplus, softmax, pow) read fp32, and einsum reads
+// bf16.
 Tensor wide(const Tensor& x);
 Tensor low(const Tensor& x);
 // log_softmax in the type of the logits, and the loss in fp32, as CUDA's autocast leaves them.
@@ -141,7 +142,11 @@ class GraphFunction : public torch::autograd::Node {
 
  private:
   Tensors apply(Tensors&& gradients) override;
-  void release_variables() override { saved_.clear(); }
+  void release_variables() final {
+    saved_.clear();
+    forget();
+  }
+  virtual void forget() {}  // what else it keeps for backward
   void save(const Tensors& tensors, bool are_outputs);
 
   std::vector<torch::autograd::SavedVariable> saved_;
@@ -149,7 +154,8 @@ class GraphFunction : public torch::autograd::Node {
 };
 
 // Runs `block(inputs)` and keeps nothing but the inputs; backward runs it once more with a graph, with the same random numbers, and goes
-// back through that (torch.utils.checkpoint with use_reentrant). `block` outlives the graph, and so must what it refers to.
+// back through that (torch.utils.checkpoint with use_reentrant). A block of which no input wants a gradient is run as it is, so that
+// adapters in it get theirs. `block` outlives the graph, and so must what it refers to.
 Tensors checkpoint(Block block, const Tensors& inputs);
 
 // `run(x)` under a checkpoint when the build has them.

@@ -6,10 +6,7 @@ namespace plimsoll::measure {
 
 const std::vector<LiveEntry>& live_models() {
   static const std::vector<LiveEntry> kModels{
-      {"mamba-trainer", make_live_mamba},
-      {"gsa", make_live_gsa},
-      {"fsdm", make_live_fsdm},
-      {"stdiff", make_live_stdiff},
+      {"mamba-trainer", make_live_mamba},   {"gsa", make_live_gsa}, {"fsdm", make_live_fsdm}, {"stdiff", make_live_stdiff},
       {"unet2d-condition", make_live_unet},
   };
   return kModels;

@@ -16,10 +16,10 @@ struct LiveOptions {
 class LiveModel {
  public:
   virtual ~LiveModel() = default;
-  virtual Tensors make_inputs(int64_t samples) = 0;                                        // the tensors of a micro-batch
+  virtual Tensors make_inputs(int64_t samples) = 0;                                             // the tensors of a micro-batch
   virtual void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) = 0;  // one sample into one row
-  virtual Tensor loss(const Tensors& inputs) = 0;                                          // the mean over samples
-  virtual void forget() {}  // what it kept of the last forward
+  virtual Tensor loss(const Tensors& inputs) = 0;                                               // the mean over samples
+  virtual void forget() {}                                                                      // what it kept of the last forward
 };
 
 // A language model: tokens (B, T) that are their own labels.

@@ -40,9 +40,9 @@ struct SelectiveSSM : Unit {
 
   Tensor operator()(const Tensor& x) const {
     const Within here(place);
-    const Tensor x_proj_out = x_proj(x);                                      // (B, T, R + 2 S)
-    Tensor delta = dt_proj(getitem(x_proj_out, -1, 0, dt_rank));                 // (B, T, C)
-    const Tensor B = x_proj_out.slice(-1, dt_rank, dt_rank + d_state);        // (B, T, S)
+    const Tensor x_proj_out = x_proj(x);                                // (B, T, R + 2 S)
+    Tensor delta = dt_proj(getitem(x_proj_out, -1, 0, dt_rank));        // (B, T, C)
+    const Tensor B = x_proj_out.slice(-1, dt_rank, dt_rank + d_state);  // (B, T, S)
     const Tensor C = x_proj_out.slice(-1, dt_rank + d_state, x_proj_out.size(-1));
     delta = torch::softplus(wide(delta));
     const Tensor A = A_log.exp().neg();  // (C, S)
@@ -53,8 +53,8 @@ struct SelectiveSSM : Unit {
   }
 
   Tensor selective_scan(const Tensor& x, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C) const {
-    Tensor outputs = torch::zeros(x.sizes(), x.options());                            // (B, T, C)
-    Tensor h = torch::zeros({x.size(0), x.size(2), d_state}, x.options()), dA, dB;    // (B, C, S)
+    Tensor outputs = torch::zeros(x.sizes(), x.options());                          // (B, T, C)
+    Tensor h = torch::zeros({x.size(0), x.size(2), d_state}, x.options()), dA, dB;  // (B, C, S)
     scan(x, delta, A, B, C, outputs, h, dA, dB);
     return outputs;
   }
@@ -63,7 +63,7 @@ struct SelectiveSSM : Unit {
             Tensor& dB) const {
     for (int64_t t = 0; t < x.size(1); ++t) {
       const Tensor dt = delta.select(1, t).unsqueeze(-1);  // (B, C, 1)
-      dA = torch::exp(wide(dt * A.unsqueeze(0)));                // (B, C, S)
+      dA = torch::exp(wide(dt * A.unsqueeze(0)));          // (B, C, S)
       dB = dt * B.select(1, t).unsqueeze(1);
       {
         const Tensor kept = h * dA, added = x.select(1, t).unsqueeze(-1) * dB;
@@ -109,8 +109,8 @@ struct MambaBlock : Unit {
 
   Tensor operator()(const Tensor& residual) const {
     const Within here(place);
-    Tensor x = norm(residual);           // (B, T, C)
-    const Tensor x_proj = in_proj(x);    // (B, T, 2 I)
+    Tensor x = norm(residual);            // (B, T, C)
+    const Tensor x_proj = in_proj(x);     // (B, T, 2 I)
     Tensors parts = x_proj.chunk(2, -1);  // 2 x (B, T, I)
     parts[0] = torch::silu(parts[0]);
     parts[1] = ssm(parts[1]);
@@ -146,7 +146,8 @@ class MambaLanguageModel : public LiveLanguageModel, public Unit {
     x = x + getitem(pos_embedding, 1, 0, ids.size(1));
     for (size_t i = 0; i < blocks.size(); ++i) {
       const MambaBlock& block = blocks[i];
-      x = run_block(block, [&block](const Tensor& h) { return block(h); }, x);
+      x = run_block(
+          block, [&block](const Tensor& h) { return block(h); }, x);
     }
     x = (*norm_f)(x);
     const Tensor logits = torch::linear(x, embedding);  // (B, T, V)

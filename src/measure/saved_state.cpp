@@ -60,8 +60,9 @@ class File {
   [[noreturn]] void fail(const char* what) const {
     const int code = errno;
     throw Error(fmt::format("[checkpoint] cannot {} {}: {}", what, path_, std::strerror(code)),
-                code == ENOSPC || code == EFBIG || code == EDQUOT ? "make room, or name a folder on another disk; the checkpoint before it is untouched"
-                                                                  : "is the folder there, and writable?");
+                code == ENOSPC || code == EFBIG || code == EDQUOT
+                    ? "make room, or name a folder on another disk; the checkpoint before it is untouched"
+                    : "is the folder there, and writable?");
   }
   std::string path_;
   int fd_;
@@ -144,7 +145,8 @@ Notes load_state(const std::string& path, const std::vector<NamedParameter>& ten
     const Json found = header.json.value(name, Json());
     if (!found.is_object() || found.value("dtype", "") != type_name(t) || found.value("shape", Json()) != Json(t.sizes().vec()) ||
         found.value("data_offsets", Json()) != Json({at, at + t.nbytes()}))
-      throw Error(fmt::format("[checkpoint] {} has no {} of the shape that this model has", path, name), "resume with the model and settings it was written by");
+      throw Error(fmt::format("[checkpoint] {} has no {} of the shape that this model has", path, name),
+                  "resume with the model and settings it was written by");
     file.read(t.data_ptr(), t.nbytes());
     at += t.nbytes();
   }

@@ -278,6 +278,8 @@ struct SdeintAdjoint : GraphFunction {
     return aug;
   }
 
+  void forget() override { path.reset(); }
+
   Equation equation;
   std::unique_ptr<BrownianInterval> path;
   std::vector<double> ts;

@@ -41,7 +41,8 @@ struct Settings {
     up.back() = "UpBlock2D";
     down = name_list(c, "down_block_types", down);
     up = name_list(c, "up_block_types", up);
-    if (down.size() != n || up.size() != n) throw Error("[measure] stdiff: not as many block types as block_out_channels", "give one for each");
+    if (down.size() != n || up.size() != n)
+      throw Error("[measure] stdiff: not as many block types as block_out_channels", "give one for each");
     for (size_t i = 0; i < n; ++i)
       levels.push_back({channels[i], head_dim(c, i, n), down[i] != "DownBlock2D", up[n - 1 - i] != "UpBlock2D"});
   }
@@ -57,7 +58,8 @@ struct Settings {
 
   int64_t motion_channels() const { return model_channels << n_downs; }
 
-  int64_t height, width, observed, predicted, image_channels, model_channels, n_downs, n_layers, in_channels, out_channels, layers_per_block, groups;
+  int64_t height, width, observed, predicted, image_channels, model_channels, n_downs, n_layers, in_channels, out_channels,
+      layers_per_block, groups;
   double dt;
   bool autoregressive;
   std::vector<Level> levels;  // from full resolution down
@@ -223,9 +225,9 @@ struct MotionCondModule : Unit {
         mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, 3, 1, 1) {}
   Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
     const Within here(place);
-    const Tensor normalized = torch::instance_norm(wide(x), {}, {}, {}, {}, true, 0.1, 1e-5, false);                   // (B, C, H, W)
-    const Tensor motion_feat = torch::upsample_nearest2d(m_feat, {x.size(2), x.size(3)});  // (B, M, H, W)
-    const Tensor actv = torch::relu(mlp_shared(motion_feat));                              // (B, (M + C) / 2, H, W)
+    const Tensor normalized = torch::instance_norm(wide(x), {}, {}, {}, {}, true, 0.1, 1e-5, false);  // (B, C, H, W)
+    const Tensor motion_feat = torch::upsample_nearest2d(m_feat, {x.size(2), x.size(3)});             // (B, M, H, W)
+    const Tensor actv = torch::relu(mlp_shared(motion_feat));                                         // (B, (M + C) / 2, H, W)
     const Tensor gamma = mlp_gamma(actv);
     const Tensor beta = mlp_beta(actv);
     Tensor out = gamma + 1.0;
@@ -364,7 +366,8 @@ struct DownBlock : Layers {
 };
 
 struct Upsample2D : Unit {
-  Upsample2D(const Unit& parent, std::string_view name, int64_t channels) : Unit(parent, name), conv(*this, "conv", channels, channels, 3, 1, 1) {}
+  Upsample2D(const Unit& parent, std::string_view name, int64_t channels)
+      : Unit(parent, name), conv(*this, "conv", channels, channels, 3, 1, 1) {}
   Tensor operator()(const Tensor& x) const {
     const Within here(place);
     Tensor hidden = x;
@@ -378,7 +381,8 @@ struct Upsample2D : Unit {
 };
 
 struct UpBlock : Layers {
-  UpBlock(const Unit& parent, std::string_view name, int64_t in, int64_t previous, const Level& level, bool upsample, int64_t temb, const Settings& c)
+  UpBlock(const Unit& parent, std::string_view name, int64_t in, int64_t previous, const Level& level, bool upsample, int64_t temb,
+          const Settings& c)
       : Layers(parent, name) {
     const int64_t layers = c.layers_per_block + 1;
     for (int64_t i = 0; i < layers; ++i) {
@@ -469,7 +473,8 @@ struct UNet2DMotionCond : Unit {
 
 class STDiff : public LiveModel, public Unit {
  public:
-  STDiff(Build& build, const Job& job) : Unit(build), c_(job.config), tde_model_(*this, "tde_model", c_), unet_(*this, "diffusion_unet", c_) {}
+  STDiff(Build& build, const Job& job)
+      : Unit(build), c_(job.config), tde_model_(*this, "tde_model", c_), unet_(*this, "diffusion_unet", c_) {}
 
   // Vo, Vp, Vo_last, noise, timesteps, noisy, idx_o, idx_p
   Tensors make_inputs(int64_t samples) override {
@@ -557,6 +562,8 @@ class STDiff : public LiveModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job, const LiveOptions&) { return std::make_unique<STDiff>(build, job); }
+std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job, const LiveOptions&) {
+  return std::make_unique<STDiff>(build, job);
+}
 
 }  // namespace plimsoll::measure

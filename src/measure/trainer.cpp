@@ -40,7 +40,8 @@ bool uses_autocast(const Job& job) { return job.precision == Precision::amp || j
 
 void check_recipe(const Job& job) {
   if (job.precision == Precision::bf16 || job.precision == Precision::fp16)
-    throw Error(fmt::format("[measure] precision {}: weights are trained in fp32 here", to_string(job.precision)), "use --precision fp32 or amp");
+    throw Error(fmt::format("[measure] precision {}: weights are trained in fp32 here", to_string(job.precision)),
+                "use --precision fp32 or amp");
   if (job.optimizer.name != "AdamW")
     throw Error(fmt::format("[measure] optimizer {} is simulated, not run", job.optimizer.name), "use AdamW");
   const std::optional<AdapterSettings>& adapter = job.tuning.adapter;
@@ -293,12 +294,14 @@ int64_t Trainer::restore() {
   const Notes notes = read_notes(settings_.checkpoint);
   const auto number = [&](const char* key) {
     const auto found = notes.find(key);
-    if (found == notes.end() || found->second.empty() || found->second.size() > 18 || found->second.find_first_not_of("0123456789") != std::string::npos)
+    if (found == notes.end() || found->second.empty() || found->second.size() > 18 ||
+        found->second.find_first_not_of("0123456789") != std::string::npos)
       throw Error(fmt::format("[checkpoint] {} does not say its {}", settings_.checkpoint, key), "name one that `measure` wrote");
     return std::stoll(found->second);
   };
   if (number("global_batch") != global_batch_)
-    throw Error(fmt::format("[checkpoint] {} was written with {} samples a step, not {}", settings_.checkpoint, number("global_batch"), global_batch_),
+    throw Error(fmt::format("[checkpoint] {} was written with {} samples a step, not {}", settings_.checkpoint, number("global_batch"),
+                            global_batch_),
                 "resume with the batch and accumulation it was written with");
   if (number("seed") != static_cast<int64_t>(settings_.seed))
     throw Error(fmt::format("[checkpoint] {} was written with seed {}", settings_.checkpoint, number("seed")), "give the same --seed");

@@ -14,6 +14,8 @@ Job simulated_twin(Job job, int64_t steps) {
   apply_setting(job, "optimizer_args", {{"foreach", false}}, "measure");
   if (job.precision == Precision::amp_fp16) job.precision = Precision::amp;
   job.checkpointing.reentrant = true;
+  if (job.family == "unet2d-condition") job.attention = AttentionKernel::eager;  // the CPU holds its scores
+  if (job.family == "stdiff") apply_setting(job, "config", {{"xformers_on", false}}, "measure");
   job.steps = steps;
   job.longest = job.eval_batch = 0;
   job.sampling = {};
@@ -35,7 +37,8 @@ TwinResult compare_twins(const Trace& measured, const Trace& simulated) {
     out.rows.push_back({fmt::format("step {}", s + 1), a.steps[s].bytes, b.steps[s].bytes});
     for (size_t p = 0; p < kPhases; ++p)
       if (a.steps[s].by_phase[p] != 0 || b.steps[s].by_phase[p] != 0)
-        out.rows.push_back({fmt::format("step {} {}", s + 1, phase_name(static_cast<Phase>(p))), a.steps[s].by_phase[p], b.steps[s].by_phase[p]});
+        out.rows.push_back(
+            {fmt::format("step {} {}", s + 1, phase_name(static_cast<Phase>(p))), a.steps[s].by_phase[p], b.steps[s].by_phase[p]});
   }
   const StepPeak &x = a.peak(), &y = b.peak();
   for (size_t c = 0; c < kCategories; ++c)
@@ -95,7 +98,8 @@ std::string first_difference(const Trace& measured, const Trace& simulated) {
   size_t i = 0;
   while (i < a.size() && i < b.size() && a[i].bytes == b[i].bytes && a[i].alive == b[i].alive) ++i;
   if (i == a.size() && i == b.size()) return "";
-  std::string out = fmt::format("Allocation {} differs (of {} measured, {} simulated): bytes, alive after it, where\n", i, a.size(), b.size());
+  std::string out =
+      fmt::format("Allocation {} differs (of {} measured, {} simulated): bytes, alive after it, where\n", i, a.size(), b.size());
   constexpr size_t kBefore = 6, kAfter = 10;
   for (size_t k = i - std::min(i, kBefore); k < i + kAfter; ++k)
     out += fmt::format("  {}{:<90} | {}\n", k == i ? '>' : ' ', line(a, k), line(b, k));

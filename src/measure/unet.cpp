@@ -16,7 +16,8 @@ struct Settings {
       : in_channels(c.size({"in_channels"}, 4)),
         out_channels(c.size({"out_channels"}, 4)),
         groups(c.size({"norm_num_groups"}, 32)),
-        down_types(name_list(c, "down_block_types", {"CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"})),
+        down_types(
+            name_list(c, "down_block_types", {"CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"})),
         up_types(name_list(c, "up_block_types", {"UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"})),
         channels(size_list(c, "block_out_channels", {320, 640, 1280, 1280})),
         layers(size_per_block(c, "layers_per_block", 2, channels.size())),
@@ -296,7 +297,8 @@ struct DownBlock : Layers {
 struct UpBlock : Layers {
   UpBlock(const Unit& parent, std::string_view name, const Settings& c, size_t i) : Layers(parent, name) {
     const size_t n = c.channels.size(), level = n - 1 - i;
-    const int64_t out = c.channels[level], before = c.channels[i == 0 ? level : level + 1], skipped = c.channels[level == 0 ? 0 : level - 1];
+    const int64_t out = c.channels[level], before = c.channels[i == 0 ? level : level + 1],
+                  skipped = c.channels[level == 0 ? 0 : level - 1];
     const int64_t count = c.layers[level] + 1;
     for (int64_t k = 0; k < count; ++k) {
       if (c.up_types[i] == "CrossAttnUpBlock2D") attentions.add(level_of(c, level), c.groups);
@@ -396,8 +398,9 @@ class DiffusionUNet : public LiveModel, public Unit {
   DiffusionUNet(Build& build, const Job& job) : Unit(build), c_(job.config), side_(job.seq / kPixelsPerLatent), net_(*this, "net", c_) {
     const int64_t halvings = static_cast<int64_t>(c_.channels.size()) - 1;
     if (job.seq % (kPixelsPerLatent << halvings) != 0)
-      throw Error(fmt::format("[measure] {} pixels cannot be halved {} times after the autoencoder's {}", job.seq, halvings, kPixelsPerLatent),
-                  fmt::format("take a multiple of {}", kPixelsPerLatent << halvings));
+      throw Error(
+          fmt::format("[measure] {} pixels cannot be halved {} times after the autoencoder's {}", job.seq, halvings, kPixelsPerLatent),
+          fmt::format("take a multiple of {}", kPixelsPerLatent << halvings));
   }
 
   // Noisy latents, timesteps, the noise in them, text states.
@@ -437,6 +440,8 @@ class DiffusionUNet : public LiveModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job, const LiveOptions&) { return std::make_unique<DiffusionUNet>(build, job); }
+std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job, const LiveOptions&) {
+  return std::make_unique<DiffusionUNet>(build, job);
+}
 
 }  // namespace plimsoll::measure

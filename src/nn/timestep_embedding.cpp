@@ -10,14 +10,14 @@ Tensor get_timestep_embedding(const Tensor& timesteps, int64_t width, bool flip)
   Tape& tape = timesteps.tape();
   const int64_t half = width / 2;
   Tensor exponent = arange(tape, half, DType::float32);
-  exponent = nondiff("mul", exponent, DType::float32);
-  exponent = nondiff("div", exponent, DType::float32);
+  exponent = mul_scalar(exponent);
+  exponent = div_scalar(exponent);
   Tensor emb = exp(exponent);  // (half)
   {
     const Tensor time = to(unsqueeze(timesteps, 1), DType::float32);
     emb = mul(time, unsqueeze(emb, 0));  // (N, half)
   }
-  emb = nondiff("mul", emb, DType::float32);
+  emb = mul_scalar(emb);
   {
     const Tensor sine = sin(emb), cosine = cos(emb);
     emb = cat({sine, cosine}, -1);  // (N, 2 half)

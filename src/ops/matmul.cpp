@@ -129,6 +129,9 @@ bool should_fold(const Tensor& a, const Tensor& b) {
   const Tensor& big = a_is_larger ? a : b;
   const Tensor& small = a_is_larger ? b : a;
   if (big.dim() < 3 || small.dim() > 2) return false;
+  // 1.13: always, but for matrices that lie transposed in a batch.
+  if (big.tape().dialect.cpu)
+    return !(big.dim() == 3 && small.dim() == 2 && big.strides()[2] != 1 && big.strides()[0] == big.size(1) * big.size(2));
   if (small.requires_grad()) return true;
   if (a.dim() == 2) return false;
   for (int i = 0; i < big.dim() - 2; ++i)
@@ -139,7 +142,7 @@ bool should_fold(const Tensor& a, const Tensor& b) {
 // `trained`: b is made of a parameter, which counts as wanting its gradient under no_grad, too.
 Tensor matmul_plain(const Tensor& a, const Tensor& b, bool trained = false) {
   if (a.dim() == 2 && b.dim() == 2) return mm_plain(a, b);
-  if (should_fold(a, b) || (trained && a.dim() >= 3 && b.dim() == 2)) {
+  if (should_fold(a, b) || (trained && a.dim() >= 3 && b.dim() == 2 && !a.tape().dialect.cpu)) {
     if (a.dim() < b.dim()) {  // (n, k) x (..., k, m): fold the transposed product
       Tensor out = matmul_plain(transpose(b, -1, -2), t(a));
       return transpose(out, -1, -2);

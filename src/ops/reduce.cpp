@@ -59,13 +59,14 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
 
 Tensor sum(const Tensor& x) { return sum(x, all_dims(x), false); }
 
-// saves nothing; backward: expand, then a division that allocates the full size
+// saves nothing (PyTorch 1.13 its input, unless all dimensions go); backward: expand, then a division that allocates the full size
 Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
   const Dims dims = wanted.empty() ? all_dims(x) : wanted;
   Op op(x.tape(), "mean", {&x});
+  Saved self = op.save_if(x.tape().dialect.cpu && !wanted.empty(), x);
   Tensor out = empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype());
   { const Number count(x.tape(), x.dtype()); }  // the CPU divides in place
-  return op.finish(std::move(out), [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
+  return op.finish(std::move(out), [self = std::move(self), sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
     const Tensor wide = expand_back(g[0], sizes, dims, keepdim);
     Op op(wide.tape(), "div", {});
     const Number count(wide.tape(), wide.dtype());

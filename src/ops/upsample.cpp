@@ -25,11 +25,10 @@ Tensor upsample(const char* name, const char* backward_name, const Tensor& input
     for (int64_t side : {height, width})
       for (int64_t each : {int64_t{8}, size_of(x.dtype())}) places.push_back(x.tape().allocate(side * each));
   }
-  return op.finish(std::move(out),
-                   [backward_name, gradient_like, before = x.sizes()](Tensors& g, Needs) {
-                     Op op(g[0].tape(), backward_name, {});
-                     return Tensors{gradient_like(g[0], before)};
-                   });
+  return op.finish(std::move(out), [backward_name, gradient_like, before = x.sizes()](Tensors& g, Needs) {
+    Op op(g[0].tape(), backward_name, {});
+    return Tensors{gradient_like(g[0], before)};
+  });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A number among the operands of an element-wise op. On a device it is an argument of the kernel; libtorch's CPU makes it a tensor of 8 bytes
-// and casts that to the type of the others. Both live as long as this does.
+// A number among the operands of an element-wise op. On a device it is an argument of the kernel; libtorch's CPU makes it a tensor of 8
+// bytes and casts that to the type of the others. Both live as long as this does.
 #pragma once
 
 #include "tensor/tape.h"
