@@ -137,6 +137,43 @@ TEST(Diffusion, TheTrainerNamesWhatIsWrong) {
             std::string::npos);
 }
 
+TEST(Diffusion, AutoencodersOfVideosAreChecked) {
+  const Json small = {
+      {"base_dim", 8}, {"z_dim", 4}, {"dim_mult", {1, 2, 2}}, {"num_res_blocks", 1}, {"temperal_downsample", {false, true}}};
+  EXPECT_EQ(refusal("autoencoder-kl-wan", small), "");
+  EXPECT_EQ(refusal("autoencoder-kl-wan", with(small, "frames", 5)), "");
+  const Refused cases[] = {
+      {"frames", "4", "4 frames: one, and four for each latent more"},
+      {"height", "30", "30 x 64: the sides are halved 2 times"},
+      {"temperal_downsample", "[true]", "temperal_downsample has 1 values for 3 of dim_mult"},
+      {"temperal_downsample", R"(["yes", "no"])", "expected a list of true and false"},
+      {"dim_mult", "[1, 0, 2]", "dim_mult"},
+      {"attn_scales", "[0.5]", "attn_scales"},
+      {"is_residual", "true", "Wan 2.2"},
+  };
+  for (const Refused& c : cases)
+    EXPECT_NE(refusal("autoencoder-kl-wan", with(small, c.key, Json::parse(c.value))).find(c.message), std::string::npos)
+        << c.key << " " << c.value << ": " << refusal("autoencoder-kl-wan", with(small, c.key, Json::parse(c.value)));
+}
+
+TEST(Diffusion, EyesOfATextEncoderAreWeightsAlone) {
+  const Json small = {{"vocab_size", 200},           {"hidden_size", 32},
+                      {"intermediate_size", 48},     {"num_hidden_layers", 2},
+                      {"num_attention_heads", 4},    {"num_key_value_heads", 2},
+                      {"tie_word_embeddings", true}, {"vision_config", {{"depth", 1}, {"hidden_size", 24}, {"num_heads", 2}}}};
+  EXPECT_EQ(refusal("qwen2.5-vl-text", small), "");
+  const Simulation seeing = simulate(job_of("qwen2.5-vl-text", small));
+  const Simulation blind = simulate(job_of("qwen2.5-vl-text", with(small, "vision_config", nullptr)));
+  EXPECT_GT(seeing.parameters, blind.parameters);
+  const Refused cases[] = {{"vision_config", "3", "vision_config is 3"},
+                           {"vision_config", R"({"num_heads": 5, "hidden_size": 24})", "num_heads 5"},
+                           {"use_sliding_window", "true", "use_sliding_window"},
+                           {"rope_scaling", R"({"type": "yarn"})", "rope_type 'yarn'"}};
+  for (const Refused& c : cases)
+    EXPECT_NE(refusal("qwen2.5-vl-text", with(small, c.key, Json::parse(c.value))).find(c.message), std::string::npos)
+        << c.key << " " << c.value << ": " << refusal("qwen2.5-vl-text", with(small, c.key, Json::parse(c.value)));
+}
+
 // The body without its head; nothing of it is trained.
 TEST(Diffusion, ALanguageModelIsATextEncoder) {
   Json trainer = with(small_trainer(), "cache_latents", true);

@@ -486,13 +486,15 @@ TEST(AiToolkitFormat, AdaptersOfConvolutionsAndOfBlocksAlone) {
   EXPECT_TRUE(finds(flux, Effect::none, "network.conv"));
   const Job omnigen = read("{arch: omnigen2}", "{type: lora, linear: 16}");
   EXPECT_EQ(omnigen.model, "ai-toolkit-omnigen2");
-  EXPECT_EQ(omnigen.tuning.adapter->target_modules.pattern, R"((?:.*\.)?(?:noise_refiner|context_refiner|layers)\..*)");
+  EXPECT_EQ(omnigen.tuning.adapter->target_modules.pattern, R"(.*(noise_refiner|context_refiner|layers)\..*)");
   EXPECT_TRUE(read("{arch: omnigen2}", "{type: lora, transformer_only: false}").tuning.adapter->target_modules.all_linear);
   EXPECT_TRUE(finds(read("{arch: hidream}", "{type: lora}", "gradient_checkpointing: false"), Effect::refused, "under a checkpoint alone"));
   EXPECT_FALSE(finds(read("{arch: hidream}", "{type: lora}"), Effect::refused, ""));
   EXPECT_TRUE(finds(read("{arch: flux, quantize: true, qtype: uint4}", "{type: lora}"), Effect::unknown, "8 bits a weight"));
   EXPECT_TRUE(finds(read("{arch: flux, layer_offloading: true, layer_offloading_transformer_percent: 0.5}", "{type: lora}"),
                     Effect::unknown, "50 %"));
+  EXPECT_TRUE(read("{arch: omnigen2, quantize_te: true}", "{type: lora}").config.flag({"quantize_te"}, false));
+  EXPECT_FALSE(read("{arch: omnigen2, quantize: true, quantize_te: false}", "{type: lora}").config.flag({"quantize_te"}, false));
   EXPECT_THROW(read("{arch: sdxl}", "{type: lora, conv: many}"), Error);
 }
 

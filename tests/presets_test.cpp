@@ -213,7 +213,7 @@ const std::map<std::string, int64_t> kParameters{
     {"sd3.5-medium", 2243171520},
     {"sd3.5-large", 8056627520},
     {"qwen-image", 20430401088},
-    {"omnigen2", OMNI},
+    {"omnigen2", 3967161400},
     {"wan2.1-1.3b", 1418996800},
     {"wan2.1-14b", 14288491584},
     {"hidream-i1", 17105733184},
@@ -235,6 +235,8 @@ const std::map<std::string, int64_t> kParameters{
     {"openclip-vit-h-14-text", 340387840},
     {"openclip-bigg-14-text", 694659840},
     {"t5-v1.1-xxl-encoder", 4762310656},
+    {"qwen-image-vae", 126892531},
+    {"wan2.1-vae", 126892531},
     {"qwen2.5-vl-3b-text", 3754622976},
     {"qwen2.5-vl-7b-text", 8292166656},
     // the sums of their parts
@@ -249,8 +251,8 @@ const std::map<std::string, int64_t> kParameters{
     {"ai-toolkit-chroma", 13746113763},
     {"ai-toolkit-lumina2", 5307930723},
     {"ai-toolkit-hidream", 30800746723},
-    {"ai-toolkit-omnigen2", OMSUM},
-    {"ai-toolkit-qwen_image", 28046017600},
+    {"ai-toolkit-omnigen2", 7805604059},
+    {"ai-toolkit-qwen_image", 28172910131},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -16,9 +16,9 @@ namespace {
 using Json = nlohmann::json;
 
 struct Launcher {
-  std::vector<std::string> processes;  // flags that count them
-  bool of_all_nodes = false;           // accelerate and MPI count those of all nodes
-  std::vector<std::string> in_all;     // flags that count those of all nodes where none of the others is given
+  std::vector<std::string> processes;    // flags that count them
+  bool of_all_nodes = false;             // accelerate and MPI count those of all nodes
+  std::vector<std::string> in_all = {};  // flags that count those of all nodes where none of the others is given
 };
 
 const std::map<std::string, Launcher> kLaunchers{{"torchrun", {{"nproc_per_node"}}},

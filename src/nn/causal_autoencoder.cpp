@@ -217,7 +217,10 @@ Tensor CausalResample::fewer_frames(Tensor x, FrameCache& cache) const {
     return x;
   }
   const Tensor kept = clone(frames(x, x.size(2) - 1, x.size(2)));
-  x = (*time_conv_)(cat({frames(slot.frames, slot.frames.size(2) - 1, slot.frames.size(2)), x}, 2));
+  {
+    const Tensor joined = cat({frames(slot.frames, slot.frames.size(2) - 1, slot.frames.size(2)), x}, 2);
+    x = (*time_conv_)(joined);
+  }
   slot.frames = kept;
   return x;
 }

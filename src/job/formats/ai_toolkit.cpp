@@ -105,7 +105,7 @@ void target_convolutions(Reader& r, Json& lora) {
 
 Json targets_of(Reader& r, const std::string& arch) {
   for (const auto& [name, blocks] : kBlocks)
-    if (arch == name && r.flag("network.transformer_only", true)) return fmt::format("(?:.*\\.)?(?:{})\\..*", blocks);
+    if (arch == name && r.flag("network.transformer_only", true)) return fmt::format(".*({})\\..*", blocks);
   return "all-linear";
 }
 
@@ -236,11 +236,12 @@ void read_model(Reader& r) {
   if (!r.document.value.contains("model")) return;
   const std::string arch = arch_of(r);
   r.set("model", "ai-toolkit-" + arch, r.has("model.arch") ? "model.arch" : "model.name_or_path");
-  if (r.flag("model.quantize", false)) {
+  const bool quantize = r.flag("model.quantize", false);
+  if (r.flag("model.quantize_te", quantize))
+    r.config("quantize_te", true, r.origin(r.has("model.quantize_te") ? "model.quantize_te" : "model.quantize"));
+  if (quantize) {
     const std::string qtype = r.text("model.qtype", "qfloat8");
     r.set("quantization", "qfloat8", "model.quantize");
-    if (r.flag("model.quantize_te", true))
-      r.config("quantize_te", true, r.origin(r.has("model.quantize_te") ? "model.quantize_te" : "model.quantize"));
     if (qtype.starts_with("uint") || qtype.starts_with("int"))
       r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place: 8 bits a weight, more than these take");
     else if (!qtype.starts_with("qfloat8"))
