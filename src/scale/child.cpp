@@ -106,15 +106,19 @@ std::vector<pid_t> descendants() {
   return found;
 }
 
+void reap() {
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
 // Ends all of them; they are told first. Returns how many there were.
 int end_descendants(milliseconds grace) {
   const int count = static_cast<int>(descendants().size());
   for (const pid_t pid : descendants()) kill(pid, SIGTERM), kill(pid, SIGCONT);
   const auto end = Clock::now() + grace;
   for (;;) {
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
     const std::vector<pid_t> left = descendants();
+    reap();
     if (left.empty()) return count;
     if (Clock::now() > end)
       for (const pid_t pid : left) kill(pid, SIGKILL);
@@ -386,6 +390,7 @@ ChildEnd run_child(const ChildRequest& request, Signals& signals) {
     }
   }
   waitpid(keeper, nullptr, 0);
+  reap();
   if (!reported) {  // somebody killed the keeper
     end.left_behind = end_descendants(request.grace);
     end.status = SIGKILL;

@@ -307,7 +307,10 @@ class Supervisor {
     if (f.limit) fields["limit"] = *f.limit;
     if (end.left_behind > 0) fields["left_behind"] = end.left_behind;
     event("end", fields);
-    if (!f.is_memory()) state_.well += end.seconds;
+    if (!f.is_memory()) {
+      state_.well += end.seconds;
+      if (scaler_) scaler_->report(StepReport{});  // this size is one to come back to
+    }
     return f;
   }
 
