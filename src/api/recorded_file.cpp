@@ -153,6 +153,10 @@ Json snapshot_page(const SnapshotStory& s, const std::string& title) {
                .numbers = {},
                .tables = story_tables(s),
                .notes = {}};
+  constexpr size_t kMostMarks = 500;
+  if (s.marks.at.size() <= kMostMarks)
+    for (const size_t at : s.marks.at)
+      if (at < s.recorded.event_of.size()) page.curve.marks.push_back({static_cast<size_t>(s.recorded.event_of[at]), true, Phase::setup});
   page.sentence = s.run.ooms > 0 ? fmt::format("It ran out of memory {} {} while {} were held.", s.run.ooms,
                                                s.run.ooms == 1 ? "time" : "times", to_string(Bytes{s.run.reserved_peak}))
                                  : fmt::format("{} are allocated at the peak, {} held.", to_string(Bytes{s.replay.allocated_peak}),

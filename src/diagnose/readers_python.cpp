@@ -41,6 +41,7 @@ std::optional<Symptom> memory_error(const Place& place) {
   const bool first = before.find_first_not_of(" \tE") == std::string_view::npos;
   const std::string_view after = place.after();
   if (!first || !(after.empty() || after[0] == '\n' || after[0] == ':') || place.before().ends_with("OutOf")) return {};
+  if (after.starts_with(": std::bad_alloc: out_of_memory")) return {};  // of a device
   Symptom s = in_python("python_memory");
   s.framework = "python";
   return s;

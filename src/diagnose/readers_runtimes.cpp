@@ -153,6 +153,20 @@ std::optional<Symptom> sglang(const Place& place) {
   return symptom("sglang", "sglang", Memory::gpu);
 }
 
+// "The model's max seq len (32768) is larger than the maximum number of tokens that can be stored in KV cache (14016)."
+std::optional<Symptom> vllm_tokens(const Place& place) {
+  if (!has(place.before(), "is larger than")) return {};
+  return symptom("vllm", "vllm", Memory::gpu);
+}
+
+// "ResourceExhaustedError: failed to allocate memory [Op:AddV2]"
+std::optional<Symptom> tensorflow_op(const Place& place) {
+  Symptom s = symptom("tensorflow", "tensorflow", Memory::gpu);
+  const std::string_view op = place.after().substr(0, place.after().find(']'));
+  if (op.size() < 60) s.note = std::string(op);
+  return s;
+}
+
 std::optional<Symptom> cuda_library(const Place& place) {
   if (!is_complete_message(place)) return {};
   return symptom("cuda_library", "", Memory::gpu);
@@ -304,13 +318,23 @@ std::optional<Symptom> paging_file(const Place& place) {
 
 std::optional<Symptom> notebook(const Place&) { return symptom("notebook", "", Memory::host); }
 
-std::optional<Symptom> killed(const Place& place) {
-  if (!place.before().empty() && !has(place.before(), "workers are") && place.before().find_first_not_of(" \t") != std::string_view::npos)
-    return {};
+Symptom likely_killed() {
   Symptom s = symptom("sigkill", "", Memory::host);
   s.certainty = Certainty::likely;
   return s;
 }
+
+// "zsh: killed     python train.py", "Killed: 9" on macOS: what a shell says, at the beginning of a line.
+std::optional<Symptom> killed(const Place& place) {
+  const std::string_view before = place.before();
+  if (before.find_first_not_of(" \t") != std::string_view::npos && !has(before, "line ")) return {};
+  return likely_killed();
+}
+
+std::optional<Symptom> loky(const Place&) { return likely_killed(); }
+
+// What `docker inspect` says of a container.
+std::optional<Symptom> docker(const Place&) { return symptom("cgroup_oom", "", Memory::host); }
 
 }  // namespace
 
@@ -374,7 +398,11 @@ std::vector<SymptomReader> runtime_readers() {
       {"paging file is too small", paging_file},
       {"crashed after using all available RAM", notebook},
       {"zsh: killed ", killed},
-      {"exit codes of the workers are {SIGKILL(-9)", killed},
+      {"Killed: 9", killed},
+      {"exit codes of the workers are {SIGKILL(-9)", loky},
+      {"\"OOMKilled\": true", docker},
+      {"failed to allocate memory [Op:", tensorflow_op},
+      {"tokens that can be stored in KV cache", vllm_tokens},
   };
 }
 

@@ -98,13 +98,13 @@ class Groups {
 // Who allocated, each once: "transformer.h.3.mlp: addmm (8, 1024, 768) bfloat16".
 class Labels {
  public:
-  explicit Labels(const Trace& trace) : trace_(trace), label_(trace.storages.size(), -1) {}
+  Labels(const Trace& trace, bool places) : trace_(trace), places_(places), label_(trace.storages.size(), -1) {}
 
   int of(StorageId id) {
     if (label_[id] >= 0) return label_[id];
     const StorageRecord& s = trace_.storages[id];
     const std::string& shape = trace_.names[id < trace_.shapes.size() ? trace_.shapes[id] : 0];
-    std::string text = trace_.scope_path(s.scope);
+    std::string text = places_ ? "" : trace_.scope_path(s.scope);  // a place says where it is
     text += (text.empty() || s.op == 0 ? "" : ": ") + trace_.names[s.op] + (shape.empty() ? "" : " " + shape);
     const auto [it, added] = index_.try_emplace(std::move(text), static_cast<int>(json_.size()));
     if (added) json_.push_back(it->first);
@@ -114,6 +114,7 @@ class Labels {
 
  private:
   const Trace& trace_;
+  bool places_;
   std::vector<int> label_;
   std::map<std::string, int> index_;
   Json json_ = Json::array();
@@ -205,7 +206,7 @@ Json levels_tree(const Json& page, const Trace& trace, const std::vector<LiveSto
 void add_pictures(Json& page, const Trace& trace, const MemoryCurve& curve, RunPage::Colours colours,
                   const std::vector<std::string>& steps) {
   const Groups groups(trace, curve, colours);
-  Labels labels(trace);
+  Labels labels(trace, colours == RunPage::Colours::places);
   page["timeline"] = timeline_of(curve, groups, labels, steps);
   page["segments"] = segments_of(curve, trace, groups, labels);
   page["timeline"]["labels"] = labels.json();

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kMostBytes = int64_t{1} << 50;  // bytes: beyond any device
-constexpr int kGpu = 1;                      // c10::DeviceType::CUDA
+constexpr int kGpu = 1;                           // c10::DeviceType::CUDA
 
 struct MemoryEvent {
   double time = 0;
