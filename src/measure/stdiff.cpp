@@ -226,7 +226,7 @@ struct MotionCondModule : Unit {
   Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
     const Within here(place);
     const Tensor normalized = torch::instance_norm(wide(x), {}, {}, {}, {}, true, 0.1, 1e-5, false);  // (B, C, H, W)
-    const Tensor motion_feat = torch::upsample_nearest2d(m_feat, {x.size(2), x.size(3)});             // (B, M, H, W)
+    const Tensor motion_feat = torch::upsample_nearest2d(wide(m_feat), {x.size(2), x.size(3)});             // (B, M, H, W)
     const Tensor actv = torch::relu(mlp_shared(motion_feat));                                         // (B, (M + C) / 2, H, W)
     const Tensor gamma = mlp_gamma(actv);
     const Tensor beta = mlp_beta(actv);
@@ -373,7 +373,7 @@ struct Upsample2D : Unit {
     Tensor hidden = x;
     if (x.scalar_type() == torch::kBFloat16) hidden = hidden.to(torch::kFloat32);
     if (hidden.size(0) >= 64) hidden = hidden.contiguous();
-    hidden = torch::upsample_nearest2d(hidden, {2 * hidden.size(2), 2 * hidden.size(3)});
+    hidden = torch::upsample_nearest2d(wide(hidden), {2 * hidden.size(2), 2 * hidden.size(3)});
     if (x.scalar_type() == torch::kBFloat16) hidden = hidden.to(x.scalar_type());
     return conv(hidden);
   }

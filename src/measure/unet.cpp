@@ -319,7 +319,7 @@ struct UpBlock : Layers {
   }
 
   Tensor upsampled(const Tensor& x) const {
-    const Tensor larger = torch::upsample_nearest2d(x, {2 * x.size(2), 2 * x.size(3)});
+    const Tensor larger = torch::upsample_nearest2d(wide(x), {2 * x.size(2), 2 * x.size(3)});
     return (*upsampler)(larger);
   }
 

@@ -59,6 +59,8 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_layer_norm_backward", {});
     count_reads(op, x, g[0], needs[1]);
+    Ref<Storage> copy;
+    if (x.tape().dialect.cpu && !g[0].is_contiguous()) copy = x.tape().allocate(checked_mul(g[0].numel(), size_of(g[0].dtype())));
     Tensors out(3);
     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
