@@ -434,7 +434,7 @@ const std::vector<Preset>& presets() {
        R"({"denoiser":"omnigen2","vae":"flux-vae","text_encoders":["qwen2.5-vl-3b-text"],"flow_matching":true})", 1024},
       // Qwen2.5-VL without its eyes, as the toolkit leaves it
       {"ai-toolkit-qwen_image", "diffusion-trainer",
-       R"({"denoiser":"qwen-image","vae":"qwen-image-vae","text_encoders":[{"model":"qwen2.5-vl-7b-text","vision_config":null}],"flow_matching":true})",
+       R"({"denoiser":{"model":"qwen-image","text_mask":true},"vae":"qwen-image-vae","text_encoders":[{"model":"qwen2.5-vl-7b-text","vision_config":null}],"flow_matching":true})",
        1024},
       // diffusers: the transformer alone; seq is the side of the image, a video's size is in its configuration
       {"flux-dev", "flux", R"({"guidance_embeds":true})", 1024},

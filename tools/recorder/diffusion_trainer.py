@@ -12,7 +12,7 @@ from diffusers_models import preload  # noqa: F401
 
 DTYPE = {'fp32': torch.float32, 'bf16': torch.bfloat16, 'fp16': torch.float16, None: None}
 CLASSES = {'unet2d-condition': 'UNet2DConditionModel', 'flux': 'FluxTransformer2DModel', 'sd3': 'SD3Transformer2DModel',
-           'lumina2': 'Lumina2Transformer2DModel', 'gemma2': 'Gemma2Model', 'llama': 'LlamaForCausalLM', 'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
+           'lumina2': 'Lumina2Transformer2DModel', 'qwen_image': 'QwenImageTransformer2DModel', 'autoencoder-kl-wan': 'AutoencoderKLQwenImage', 'gemma2': 'Gemma2Model', 'llama': 'LlamaForCausalLM', 'autoencoder-kl': 'AutoencoderKL', 'clip-text': 'CLIPTextModel',
            'clip-text-projection': 'CLIPTextModelWithProjection', 'qwen2.5-vl-text': 'Qwen2_5_VLForConditionalGeneration', 't5-encoder': 'T5EncoderModel'}
 main = sys.modules['__main__']
 
@@ -290,11 +290,34 @@ class OmniGen2:
         return model_pred
 
 
+class QwenImage:
+    """Packed for the network as Flux's; positions are made of the images' shapes."""
+    usual_tokens = 512
+
+    def __init__(self, net): self.net, self.c = net, net.config
+    def channels(self): return self.c.in_channels // 4
+    def texts(self, tokens): return [(tokens, self.c.joint_attention_dim), ((tokens,), torch.int64)]
+
+    def predict(self, latents, timestep, conditions):
+        with torch.no_grad(): latent_model_input = scale_model_input(latents)
+        n, c, h, w = latent_model_input.shape
+        packed = latent_model_input.view(n, c, h // 2, 2, w // 2, 2)
+        packed = packed.permute(0, 2, 4, 1, 3, 5)
+        packed = packed.reshape(n, h * w // 4, 4 * c)
+        noise_pred = self.net(hidden_states=packed, timestep=timestep / 1000, guidance=None, encoder_hidden_states=conditions[0],
+                              encoder_hidden_states_mask=conditions[1], img_shapes=[[(1, h // 2, w // 2)]] * n, return_dict=False)[0]
+        noise_pred = noise_pred.view(n, h // 2, w // 2, c, 2, 2)
+        noise_pred = noise_pred.permute(0, 3, 1, 4, 2, 5)
+        noise_pred = noise_pred.reshape(n, c, h, w)
+        return noise_pred
+
+
 def scale_model_input(latents): return torch.cat(list(torch.chunk(latents, latents.shape[0])), dim=0)
 
 
 KINDS = {'UNet2DConditionModel': UNet, 'SD3Transformer2DModel': SD3, 'FluxTransformer2DModel': Flux, 'Lumina2Transformer2DModel': Lumina2,
-         'HiDreamImageTransformer2DModel': HiDream, 'OmniGen2Transformer2DModel': OmniGen2}
+         'HiDreamImageTransformer2DModel': HiDream, 'OmniGen2Transformer2DModel': OmniGen2,
+         'QwenImageTransformer2DModel': QwenImage}
 
 
 # ---------------------------------------------------------------- the step
@@ -342,9 +365,21 @@ class Trainer(dm.Training):
         dtype = next(self.vae.parameters()).dtype
         image_list = [image.to(dtype=dtype) for image in imgs]
         images = torch.stack(image_list)
+        if hasattr(self.vae.config, 'z_dim'): return self.encode_frames(images, dtype)
         latents = self.vae.encode(images).latent_dist.sample()
         latents = 0.13 * (latents - 0)
         return latents.to(dtype=dtype)
+
+    def encode_frames(self, images, dtype):
+        """Of an autoencoder of videos: one frame, scaled channel by channel."""
+        images = images.unsqueeze(2)
+        latents = self.vae.encode(images).latent_dist.sample()
+        by_channel = (1, self.vae.config.z_dim, 1, 1, 1)
+        with torch.device('cpu'): mean, std = torch.zeros(by_channel), torch.ones(by_channel)
+        latents_mean = mean.to(latents.device, latents.dtype)
+        latents_std = 1.0 / std.to(latents.device, latents.dtype)
+        latents = (latents - latents_mean) * latents_std
+        return latents.to(dtype=dtype).squeeze(2)
 
     def add_noise(self, latents, noise, timesteps):
         noisy = []
@@ -414,7 +449,7 @@ def typed(sizes): return isinstance(sizes[0], tuple)
 
 
 def part(value):
-    config = {k: v for k, v in value.items() if k != 'model'}
+    config = {k: v for k, v in value.items() if k not in ('model', 'text_mask')}
     name = CLASSES.get(value['model'], value['model'])
     if name.startswith(('CLIP', 'T5', 'Gemma', 'Llama', 'Qwen2_5')): return dm.text_encoder(name, config)
     if name in ('hidream', 'omnigen2'):
