@@ -65,13 +65,14 @@ void Judge::keep(const Sample& s) {
   };
   std::optional<Bytes> tree, main, main_own, workers;
   std::vector<int64_t> pids;
-  double worker_load = 0, main_load = 0;
+  double worker_load = 0, main_load = 0, main_cpu = 0;
   for (const ProcessSample& p : s.processes) {
     add_to(tree, p.weight());
     if (trains(p)) {
       add_to(main, p.rss);
       add_to(main_own, p.anonymous ? p.anonymous : p.rss);
       main_load = std::max(main_load, p.load());
+      main_cpu += p.cpu;
     }
     if (p.role != Role::worker) continue;
     add_to(workers, p.weight());
@@ -84,7 +85,10 @@ void Judge::keep(const Sample& s) {
     plot("workers", workers);
     loads_["workers"].add(s.time, worker_load / static_cast<double>(pids.size()));
   }
-  if (!s.processes.empty()) loads_["main"].add(s.time, main_load);
+  if (!s.processes.empty()) {
+    loads_["main"].add(s.time, main_load);
+    work_.add(s.time, work_.last() + main_cpu * (work_.empty() ? 0 : s.time - work_.points().back().time));
+  }
   plot("run", tree);
   plot("main", main);
   plot("main own", main_own);
@@ -256,7 +260,7 @@ void Judge::growth(std::vector<Finding>& found) {
     const Series* series = find(place.series);
     if (!series || series->empty()) continue;
     if (look) {
-      const auto growth = steady_growth(*series, now_.time);
+      const auto growth = steady_growth(*series, now_.time, &work_);
       Leak& leak = leaks_[place.id];
       if (growth) {
         leak = {*growth, now_.time, leak.times + 1};

@@ -92,6 +92,7 @@ class Judge {
   Sample now_;
   double began_ = 0;
   std::map<std::string, Series> series_, loads_;  // loads: what workers, main and devices do, 0 to 1
+  Series work_;                                   // what the main processes have used of cores, in seconds
   std::vector<int64_t> worker_pids_;
   Peaks peaks_;
   std::map<std::string, State> states_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace plimsoll {
 
@@ -57,13 +58,33 @@ bool falls_back(const Blocks& b, double drop) {
   return false;
 }
 
+// What was done in each block, as the height of its step in the series `work`; empty: not known.
+std::vector<double> work_of(const Series* work, double now, double length, size_t count) {
+  std::vector<double> out;
+  if (!work) return out;
+  const Blocks b = work->blocks(now, length, static_cast<int>(count) + 1);
+  if (b.size() < count) return out;
+  for (size_t i = b.size() - count; i < b.size(); ++i) out.push_back(i == 0 ? b[0].high - b[0].low : b[i].high - b[i - 1].high);
+  return out;
+}
+
+// How much more was done in blocks [a, b) than in [b, c): what a rise of the latter is to be multiplied with. Within reason.
+double slower(const std::vector<double>& work, size_t a, size_t b, size_t c) {
+  if (work.empty()) return 1;
+  const auto sum = [&](size_t from, size_t to) {
+    return std::accumulate(work.begin() + static_cast<long>(from), work.begin() + static_cast<long>(to), 0.0);
+  };
+  const double before = sum(a, b), after = sum(b, c);
+  return before > 0 && after > 0 ? std::clamp(before / after, 0.5, 2.0) : 1;
+}
+
 // Whether the last third of what is known rose by less than the third before it: a cache that fills, a heap that fragments. The first third
 // is that of the start, where anything may happen.
-bool levels_off(const Blocks& b, double still) {
-  const size_t third = b.size() / 3;
+bool levels_off(const Blocks& b, const std::vector<double>& work, double still) {
+  const size_t third = b.size() / 3, n = b.size();
   const auto level = [&](size_t end) { return (b[end - 1].low + b[end - 2].low) / 2; };
   const double last = level(b.size()) - level(b.size() - third), before = level(b.size() - third) - level(b.size() - 2 * third);
-  return last < still * before;
+  return last * slower(work, n - 2 * third, n - third, n) < still * before;
 }
 
 // How many blocks before the last `count` were above this level: what rises to where it was before is no new growth.
@@ -83,7 +104,7 @@ constexpr double kNotLevelling = 0.75;
 constexpr double kOfSawTooth = 0.5;  // growth over the height of the saw-tooth in a block
 constexpr double kFallBack = 0.5;
 
-std::optional<Growth> growth_in(const Series& series, double now, double window) {
+std::optional<Growth> growth_in(const Series& series, double now, double window, const Series* done) {
   const double length = window / static_cast<double>(kBlocks);
   const Blocks all = series.blocks(now, length, static_cast<int>(kHistory));
   if (all.size() < kBlocks) return {};
@@ -96,7 +117,9 @@ std::optional<Growth> growth_in(const Series& series, double now, double window)
   std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
   if (grown < kOfSawTooth * (heights[kBlocks / 2] - line.slope)) return {};  // what a block grows by itself is no saw-tooth
   const double first = fit(all, from, from + kBlocks / 2).slope, second = fit(all, from + kBlocks / 2, all.size()).slope;
-  if (second < kStillGrowing * first || levels_off(all, kNotLevelling)) return {};
+  const std::vector<double> work = work_of(done, now, length, all.size());
+  if (second * slower(work, from, from + kBlocks / 2, all.size()) < kStillGrowing * first || levels_off(all, work, kNotLevelling))
+    return {};
   if (falls_back(all, kFallBack * grown) || above(all, kBlocks, level - grown / 2) > kBlocks / 3) return {};
   return Growth{window, line.slope / length, grown};
 }
@@ -156,9 +179,9 @@ std::vector<Series::Block> Series::blocks(double until, double length, int count
   return out;
 }
 
-std::optional<Growth> steady_growth(const Series& series, double now) {
+std::optional<Growth> steady_growth(const Series& series, double now, const Series* work) {
   for (const double window : {80.0, 300.0, 900.0, kHour, 12 * kHour})
-    if (const auto growth = growth_in(series, now, window)) return growth;
+    if (const auto growth = growth_in(series, now, window, work)) return growth;
   return {};
 }
 

@@ -49,6 +49,7 @@ struct Growth {
 
 // Looks at windows from 80 seconds to half a day; the shortest that shows a growth counts. What would be a growth but has fallen
 // back in the same way before, or levels off, is none.
-std::optional<Growth> steady_growth(const Series& series, double now);
+// `work`: what the process has used of cores since it began, where that is known: one that gets less of them also leaks more slowly.
+std::optional<Growth> steady_growth(const Series& series, double now, const Series* work = nullptr);
 
 }  // namespace plimsoll
