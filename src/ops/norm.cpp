@@ -103,9 +103,13 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
   Tape& tape = x.tape();
   Op op(tape, "native_group_norm", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
-  Tensor y = empty(tape, x.sizes(), x.dtype());
+  // The CPU keeps channels last, with a buffer of two numbers for every channel, and goes back in contiguous copies.
+  const bool channels_last = tape.dialect.cpu && !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
+  Tensor y =
+      channels_last ? empty_strided(tape, x.sizes(), channels_last_strides(x.sizes()), x.dtype()) : empty(tape, x.sizes(), x.dtype());
   const DType statistics = weight && weight.dtype() != x.dtype() ? DType::float32 : x.dtype();
   const Tensor m = empty(tape, {x.size(0), groups}, statistics), r = empty(tape, {x.size(0), groups}, statistics);
+  if (channels_last) tape.allocate(checked_mul(2 * x.size(0), checked_mul(x.size(1), size_of(stat_type(x)))));
   Saved mean = op.save(m), rstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean), rstd = std::move(rstd),
                        channels = x.size(1)](Tensors& g, Needs needs) {
@@ -114,6 +118,9 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_group_norm_backward", {});
     count_reads(op, x, g[0], needs[1]);
+    std::vector<Ref<Storage>> copies;
+    for (const Tensor* t : {&x, &std::as_const(g[0])})
+      if (x.tape().dialect.cpu && !t->is_contiguous()) copies.push_back(x.tape().allocate(checked_mul(t->numel(), size_of(t->dtype()))));
     Tensors out(3);
     if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
     const DType dtype = w ? w.dtype() : x.dtype();
