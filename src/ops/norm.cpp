@@ -135,10 +135,11 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
 }
 
 namespace {
-// What the CPU's batch norm takes beside its results: two numbers a channel, before the result and after it.
-void two_a_channel(const Tensor& x) {
+// What the CPU's batch norm takes beside its results: two numbers a channel, before the result (in its type, as the statistics are there)
+// and after it.
+void two_a_channel(const Tensor& x, DType dtype) {
   if (!x.tape().dialect.cpu) return;
-  const int64_t bytes = checked_mul(x.size(1), size_of(stat_type(x)));
+  const int64_t bytes = checked_mul(x.size(1), size_of(dtype));
   const Ref<Storage> first = x.tape().allocate(bytes), second = x.tape().allocate(bytes);
 }
 
@@ -155,14 +156,15 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
   Saved running_mean = op.save(running.mean), running_var = op.save(running.var);
   Tensor y, m, r;
   const auto statistics = [&] {
-    m = empty(tape, {x.size(1)}, stat_type(x));
-    r = empty(tape, {x.size(1)}, stat_type(x));
-    two_a_channel(x);
+    const DType dtype = tape.dialect.cpu ? x.dtype() : stat_type(x);
+    m = empty(tape, {x.size(1)}, dtype);
+    r = empty(tape, {x.size(1)}, dtype);
+    two_a_channel(x, dtype);
   };
   if (tape.dialect.cpu) statistics();
   y = empty_like(x);
   if (!tape.dialect.cpu) statistics();
-  two_a_channel(x);
+  two_a_channel(x, stat_type(x));
   Saved mean = op.save(m), invstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), running_mean = std::move(running_mean),
                        running_var = std::move(running_var), mean = std::move(mean), invstd = std::move(invstd)](Tensors& g, Needs needs) {
