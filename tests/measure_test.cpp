@@ -53,6 +53,11 @@ const std::string kFsdm =
     "fsdm --config sample_size=2 --config image_size=8 --config hidden_size=32 --config depth=2 --config num_heads=4 --config hdim=32 "
     "--config encoder_depth=1 --config encoder_heads=2 --config encoder_dim_head=8 --batch 4 --precision fp32 ";
 
+const std::string kUnet =
+    "unet2d-condition --config block_out_channels=32+64 --config down_block_types=CrossAttnDownBlock2D+DownBlock2D "
+    "--config up_block_types=UpBlock2D+CrossAttnUpBlock2D --config attention_head_dim=2 --config cross_attention_dim=64 --seq 64 --batch 1 "
+    "--precision fp32 --lora r=4,target_modules=to_q+to_v ";
+
 class Measure : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -86,6 +91,15 @@ TEST_F(Measure, EveryAllocationOfMambaIsTheSimulatedOne) {
     EXPECT_NE(r.out.find("Every allocation is the same"), std::string::npos) << r.out;
   }
 }
+
+TEST_F(Measure, PeaksOfTheOthersAreTheSimulatedOnes) {
+  for (const std::string& model : {kGsa, kFsdm, kUnet, kUnet + "--checkpointing "}) {
+    const Result r = run(model + "--compare");
+    EXPECT_EQ(r.code, 0) << model << "\n" << r.out;
+  }
+}
+
+TEST_F(Measure, AScanThatIsNotSimulatedIsNotCompared) { EXPECT_EQ(run(kMamba + "--compare --scan chunked").code, 2); }
 
 TEST_F(Measure, AChunkedScanTakesLess) {
   const int64_t whole = document(kMamba)["peak"], chunked = document(kMamba + "--scan chunked --chunk 4")["peak"];

@@ -25,6 +25,8 @@ std::function<ExitCode()> set_up_explain(CLI::App& app);
 std::function<ExitCode()> set_up_report(CLI::App& app);
 std::function<ExitCode()> set_up_plan(CLI::App& app);
 std::function<ExitCode()> set_up_measure(CLI::App& app);
+// Becomes the program that trains; returns only by an Error.
+ExitCode start_measure(const std::vector<std::string>& arguments);
 std::function<ExitCode()> set_up_score(CLI::App& app);
 std::function<ExitCode()> set_up_replay(CLI::App& app);
 std::function<ExitCode()> set_up_run(CLI::App& app);

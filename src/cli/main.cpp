@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <iostream>
+#include <string_view>
 
 #include "api/verbs.h"
 #include "cli/command.h"
@@ -25,6 +26,11 @@ int main(int argc, char** argv) {
   for (const Command& c : commands()) {
     CLI::App* sub = app.add_subcommand(c.name, c.summary);
     actions.emplace_back(sub, c.set_up(*sub));
+  }
+  try {
+    if (argc > 1 && std::string_view(argv[1]) == "measure") return static_cast<int>(start_measure({argv + 2, argv + argc}));  // as it is
+  } catch (const Error& e) {
+    return report(e);
   }
   try {
     app.parse(argc, argv);

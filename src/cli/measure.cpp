@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 
 #include "cli/command.h"
 
@@ -20,23 +19,25 @@ std::string program_beside_this() {
 
 }  // namespace
 
+ExitCode start_measure(const std::vector<std::string>& given) {
+  const std::string program = program_beside_this();
+  std::vector<std::string> words{program};
+  words.insert(words.end(), given.begin(), given.end());
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  execv(program.c_str(), arguments.data());
+  if (errno == ENOENT)
+    throw Error("[measure] " + program + " is not there: this build has no libtorch",
+                "install libtorch-dev and build again (cmake -DPLIMSOLL_MEASURE=ON); every other command works without it",
+                ExitCode::no_hardware);
+  throw Error("[measure] cannot start " + program + ": " + std::strerror(errno), "may it be executed?");
+}
+
 std::function<ExitCode()> set_up_measure(CLI::App& app) {
   app.set_help_flag();  // its own help teaches
   app.prefix_command();
-  return [&app]() -> ExitCode {
-    const std::string program = program_beside_this();
-    std::vector<std::string> words{program};
-    for (const std::string& word : app.remaining()) words.push_back(word);
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    execv(program.c_str(), arguments.data());
-    if (errno == ENOENT)
-      throw Error("[measure] " + program + " is not there: this build has no libtorch",
-                  "install libtorch-dev and build again (cmake -DPLIMSOLL_MEASURE=ON); every other command works without it",
-                  ExitCode::no_hardware);
-    throw Error("[measure] cannot start " + program + ": " + std::strerror(errno), "may it be executed?");
-  };
+  return [&app] { return start_measure(app.remaining()); };
 }
 
 }  // namespace plimsoll

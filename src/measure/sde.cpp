@@ -12,10 +12,11 @@ constexpr size_t kCacheSize = 45;
 // A Brownian path: increments over any interval, each made by halving a larger one and kept in a small cache (torchsde.BrownianInterval).
 class BrownianInterval {
  public:
-  BrownianInterval(double t0, double t1, const Tensor& like, uint64_t seed) : sizes_(like.sizes().vec()), seed_(seed), tree_dt_(t1 - t0) {
-    last_ = &intervals_.emplace_back(Interval{t0, t1, nullptr, false, seed});
-    whole_ = noise(seed) * std::sqrt(t1 - t0);
-    area_ = noise(seed + 1) * std::sqrt((t1 - t0) / 12);
+  BrownianInterval(double t0, double t1, const Tensor& like, const std::vector<uint64_t>& seeds)
+      : sizes_(like.sizes().vec()), seeds_(seeds), tree_dt_(t1 - t0) {
+    last_ = &intervals_.emplace_back(Interval{t0, t1, nullptr, false, 2});
+    whole_ = noise(0) * std::sqrt(t1 - t0);
+    area_ = noise(1) * std::sqrt((t1 - t0) / 12);
   }
 
   Tensor operator()(double ta, double tb) {
@@ -36,11 +37,17 @@ class BrownianInterval {
     double start, end;
     Interval* parent;
     bool is_left;
-    uint64_t seed;                               // of the noise that halves it
+    uint64_t number;                             // of the noise that halves it
     Interval *left = nullptr, *right = nullptr;  // both or none: they meet at left->end
   };
 
-  Tensor noise(uint64_t seed) const { return torch::empty(sizes_).normal_(0, 1, at::detail::createCPUGenerator(seed)); }
+  // A row has the noise of its own seed, whatever rows are beside it.
+  Tensor noise(uint64_t number) const {
+    Tensor out = torch::empty(sizes_);
+    for (int64_t row = 0; row < sizes_[0]; ++row)
+      out.select(0, row).normal_(0, 1, at::detail::createCPUGenerator(seeds_[static_cast<size_t>(row)] + number * 0x9e3779b97f4a7c15u));
+    return out;
+  }
 
   void adapt(double dt) {
     if (++evaluations_ <= 0) return;
@@ -73,9 +80,9 @@ class BrownianInterval {
   }
 
   void split(Interval& interval, double midway) {
-    const uint64_t seed = interval.seed * 2862933555777941757u + 3037000493u;
-    interval.left = &intervals_.emplace_back(Interval{interval.start, midway, &interval, true, seed});
-    interval.right = &intervals_.emplace_back(Interval{midway, interval.end, &interval, false, seed + 1});
+    const uint64_t number = interval.number * 2862933555777941757u + 3037000493u;
+    interval.left = &intervals_.emplace_back(Interval{interval.start, midway, &interval, true, number});
+    interval.right = &intervals_.emplace_back(Interval{midway, interval.end, &interval, false, number + 1});
   }
 
   Tensor increment(Interval& wanted) {
@@ -103,7 +110,7 @@ class BrownianInterval {
     const double left_dt = parent.left->end - parent.start, right_dt = parent.end - parent.left->end, dt = parent.end - parent.start;
     Tensor mean = whole * left_dt;
     mean = mean * (1 / dt);
-    const Tensor random = noise(parent.seed);
+    const Tensor random = noise(parent.number);
     Tensor left = random * std::sqrt(left_dt * right_dt / dt);
     left = mean + left;
     return half.is_left ? left : whole - left;
@@ -119,7 +126,7 @@ class BrownianInterval {
   }
 
   Shape sizes_;
-  uint64_t seed_;
+  std::vector<uint64_t> seeds_;
   std::deque<Interval> intervals_;  // the first is the whole path
   Interval* last_;
   Tensor whole_, area_;  // the latter is made and never read
@@ -288,7 +295,7 @@ struct SdeintAdjoint : GraphFunction {
 
 }  // namespace
 
-Tensor integrate(const Equation& equation, const Tensor& y0, double start, int64_t points, double dt, uint64_t seed) {
+Tensor integrate(const Equation& equation, const Tensor& y0, double start, int64_t points, double dt, const std::vector<uint64_t>& seeds) {
   equation.drift(y0);  // check_contract tries both for their shapes
   equation.diffusion(y0);
   auto solver = std::make_unique<SdeintAdjoint>();
@@ -297,7 +304,7 @@ Tensor integrate(const Equation& equation, const Tensor& y0, double start, int64
   for (int64_t i = 0; i < points; ++i) solver->ts.push_back(start + static_cast<double>(i));
   {
     const torch::NoGradGuard no_grad;
-    solver->path = std::make_unique<BrownianInterval>(solver->ts.front(), solver->ts.back(), y0, seed);
+    solver->path = std::make_unique<BrownianInterval>(solver->ts.front(), solver->ts.back(), y0, seeds);
   }
   Tensors inputs{y0};
   inputs.insert(inputs.end(), equation.parameters.begin(), equation.parameters.end());

@@ -11,7 +11,7 @@ struct Equation {
   Tensors parameters;                                     // that want gradients
 };
 
-// y0: (N, D); the states at start, start + 1, ...: (points, N, D). The path follows from the seed.
-Tensor integrate(const Equation& equation, const Tensor& y0, double start, int64_t points, double dt, uint64_t seed);
+// y0: (N, D); the states at start, start + 1, ...: (points, N, D). The path of each of N follows from its seed.
+Tensor integrate(const Equation& equation, const Tensor& y0, double start, int64_t points, double dt, const std::vector<uint64_t>& seeds);
 
 }  // namespace plimsoll::measure

@@ -158,7 +158,7 @@ struct DiffModel : Unit {
     return m;
   }
 
-  Tensor future_predict(const Tensor& context, uint64_t seed) const {
+  Tensor future_predict(const Tensor& context, const std::vector<uint64_t>& seeds) const {
     const Within here(place);
     const Shape feature = context.sizes().vec();
     Equation e;
@@ -172,7 +172,7 @@ struct DiffModel : Unit {
       return x.flatten(1);
     };
     for (size_t i = first_parameter; i < end_parameter; ++i) e.parameters.push_back(build.parameters[i].value);
-    const Tensor states = integrate(e, context.flatten(1), static_cast<double>(c.observed - 1), c.predicted + 1, c.dt, seed);
+    const Tensor states = integrate(e, context.flatten(1), static_cast<double>(c.observed - 1), c.predicted + 1, c.dt, seeds);
     const Tensor future = states.reshape({c.predicted + 1, feature[0], feature[1], feature[2], feature[3]});
     return future.slice(0, 1, c.predicted + 1);
   }
@@ -225,8 +225,8 @@ struct MotionCondModule : Unit {
         mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, 3, 1, 1) {}
   Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
     const Within here(place);
-    const Tensor normalized = torch::instance_norm(wide(x), {}, {}, {}, {}, true, 0.1, 1e-5, false);  // (B, C, H, W)
-    const Tensor motion_feat = torch::upsample_nearest2d(wide(m_feat), {x.size(2), x.size(3)});             // (B, M, H, W)
+    const Tensor normalized = torch::instance_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false);  // (B, C, H, W)
+    const Tensor motion_feat = torch::upsample_nearest2d(wide(m_feat), {x.size(2), x.size(3)});       // (B, M, H, W)
     const Tensor actv = torch::relu(mlp_shared(motion_feat));                                         // (B, (M + C) / 2, H, W)
     const Tensor gamma = mlp_gamma(actv);
     const Tensor beta = mlp_beta(actv);
@@ -506,7 +506,8 @@ class STDiff : public LiveModel, public Unit {
     copy(c_.observed, c_.predicted, in[1]);
     copy(c_.observed - 1, 1, in[2]);
     std::mt19937_64 numbers = data.random(sample, 5);
-    if (row == 0) seed_ = numbers();
+    if (row == 0) seeds_.clear();
+    seeds_.push_back(numbers());
     std::normal_distribution<float> normal;
     const int64_t noise_channels = c_.out_channels, noisy_channels = in[5].size(1);
     for (int64_t f = 0; f < c_.predicted; ++f) {
@@ -543,7 +544,7 @@ class STDiff : public LiveModel, public Unit {
     Tensor m_future;                                            // (Tp, N, M, h, w)
     {
       const Tensor indices = torch::cat({in[6].slice(0, c_.observed - 1, c_.observed), in[7]}, 0);
-      m_future = tde_model_.future_predict(m_context, seed_);
+      m_future = tde_model_.future_predict(m_context, seeds_);
     }
     Tensor prev_frames, noisy = in[5];
     if (c_.autoregressive) {
@@ -557,7 +558,7 @@ class STDiff : public LiveModel, public Unit {
   const Settings c_;
   DiffModel tde_model_;
   UNet2DMotionCond unet_;
-  uint64_t seed_ = 0;  // of the random path of a batch
+  std::vector<uint64_t> seeds_;  // of the random path of each sample
 };
 
 }  // namespace

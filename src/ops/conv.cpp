@@ -81,6 +81,13 @@ Ref<Storage> columns(const Tensor& x, const Tensor& weight, const Tensor& y, boo
   return tape.allocate(checked_mul(checked_mul(x.size(0), patch), checked_mul(places, size_of(x.dtype()))));
 }
 
+// It reads weights in the layout of the images.
+Ref<Storage> turned_weight(const Tensor& weight, bool channels_last) {
+  const bool copies =
+      weight.tape().dialect.cpu && channels_last && weight.dim() == 4 && !is_channels_last(weight.sizes(), weight.strides());
+  return copies ? weight.tape().allocate(checked_mul(weight.numel(), size_of(weight.dtype()))) : Ref<Storage>();
+}
+
 // Of each of the three products: forward, the input's gradient, the weight's. `image` is the side on which every element meets every weight
 // of its channel: the result, or the input when transposed.
 double product_flops(int64_t image, const Tensor& weight) {
@@ -112,6 +119,7 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
   const bool strided = sizes.size() == 4 && (sizes[2] != x.size(2) || sizes[3] != x.size(3));
   Tensor y;
   {
+    const Ref<Storage> copy = turned_weight(weight, channels_last);
     const Ref<Storage> taken = columns(x, weight, alias(x, sizes, contiguous_strides(sizes)), strided);
     y = result(x, sizes, channels_last);
   }
@@ -124,6 +132,7 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
     Op op(x.tape(), "convolution_backward", {});
     count_backward(op, x, weight, g[0], needs, flops);
     Tensors out(3);
+    const Ref<Storage> copy = turned_weight(weight, channels_last);
     if (needs[0]) {
       out[0] = result(g[0], x.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);

@@ -103,9 +103,13 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
   Tape& tape = x.tape();
   Op op(tape, "native_group_norm", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
-  Tensor y = empty(tape, x.sizes(), x.dtype());
+  // The CPU keeps channels last, with a buffer of two numbers for every channel, and goes back in contiguous copies.
+  const bool channels_last = tape.dialect.cpu && !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
+  Tensor y =
+      channels_last ? empty_strided(tape, x.sizes(), channels_last_strides(x.sizes()), x.dtype()) : empty(tape, x.sizes(), x.dtype());
   const DType statistics = weight && weight.dtype() != x.dtype() ? DType::float32 : x.dtype();
   const Tensor m = empty(tape, {x.size(0), groups}, statistics), r = empty(tape, {x.size(0), groups}, statistics);
+  if (channels_last) tape.allocate(checked_mul(2 * x.size(0), checked_mul(x.size(1), size_of(stat_type(x)))));
   Saved mean = op.save(m), rstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), mean = std::move(mean), rstd = std::move(rstd),
                        channels = x.size(1)](Tensors& g, Needs needs) {
@@ -114,6 +118,9 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_group_norm_backward", {});
     count_reads(op, x, g[0], needs[1]);
+    std::vector<Ref<Storage>> copies;
+    for (const Tensor* t : {&x, &std::as_const(g[0])})
+      if (x.tape().dialect.cpu && !t->is_contiguous()) copies.push_back(x.tape().allocate(checked_mul(t->numel(), size_of(t->dtype()))));
     Tensors out(3);
     if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
     const DType dtype = w ? w.dtype() : x.dtype();
@@ -128,10 +135,11 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
 }
 
 namespace {
-// What the CPU's batch norm takes beside its results: two numbers a channel, before the result and after it.
-void two_a_channel(const Tensor& x) {
+// What the CPU's batch norm takes beside its results: two numbers a channel, before the result (in its type, as the statistics are there)
+// and after it.
+void two_a_channel(const Tensor& x, DType dtype) {
   if (!x.tape().dialect.cpu) return;
-  const int64_t bytes = checked_mul(x.size(1), size_of(stat_type(x)));
+  const int64_t bytes = checked_mul(x.size(1), size_of(dtype));
   const Ref<Storage> first = x.tape().allocate(bytes), second = x.tape().allocate(bytes);
 }
 
@@ -148,14 +156,15 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
   Saved running_mean = op.save(running.mean), running_var = op.save(running.var);
   Tensor y, m, r;
   const auto statistics = [&] {
-    m = empty(tape, {x.size(1)}, stat_type(x));
-    r = empty(tape, {x.size(1)}, stat_type(x));
-    two_a_channel(x);
+    const DType dtype = tape.dialect.cpu ? x.dtype() : stat_type(x);
+    m = empty(tape, {x.size(1)}, dtype);
+    r = empty(tape, {x.size(1)}, dtype);
+    two_a_channel(x, dtype);
   };
   if (tape.dialect.cpu) statistics();
   y = empty_like(x);
   if (!tape.dialect.cpu) statistics();
-  two_a_channel(x);
+  two_a_channel(x, stat_type(x));
   Saved mean = op.save(m), invstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), running_mean = std::move(running_mean),
                        running_var = std::move(running_var), mean = std::move(mean), invstd = std::move(invstd)](Tensors& g, Needs needs) {

@@ -242,6 +242,8 @@ Tensor cat(const Tensors& xs, int dim) {
   }
   Op op(first.tape(), "cat", xs);
   Tensor out = empty_strided(first.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), dtype);
+  for (const Tensor& x : xs)  // the CPU copies what it casts
+    if (first.tape().dialect.cpu && x.dtype() != dtype) first.tape().allocate(checked_mul(x.numel(), size_of(x.dtype())));
   return op.finish(std::move(out), [d, lengths](Tensors& g, Needs needs) {
     Tensors parts(lengths.size());
     for (size_t i = 0; i < lengths.size(); ++i) {
