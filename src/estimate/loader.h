@@ -10,7 +10,8 @@
 namespace plimsoll {
 
 // The tensors of one batch as the loader returns it, in bytes. Tokens: input_ids, attention_mask and labels in int64, as
-// transformers' collators make them. Images: float32 pixels, as ToTensor and image processors make them, and an int64 label. A model that makes its inputs itself: those.
+// transformers' collators make them. Images: float32 pixels, as ToTensor and image processors make them, and an int64 label. A model that
+// makes its inputs itself: those.
 std::vector<Bytes> batch_tensors(const Job& job);
 
 struct LoaderMemory {
