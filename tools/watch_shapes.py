@@ -105,7 +105,7 @@ HEALTHY = {
     "the same, fast": Run(1800, device=records(3, 3 * GIB, 10)),
     "noise that remembers": Run(3000, main=wander(1, 20 * MIB, 0.05)),
     "noise that remembers for long": Run(3000, main=wander(2, 20 * MIB, 0.01)),
-    "workers that start anew every 100 s": Run(1800, worker=lambda t: 200 * MIB + 300 * MIB * min(t / 100, 1), restart=100),
+    "workers that start anew every 80 s": Run(1800, worker=lambda t: 200 * MIB + 300 * MIB * min(t / 80, 1), restart=80),
     "lists that workers copy by reading": Run(1800, worker=lambda t: 100 * MIB + 900 * MIB * (1 - math.exp(-t / 90))),
     "batches ahead in /dev/shm": Run(1800, shm=lambda t: 256 * MIB + saw(t, 11, 700 * MIB)),
     "three lengths, each for 200 s": Run(1200, main=lambda t: 4 * GIB, device=lambda t: (20 + 8 * min(int(t // 200), 2)) * GIB),

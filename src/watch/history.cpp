@@ -157,19 +157,20 @@ std::string History::keep(const Judge& judge) {
           .done();
     ++pending_;
   }
+  bool written = false;
   if (good && pending_ >= kLooksInOneWrite) {
-    pending_ = 0;
-    good = run("COMMIT");
-    if (!good) run("ROLLBACK");
+    good = written = run("COMMIT");
+    if (good) pending_ = 0;
   }
-  if (good == !failed_) return "";
-  if (good) {
+  if (written && failed_) {
     failed_ = false;
     return "the history " + file_ + " is written again";
   }
+  if (good) return "";
   const std::string why = sqlite3_errmsg(db_);
   run("ROLLBACK");
   pending_ = 0;
+  if (failed_) return "";
   failed_ = true;
   return fmt::format("the history {} cannot be written: {}; watching goes on without it", file_, why);
 }

@@ -103,6 +103,9 @@ constexpr double kStillGrowing = 0.7;  // slope of the second half over that of 
 constexpr double kNotLevelling = 0.75;
 constexpr double kOfSawTooth = 0.5;  // growth over the height of the saw-tooth in a block
 constexpr double kFallBack = 0.5;
+constexpr double kLargestJump = 0.36;  // of the growth in one block: a few large allocations are no leak
+constexpr double kAtTheEnd = 0.4;      // rise of the last block over that of the line; of the last two: half
+constexpr double kShortest = 80;       // seconds
 
 std::optional<Growth> growth_in(const Series& series, double now, double window, const Series* done) {
   const double length = window / static_cast<double>(kBlocks);
@@ -117,6 +120,13 @@ std::optional<Growth> growth_in(const Series& series, double now, double window,
   std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
   if (grown < kOfSawTooth * (heights[kBlocks / 2] - line.slope)) return {};  // what a block grows by itself is no saw-tooth
   const double first = fit(all, from, from + kBlocks / 2).slope, second = fit(all, from + kBlocks / 2, all.size()).slope;
+  double jump = 0;
+  for (size_t i = from + 1; i < all.size(); ++i) jump = std::max(jump, all[i].low - all[i - 1].low);
+  if (jump > kLargestJump * grown) return {};
+  // A long window may have stopped to grow a while ago; in the shortest, steps of twenty seconds have no rise in every block.
+  const size_t n = all.size();
+  const double end = all[n - 1].low - all[n - 2].low, before_end = all[n - 2].low - all[n - 3].low;
+  if (window > kShortest && (end < kAtTheEnd * line.slope || end + before_end < line.slope)) return {};
   const std::vector<double> work = work_of(done, now, length, all.size());
   if (second * slower(work, from, from + kBlocks / 2, all.size()) < kStillGrowing * first || levels_off(all, work, kNotLevelling))
     return {};
@@ -180,7 +190,7 @@ std::vector<Series::Block> Series::blocks(double until, double length, int count
 }
 
 std::optional<Growth> steady_growth(const Series& series, double now, const Series* work) {
-  for (const double window : {80.0, 300.0, 900.0, kHour, 12 * kHour})
+  for (const double window : {kShortest, 300.0, 900.0, kHour, 12 * kHour})
     if (const auto growth = growth_in(series, now, window, work)) return growth;
   return {};
 }
