@@ -382,7 +382,7 @@ TEST(Run, RewritesAFileOfATrainerThatIsKnown) {
 // gpt2 with 1024 tokens in 7.31 GiB: 4 do not fit, so they are not tried.
 TEST(Run, TakesTheSimulatedSizeOfATrainerThatIsKnown) {
   const Folder folder;
-  const std::string out = folder / "out";
+  const std::string out = folder / "made";
   write(folder / "oom", kCudaOom);
   write(folder / "run_clm.py",
         "import os, sys\nprint(' '.join(sys.argv[1:]))\nflags = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"

@@ -81,7 +81,7 @@ ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues
   s.minimum = std::min(request.minimum, s.global_batch);
   s.maximum = request.maximum > 0 ? request.maximum : first.batch;
   s.equal_parts = true;
-  s.most_failures = request.retries + 1;
+  s.most_failures = s.global_batch + 1;  // the supervisor counts them, and starts anew where there was progress
   return s;
 }
 
@@ -326,10 +326,7 @@ class Supervisor {
   // Nothing: start again. Otherwise the code to exit with.
   std::optional<int> next(const Failure& failure) {
     say(fmt::format("plimsoll: attempt {}: {}", state_.attempt, failure.reason.substr(0, failure.reason.find(": "))));
-    if (failure.step.value_or(0) > last_failed_step_.value_or(0)) {  // it got further than before
-      state_.failures = 0;
-      if (scaler_) scaler_->report(StepReport{});
-    }
+    if (failure.step.value_or(0) > last_failed_step_.value_or(0)) state_.failures = 0;  // it got further than before
     last_failed_step_ = failure.step;
     const std::string problem = change(failure);
     if (!problem.empty()) return give_up(problem);
@@ -444,9 +441,7 @@ std::string describe(const SupervisorRequest& request) {
     const RunValues now = settings->now();
     out += fmt::format("settings   {}, written as {}\n", to_string(now), settings->how());
     if (now.batch > 0) {
-      ScalerSettings s = scaler_settings(request, now);
-      s.most_failures = s.global_batch + 1;
-      BatchScaler scaler(s);
+      BatchScaler scaler(scaler_settings(request, now));
       std::vector<std::string> ladder{fmt::format("{} x {}", scaler.batch(), scaler.step().size())};
       StepReport oom;
       oom.out_of_memory = true;
