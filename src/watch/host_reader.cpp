@@ -62,9 +62,8 @@ void HostReader::read_group(HostSample& h, double now) {
   if (!h.limit_used) return;
   // Files in memory are given back before anything is killed. The lists of both versions leave shared memory out.
   const std::string stat = s_.read(group_->folder + "/memory.stat").value_or("");
-  for (const char* key : group_->v2 ? std::initializer_list<const char*>{"inactive_file", "active_file"}
-                                    : std::initializer_list<const char*>{"total_inactive_file", "total_active_file"})
-    if (const auto n = number_of(stat, key)) *h.limit_used = std::max(Bytes{0}, *h.limit_used - Bytes{*n});
+  for (const std::string key : {"inactive_file", "active_file"})
+    if (const auto n = number_of(stat, group_->v2 ? key : "total_" + key)) *h.limit_used = std::max(Bytes{0}, *h.limit_used - Bytes{*n});
 }
 
 void HostReader::read_pressure(HostSample& h) const {
