@@ -225,9 +225,9 @@ struct MotionCondModule : Unit {
         mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, 3, 1, 1) {}
   Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
     const Within here(place);
-    const Tensor normalized = torch::instance_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false);  // (B, C, H, W)
-    const Tensor motion_feat = torch::upsample_nearest2d(wide(m_feat), {x.size(2), x.size(3)});       // (B, M, H, W)
-    const Tensor actv = torch::relu(mlp_shared(motion_feat));                                         // (B, (M + C) / 2, H, W)
+    const Tensor normalized = torch::instance_norm(x, {}, {}, {}, {}, true, 0.1, 1e-5, false);   // (B, C, H, W)
+    const Tensor motion_feat = torch::upsample_nearest2d(wide(m_feat), {x.size(2), x.size(3)});  // (B, M, H, W)
+    const Tensor actv = torch::relu(mlp_shared(motion_feat));                                    // (B, (M + C) / 2, H, W)
     const Tensor gamma = mlp_gamma(actv);
     const Tensor beta = mlp_beta(actv);
     Tensor out = gamma + 1.0;
