@@ -12,11 +12,12 @@
 namespace plimsoll {
 namespace {
 
+namespace fs = std::filesystem;
 const std::string kRoot = PLIMSOLL_SOURCE_DIR;
 
 struct Row {
   int number = 0;
-  std::string command;  // empty: the command does not exist yet
+  std::string command;
   std::string expected;
 };
 
@@ -39,10 +40,7 @@ std::vector<Row> read_rows() {
     const std::vector<std::string> cells = split_at(line, '|');
     EXPECT_EQ(cells.size(), 6u) << line;
     rows.push_back({std::stoi(cells[1]), quoted(trimmed(cells[3])), quoted(trimmed(cells[4]))});
-    EXPECT_EQ(rows.back().command.empty(), rows.back().expected.empty()) << line;
-    if (rows.back().command.empty()) {
-      EXPECT_TRUE(trimmed(cells[3]).starts_with("comes with `plimsoll ")) << line;
-    }
+    EXPECT_FALSE(rows.back().command.empty() || rows.back().expected.empty()) << line;
   }
   return rows;
 }
@@ -75,7 +73,10 @@ TEST(Capabilities, CommandsShowThem) {
   std::map<std::string, Result> results;
   int shown = 0;
   for (const Row& row : read_rows()) {
-    if (row.command.empty()) continue;
+    if (row.command.starts_with("plimsoll measure") && !fs::exists(fs::path(PLIMSOLL_BINARY).parent_path() / "plimsoll-measure")) {
+      std::cout << "skipped: " << row.number << ", as plimsoll-measure is not built (no libtorch)\n";
+      continue;
+    }
     if (!results.contains(row.command)) results[row.command] = run(row.command);
     const Result& r = results[row.command];
     EXPECT_TRUE(r.code == 0 || r.code == 3 || r.code == 4 || r.code == 6)

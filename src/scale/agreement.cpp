@@ -11,7 +11,6 @@
 #include <sstream>
 #include <thread>
 #include <utility>
-
 #include "util/error.h"
 #include "util/text.h"
 
