@@ -9,13 +9,11 @@ namespace plimsoll {
 
 namespace {
 
-using Json = nlohmann::json;
-
-constexpr size_t kMostRuns = 64;
+constexpr size_t kMostCompared = 64;
 
 void check_count(size_t runs) {
-  if (runs > kMostRuns)
-    throw Error(fmt::format("[vary] {} jobs are more than {}", runs, kMostRuns), "vary fewer settings at once", ExitCode::usage);
+  if (runs > kMostCompared)
+    throw Error(fmt::format("[vary] {} jobs are more than {}", runs, kMostCompared), "vary fewer settings at once", ExitCode::usage);
 }
 
 std::vector<NamedRun> with_each(const std::vector<NamedRun>& runs, const Variation& variation) {
@@ -38,9 +36,9 @@ ComparedJob compared(const NamedRun& run, const std::vector<TargetDevice>& devic
 }
 
 // "gpt2", ["python", "train.py"], or {"name": "a", "run": "gpt2", "settings": {...}}; the settings of all come first.
-NamedRun run_of(const Json& value, const JobRequest& common) {
+NamedRun run_of(const nlohmann::json& value, const JobRequest& common) {
   const bool whole = value.is_object();
-  const Config fields = request_of(whole ? value : Json{{"run", value}}, with_job_keys({"name"}));
+  const Config fields = request_of(whole ? value : nlohmann::json{{"run", value}}, with_job_keys({"name"}));
   NamedRun out{fields.text({"name"}, ""), job_request(fields)};
   if (out.name.empty()) out.name = join(out.job.run, " ");
   if (out.job.run.empty()) out.job.run = common.run;
@@ -49,27 +47,27 @@ NamedRun run_of(const Json& value, const JobRequest& common) {
   return out;
 }
 
-Variation variation_of(const std::string& key, const Json& values) {
+Variation variation_of(const std::string& key, const nlohmann::json& values) {
   if (!values.is_array() || values.empty())
     throw Error(fmt::format("[request] vary: {} has no list of values", printable(key, 80)), R"(e.g. "vary": {"batch": [1, 2, 4]})");
   Variation out{key, {}};
-  for (const Json& v : values) out.values.push_back({v.is_string() ? v.get<std::string>() : dump(v), v});
+  for (const nlohmann::json& v : values) out.values.push_back({v.is_string() ? v.get<std::string>() : dump(v), v});
   return out;
 }
 
 }  // namespace
 
-CompareRequest compare_request(const Json& request) {
+CompareRequest compare_request(const nlohmann::json& request) {
   const Config fields = request_of(request, with_device_keys(with_job_keys({"jobs", "vary"})));
   CompareRequest out;
   out.devices = device_request(fields);
   const JobRequest common = job_request(fields);
-  if (const Json* jobs = fields.find({"jobs"})) {
+  if (const nlohmann::json* jobs = fields.find({"jobs"})) {
     if (!jobs->is_array()) throw Error("[request] jobs is not a list", R"(e.g. "jobs": ["gpt2", "gpt2-medium"])");
-    for (const Json& job : *jobs) out.runs.push_back(run_of(job, common));
+    for (const nlohmann::json& job : *jobs) out.runs.push_back(run_of(job, common));
   }
   if (out.runs.empty()) out.runs.push_back({join(common.run, " "), common});
-  if (const Json* vary = fields.find({"vary"})) {
+  if (const nlohmann::json* vary = fields.find({"vary"})) {
     if (!vary->is_object()) throw Error("[request] vary is not an object", R"(e.g. "vary": {"batch": [1, 2, 4]})");
     for (const auto& item : vary->items()) out.varied.push_back(variation_of(item.key(), item.value()));
   }

@@ -18,8 +18,6 @@ namespace plimsoll {
 
 namespace {
 
-using Json = nlohmann::json;
-
 std::vector<TargetDevice> devices_here() {
   std::vector<TargetDevice> out;
   for (const DetectedDevice& d : detect(Surroundings::here()).devices)
@@ -43,7 +41,7 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
   return d;
 }
 
-[[noreturn]] void wrong_value(const char* key, const Json& value, const std::string& hint) {
+[[noreturn]] void wrong_value(const char* key, const nlohmann::json& value, const std::string& hint) {
   throw Error(fmt::format("[request] {} {} is not understood", key, printable(dump(value), 80)), hint);
 }
 
@@ -56,12 +54,12 @@ std::vector<std::string> joined(std::vector<std::string> keys, std::initializer_
 }  // namespace
 
 std::vector<std::string> texts(const Config& request, const char* key, const std::string& hint) {
-  const Json* value = request.find({key});
+  const nlohmann::json* value = request.find({key});
   if (!value) return {};
   if (value->is_string()) return {value->get<std::string>()};
   if (!value->is_array()) wrong_value(key, *value, hint);
   std::vector<std::string> out;
-  for (const Json& item : *value) {
+  for (const nlohmann::json& item : *value) {
     if (!item.is_string()) wrong_value(key, *value, hint);
     out.push_back(item.get<std::string>());
   }
@@ -118,7 +116,7 @@ ExitCode exit_code_of(const std::vector<Fit>& fits) {
   return any(Verdict::does_not_fit) ? ExitCode::no : ExitCode::ok;
 }
 
-Config request_of(const Json& request, std::vector<std::string> keys) {
+Config request_of(const nlohmann::json& request, std::vector<std::string> keys) {
   if (!request.is_object())
     throw Error(fmt::format("[request] {} is not an object", printable(dump(request), 80)), R"(e.g. {"run": "gpt2"})", ExitCode::usage);
   for (const auto& item : request.items())
@@ -134,7 +132,7 @@ JobRequest job_request(const Config& request) {
   JobRequest out;
   out.run = texts(request, "run", R"("run" is a model, a path, or the words of a command: ["python", "train.py"])");
   out.job_file = request.text({"job"}, "");
-  if (const Json* settings = request.find({"settings"})) {
+  if (const nlohmann::json* settings = request.find({"settings"})) {
     if (!settings->is_object()) wrong_value("settings", *settings, R"(e.g. {"batch": 8, "precision": "bf16"}: docs/job-file.md)");
     for (const auto& item : settings->items()) out.settings[item.key()] = {item.value(), "settings"};
   }
@@ -152,7 +150,7 @@ DeviceRequest device_request(const Config& request) {
 }
 
 std::string text_or_number(const Config& request, const char* key) {
-  const Json* value = request.find({key});
+  const nlohmann::json* value = request.find({key});
   if (!value) return "";
   if (value->is_number_integer()) return value->dump();
   if (value->is_string() && *value != "") return value->get<std::string>();

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct CompareFlags {
   std::vector<std::string> subjects, vary;
   JobFlags job;
   DeviceFlags devices;
@@ -31,7 +31,7 @@ Variation variation_of(const std::string& text) {
   return out;
 }
 
-CompareRequest request_of(const Flags& flags) {
+CompareRequest compare_request_of(const CompareFlags& flags) {
   CompareRequest out;
   out.devices = flags.devices;
   const JobRequest job = flags.job.request();
@@ -47,13 +47,13 @@ CompareRequest request_of(const Flags& flags) {
 }  // namespace
 
 std::function<ExitCode()> set_up_compare(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<CompareFlags>();
   app.footer(
       "Examples:\n"
       "  plimsoll compare gpt2 gpt2-medium --batch 8\n"
       "  plimsoll compare before.yaml after.yaml --gpu rtx-4090\n"
       "  plimsoll compare llama-3.1-8b --precision bf16 --vary batch=1,2,4 --vary checkpointing=false,true\n"
-      "Flags hold for every job; differences are from the first.\n"
+      "CompareFlags hold for every job; differences are from the first.\n"
       "Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
   app.add_option("jobs", flags->subjects, "models and job files")->type_name("JOB");
   app.add_option("--vary", flags->vary, "a setting and its values: one job for each, and for each combination (repeatable)")
@@ -63,7 +63,7 @@ std::function<ExitCode()> set_up_compare(CLI::App& app) {
   flags->job.add_to(app);
   flags->devices.add_to(app);
   flags->output.add_to(app);
-  return [flags] { return answer(request_of(*flags), flags->output.show()); };
+  return [flags] { return answer(compare_request_of(*flags), flags->output.show()); };
 }
 
 }  // namespace plimsoll

@@ -13,12 +13,12 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct DoctorFlags {
   std::string root, nvml, rocm_smi;
   OutputFlags output;
 };
 
-Surroundings surroundings_of(const Flags& flags) {
+Surroundings surroundings_of(const DoctorFlags& flags) {
   Surroundings s = Surroundings::here();
   std::error_code error;
   if (!flags.root.empty() && !std::filesystem::is_directory(flags.root, error))
@@ -35,7 +35,7 @@ bool usable(const DetectedDevice& d) { return d.usable && d.visible != Visible::
 }  // namespace
 
 std::function<ExitCode()> set_up_doctor(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<DoctorFlags>();
   app.footer(
       "Prints what drivers, /sys, /proc and control groups said word for word, what follows from it, and what blocks an answer.\n"
       "Nothing is written or sent; paste the output into a bug report.\n"

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct EstimateFlags {
   JobFlags job;
   DeviceFlags devices;
   HostFlags host;
@@ -24,7 +24,7 @@ struct Flags {
 }  // namespace
 
 std::function<ExitCode()> set_up_estimate(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<EstimateFlags>();
   app.footer(
       "Examples:\n"
       "  plimsoll estimate gpt2 --batch 8 --seq 1024\n"
@@ -64,7 +64,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
 }
 
 ExitCode run_example() {
-  Flags flags;
+  EstimateFlags flags;
   flags.job.input = {"gpt2"};
   flags.job.values["batch"] = "8";
   flags.request.job = flags.job.request();

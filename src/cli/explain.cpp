@@ -11,7 +11,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct ExplainFlags {
   JobFlags job;
   DeviceFlags devices;
   OutputFlags output;
@@ -22,7 +22,7 @@ struct Flags {
 }  // namespace
 
 std::function<ExitCode()> set_up_explain(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ExplainFlags>();
   app.footer(
       "Before a run: what a configuration or command will really do; every value is shown with the place it comes from.\n"
       "  plimsoll explain config.json                                     a trainer's configuration\n"

@@ -18,7 +18,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct PlanFlags {
   JobFlags job;
   DeviceFlags devices;
   SearchRequest search;
@@ -43,7 +43,7 @@ std::function<void(size_t)> progress_line() {
 }
 
 // The rules ask about some of the run's settings in words of their own; the others mean nothing to them.
-AiToolkitRequest rules_request(const Flags& f) {
+AiToolkitRequest rules_request(const PlanFlags& f) {
   AiToolkitRequest out = f.toolkit;
   const auto number = [&](const nlohmann::json& value, const std::string& flag) {
     if (!value.is_number())
@@ -71,7 +71,7 @@ AiToolkitRequest rules_request(const Flags& f) {
   return out;
 }
 
-void add_rules_to(CLI::App& app, Flags& f) {
+void add_rules_to(CLI::App& app, PlanFlags& f) {
   const std::string group = "Rules of others, with --batch, --workers, --ema, --checkpointing and --quantization 8bit|4bit";
   AiToolkitRequest& t = f.toolkit;
   app.add_option("--rules", f.rules, "what the rules of others answer instead: ai-toolkit")->type_name("NAME")->group(group);
@@ -102,7 +102,7 @@ void add_rules_to(CLI::App& app, Flags& f) {
 }  // namespace
 
 std::function<ExitCode()> set_up_plan(CLI::App& app) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<PlanFlags>();
   app.footer(
       "Examples:\n"
       "  plimsoll plan llama-3.1-8b --gpu rtx-4090                      the fastest recipe that fits\n"

@@ -13,7 +13,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct ReplayFlags {
   ReplayRequest request;
   OutputFlags output;
 };
@@ -49,7 +49,7 @@ ExitCode speak_protocol() {
 }  // namespace
 
 std::function<ExitCode()> set_up_replay(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ReplayFlags>();
   app.footer(
       "FILE is a PyTorch memory snapshot (torch.cuda.memory._dump_snapshot) or a trace file; its content decides.\n"
       "Examples:\n"

@@ -15,7 +15,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct ReportFlags {
   JobFlags job;
   DeviceFlags devices;
   std::string style = "seed", language = "en", output, html, format;
@@ -30,7 +30,7 @@ void save(const std::string& text, const std::string& path) {
   if (!out) throw Error("[report] cannot write " + path, "check the folder, its permissions and the space on the disk");
 }
 
-ReportRequest request_of(const Flags& flags) {
+ReportRequest report_request_of(const ReportFlags& flags) {
   ReportRequest out;
   out.job = flags.job.request();
   out.devices = flags.devices;
@@ -49,7 +49,7 @@ ReportRequest request_of(const Flags& flags) {
 }  // namespace
 
 std::function<ExitCode()> set_up_report(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ReportFlags>();
   app.footer(
       "Examples:\n"
       "  plimsoll report gpt2 --batch 8 --gpu rtx-4090 --html memory.html      one page: timeline, tree, segments, levers, plan\n"
@@ -76,7 +76,7 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
   flags->job.add_to(app);
   flags->devices.add_to(app);
   return [flags] {
-    ReportRequest request = request_of(*flags);
+    ReportRequest request = report_request_of(*flags);
     if (!flags->html.empty()) {
       request.format = DocumentFormat::html;
       save(document(request), flags->html);

@@ -9,7 +9,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct RunFlags {
   RunRequest request;
   DeviceFlags devices;
   bool no_allocator = false;
@@ -18,7 +18,7 @@ struct Flags {
 }  // namespace
 
 std::function<ExitCode()> set_up_run(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   SupervisorRequest& r = flags->request.supervisor;
   app.footer(
       "Runs a training command to its end. When memory runs out it starts the command again from its last checkpoint: with a smaller\n"

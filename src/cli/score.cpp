@@ -20,7 +20,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct ScoreFlags {
   std::vector<std::string> files;
   std::string walk;
   bool all = false, markdown = false;
@@ -166,7 +166,7 @@ void report_progress(size_t done, size_t total) {
   if (isatty(STDERR_FILENO) && done == total) std::cerr << "\r\033[K";
 }
 
-ExitCode score_gpu_rows(const Flags& flags) {
+ExitCode score_gpu_rows(const ScoreFlags& flags) {
   std::vector<PublishedRow> rows;
   for (const std::string& file : flags.files)
     for (PublishedRow& row : read_published_rows(file)) rows.push_back(std::move(row));
@@ -186,7 +186,7 @@ ExitCode score_gpu_rows(const Flags& flags) {
 }  // namespace
 
 std::function<ExitCode()> set_up_score(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<ScoreFlags>();
   app.footer(
       "Each line of a file is one run recorded from real PyTorch (tools/recorder/README.md). Rows that are equal in every\n"
       "respect are counted, not listed; --all lists them too. --walk DIR compares event by event with DIR/<id>.json.\n"

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 namespace {
 
-struct Flags {
+struct WatchFlags {
   WatchRequest request;
   JobFlags job;
   std::string run;
@@ -17,7 +17,7 @@ struct Flags {
   OutputFlags output;
 };
 
-WatchRequest request_of(const Flags& flags) {
+WatchRequest watch_request_of(const WatchFlags& flags) {
   WatchRequest r = flags.request;
   r.job = flags.job.request();
   if (!flags.run.empty()) r.job.run = {flags.run};
@@ -37,7 +37,7 @@ WatchRequest request_of(const Flags& flags) {
 }  // namespace
 
 std::function<ExitCode()> set_up_watch(CLI::App& app) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<WatchFlags>();
   WatchRequest& r = flags->request;
   app.footer(
       "Watches a run while it trains: memory on devices and host, workers, pressure, steps; warns of leaks, thrashing, a starving\n"
@@ -81,7 +81,7 @@ std::function<ExitCode()> set_up_watch(CLI::App& app) {
   app.add_option("--nvml", r.nvml, "NVIDIA's management library (default libnvidia-ml.so.1)")->type_name("FILE")->group(kMachine);
   app.add_option("--rocm-smi", r.rocm_smi, "AMD's management library (default librocm_smi64.so)")->type_name("FILE")->group(kMachine);
   flags->output.add_to(app);
-  return [flags] { return watch(request_of(*flags)); };
+  return [flags] { return watch(watch_request_of(*flags)); };
 }
 
 }  // namespace plimsoll

@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json bytes(const std::optional<Bytes>& size) { return size ? Json(size->count) : Json(nullptr); }
-Json value(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 std::string shown(const std::optional<Bytes>& size) { return size ? to_string(*size) : "unknown"; }
 
 std::string headline(const DetectedDevice& d) {
@@ -53,12 +53,12 @@ std::string list_text(const std::vector<std::string>& lines) {
 
 Json device_json(const DetectedDevice& d) {
   Json j{{"vendor", d.vendor},
-         {"name", value(d.name)},
+         {"name", text_or_null(d.name)},
          {"index", d.index < 0 ? Json(nullptr) : Json(d.index)},
-         {"uuid", value(d.uuid)},
-         {"parent_uuid", value(d.parent_uuid)},
-         {"pci", value(d.pci)},
-         {"target", value(d.target)},
+         {"uuid", text_or_null(d.uuid)},
+         {"parent_uuid", text_or_null(d.parent_uuid)},
+         {"pci", text_or_null(d.pci)},
+         {"target", text_or_null(d.target)},
          {"source", d.source},
          {"visible", to_string(d.visible)},
          {"split", d.split},
@@ -68,8 +68,8 @@ Json device_json(const DetectedDevice& d) {
   j["used_bytes"] = bytes(d.used);
   j["gtt_bytes"] = bytes(d.shared_total);
   j["usable_bytes"] = bytes(d.usable);
-  j["usable_basis"] = value(d.basis);
-  j["catalogue_id"] = value(d.catalogue_id);
+  j["usable_basis"] = text_or_null(d.basis);
+  j["catalogue_id"] = text_or_null(d.catalogue_id);
   j["processes"] = Json::array();
   for (const DeviceProcess& p : d.processes) j["processes"].push_back({{"pid", p.pid}, {"used_bytes", bytes(p.used)}});
   return j;
@@ -91,12 +91,12 @@ std::string machine_text(const Machine& m, const Style& style) {
 }
 
 Json machine_json(const Machine& m) {
-  Json j{{"schema", 1},  {"command", "doctor"},      {"system", value(m.system)},
-         {"wsl", m.wsl}, {"container", m.container}, {"nvidia_driver", value(m.nvidia_driver)}};
+  Json j{{"schema", 1},  {"command", "doctor"},      {"system", text_or_null(m.system)},
+         {"wsl", m.wsl}, {"container", m.container}, {"nvidia_driver", text_or_null(m.nvidia_driver)}};
   const HostMemory& h = m.host;
   j["host"] = {
       {"total_bytes", bytes(h.total)}, {"available_bytes", bytes(h.available)},         {"swap_bytes", bytes(h.swap)},
-      {"limit_bytes", bytes(h.limit)}, {"limit_used_bytes", bytes(h.limit_used)},       {"limit_source", value(h.limit_source)},
+      {"limit_bytes", bytes(h.limit)}, {"limit_used_bytes", bytes(h.limit_used)},       {"limit_source", text_or_null(h.limit_source)},
       {"shm_bytes", bytes(h.shm)},     {"usable_total_bytes", bytes(h.usable_total())}, {"usable_now_bytes", bytes(h.usable_now())}};
   j["devices"] = Json::array();
   for (const DetectedDevice& d : m.devices) j["devices"].push_back(device_json(d));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/sizes.h"
 #include "util/bytes.h"
 
 namespace plimsoll {
@@ -15,8 +16,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr size_t kSlices = 64, kRows = 8;
 constexpr int kBar = 24;
-
-std::string size(int64_t bytes) { return to_string(Bytes{bytes}); }
 
 // The most in each of so many slices of the run.
 std::string curve_text(const Json& timeline, const Style& style) {
@@ -45,13 +44,13 @@ void tree_rows(const Json& node, int64_t all, int depth, int deepest, const Styl
     }
     const std::string name = children[i]["name"].get<std::string>() +
                              (children[i].contains("repeats") ? fmt::format(" (x {})", children[i]["repeats"].get<int64_t>()) : "");
-    out += fmt::format("{:<52} {:>11} {:>8}  {}\n", std::string(static_cast<size_t>(2 * depth), ' ') + name, size(bytes),
+    out += fmt::format("{:<52} {:>11} {:>8}  {}\n", std::string(static_cast<size_t>(2 * depth), ' ') + name, size_text(bytes),
                        percent_of(Bytes{bytes}, Bytes{all}),
                        style.bar(static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(all, 1)), kBar));
     if (depth < deepest) tree_rows(children[i], all, depth + 1, deepest, style, out);
   }
   if (rest > 0)
-    out += fmt::format("{:<52} {:>11} {:>8}\n", std::string(static_cast<size_t>(2 * depth), ' ') + "[smaller]", size(rest),
+    out += fmt::format("{:<52} {:>11} {:>8}\n", std::string(static_cast<size_t>(2 * depth), ' ') + "[smaller]", size_text(rest),
                        percent_of(Bytes{rest}, Bytes{all}));
 }
 
@@ -60,7 +59,7 @@ void tree_rows(const Json& node, int64_t all, int depth, int deepest, const Styl
 std::string run_text(const Json& page, const Style& style) {
   std::string out = style.bold(page["title"].get<std::string>()) + "  " + page["subtitle"].get<std::string>() + "\n\n";
   for (const Json& n : page["numbers"])
-    out += fmt::format("  {:<14}  {:>11}   {}\n", n["name"].get<std::string>(), size(n["bytes"].get<int64_t>()),
+    out += fmt::format("  {:<14}  {:>11}   {}\n", n["name"].get<std::string>(), size_text(n["bytes"].get<int64_t>()),
                        style.dim(with_commas(n["bytes"].get<int64_t>()) + " bytes"));
   out += curve_text(page["timeline"], style);
   out += "  " + page["verdict"]["sentence"].get<std::string>() + "\n\n" + style.bold("What is alive at the peak") + "\n";
@@ -73,7 +72,7 @@ std::string run_text(const Json& page, const Style& style) {
 std::string stats_text(const MemoryStats& s, const Style& style) {
   std::string out = style.bold("torch.cuda.memory_stats()") + "\n\n";
   const auto row = [&](const char* name, std::optional<int64_t> bytes, const char* meaning) {
-    if (bytes) out += fmt::format("  {:<18} {:>11}   {}\n", name, size(*bytes), style.dim(meaning));
+    if (bytes) out += fmt::format("  {:<18} {:>11}   {}\n", name, size_text(*bytes), style.dim(meaning));
   };
   row("allocated peak", s.allocated_peak, "the most that tensors had at once: max_memory_allocated()");
   row("reserved peak", s.reserved_peak, "the most that was held from the device: max_memory_reserved()");
@@ -108,7 +107,7 @@ Json stats_json(const MemoryStats& s) {
                                    percent_of(Bytes{*s.inactive_split}, Bytes{s.reserved})));
   if (s.reserved > 0 && idle * 3 > s.reserved)
     findings.push_back(fmt::format("{} of {} are held and in no tensor now; torch.cuda.empty_cache() gives back what is not in between.",
-                                   size(idle), size(s.reserved)));
+                                   size_text(idle), size_text(s.reserved)));
   if (s.allocated_peak > 2 * s.allocated && s.allocated > 0)
     findings.push_back(fmt::format("The peak is {:.1f} times what is allocated now: it passes within a step.",
                                    static_cast<double>(s.allocated_peak) / static_cast<double>(s.allocated)));

@@ -46,9 +46,9 @@ std::vector<std::pair<std::string, Job>> smaller(const Job& job) {
   return out;
 }
 
-class Writer {
+class SeedWriter {
  public:
-  Writer(const SeedReport& report, Language language) : r_(report), e_(report.estimate), say_(language) {}
+  SeedWriter(const SeedReport& report, Language language) : r_(report), e_(report.estimate), say_(language) {}
 
   std::string write() {
     line(fmt::format("# {} {}", say_("Memory of"), e_.job.model));
@@ -316,6 +316,6 @@ SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& d
   return r;
 }
 
-std::string seed_report_markdown(const SeedReport& report, Language language) { return Writer(report, language).write(); }
+std::string seed_report_markdown(const SeedReport& report, Language language) { return SeedWriter(report, language).write(); }
 
 }  // namespace plimsoll

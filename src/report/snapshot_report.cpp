@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "report/sizes.h"
 #include "util/bytes.h"
 
 namespace plimsoll {
@@ -13,8 +14,6 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string size(int64_t bytes) { return to_string(Bytes{bytes}); }
 
 std::string plural(size_t n, const char* one, const char* many) {
   return fmt::format("{} {}", with_commas(static_cast<int64_t>(n)), n == 1 ? one : many);
@@ -35,16 +34,17 @@ std::string recording_text(const RecordedRun& run) {
   if (run.from_the_beginning()) return "begins with an empty allocator: nothing is hidden";
   size_t blocks = run.start_waiting.size();
   return fmt::format("starts mid-run: {} of {} were held and {} of {} in use; what came before is hidden",
-                     plural(run.start.size(), "segment", "segments"), size(run.start_reserved), plural(blocks, "block", "blocks"),
-                     size(run.start_allocated));
+                     plural(run.start.size(), "segment", "segments"), size_text(run.start_reserved), plural(blocks, "block", "blocks"),
+                     size_text(run.start_allocated));
 }
 
 std::string memory_text(const SnapshotReport& r) {
-  if (r.device.memory) return "device of " + size(*r.device.memory);
+  if (r.device.memory) return "device of " + size_text(*r.device.memory);
   if (!r.run.limit) return "no limit: nothing failed in the recording";
   const RecordedLimit& l = *r.run.limit;
-  if (l.taken == l.most) return fmt::format("{}, what PyTorch could have when an allocation failed", size(l.taken));
-  return fmt::format("{}: PyTorch held {} and could not have {}, so the limit is between", size(l.taken), size(l.least), size(l.most));
+  if (l.taken == l.most) return fmt::format("{}, what PyTorch could have when an allocation failed", size_text(l.taken));
+  return fmt::format("{}: PyTorch held {} and could not have {}, so the limit is between", size_text(l.taken), size_text(l.least),
+                     size_text(l.most));
 }
 
 std::string check_text(const ReplayCheck& c) {
@@ -94,18 +94,19 @@ std::string table_text(const SnapshotReport& r) {
   };
   using R = const SnapshotReplay&;
   row(
-      "allocated peak", [](R t) { return size(t.allocated_peak); }, "torch.cuda.max_memory_allocated()");
+      "allocated peak", [](R t) { return size_text(t.allocated_peak); }, "torch.cuda.max_memory_allocated()");
   row(
-      "reserved peak", [](R t) { return size(t.reserved_peak); }, "torch.cuda.max_memory_reserved()");
+      "reserved peak", [](R t) { return size_text(t.reserved_peak); }, "torch.cuda.max_memory_reserved()");
   row(
-      "fragmentation", [](R t) { return size(t.at_reserved_peak.fragmentation()); }, "reserved but in no tensor, at the reserved peak");
+      "fragmentation", [](R t) { return size_text(t.at_reserved_peak.fragmentation()); },
+      "reserved but in no tensor, at the reserved peak");
   row(
       "", [](R t) { return percent_of(Bytes{t.at_reserved_peak.fragmentation()}, Bytes{t.at_reserved_peak.reserved}); },
       "of the reserved bytes");
   row(
-      "  not releasable", [](R t) { return size(t.at_reserved_peak.inactive_split); }, "of it, free pieces of segments in use");
+      "  not releasable", [](R t) { return size_text(t.at_reserved_peak.inactive_split); }, "of it, free pieces of segments in use");
   row(
-      "rounding", [](R t) { return size(t.at_reserved_peak.rounding()); }, "of the allocated bytes, blocks larger than their tensors");
+      "rounding", [](R t) { return size_text(t.at_reserved_peak.rounding()); }, "of the allocated bytes, blocks larger than their tensors");
   row(
       "segments", [](R t) { return with_commas(t.at_reserved_peak.segments); }, "at the reserved peak");
   row(
@@ -115,18 +116,18 @@ std::string table_text(const SnapshotReport& r) {
         "out of memory", [&](R t) { return fmt::format("{} of {}", t.ooms_repeated, r.run.ooms); },
         "of the failures in the recording, that fail here too");
   row(
-      "allocated at the end", [](R t) { return t.oom ? "-" : size(t.end.allocated); }, "");
+      "allocated at the end", [](R t) { return t.oom ? "-" : size_text(t.end.allocated); }, "");
   row(
-      "reserved at the end", [](R t) { return t.oom ? "-" : size(t.end.reserved); }, "");
+      "reserved at the end", [](R t) { return t.oom ? "-" : size_text(t.end.reserved); }, "");
   return out;
 }
 
 std::string failure_text(const SnapshotReport& r, const ReplayColumn& c, const Style& style) {
   const ReplayOom& oom = *c.replay.oom;
   std::string out = style.red("does not fit") + fmt::format(" ({}): ", c.name);
-  if (!oom.entry) return out + fmt::format("what was there when the recording began needs more than {}\n", size(oom.numbers.capacity));
+  if (!oom.entry) return out + fmt::format("what was there when the recording began needs more than {}\n", size_text(oom.numbers.capacity));
   const std::string place = place_of(r, *oom.entry);
-  return out + fmt::format("entry {}{} asked for {}\n  {}\n", *oom.entry, place.empty() ? "" : ", " + place + ",", size(oom.bytes),
+  return out + fmt::format("entry {}{} asked for {}\n  {}\n", *oom.entry, place.empty() ? "" : ", " + place + ",", size_text(oom.bytes),
                            oom_message(oom.numbers, r.run.device));
 }
 
@@ -135,7 +136,7 @@ std::string repeated_text(const SnapshotReport& r, const ReplayColumn& c, const 
   const std::string place = place_of(r, entry);
   return style.red("out of memory as recorded") +
          fmt::format(" ({}): entry {}{} asked for {}\n", c.name, entry, place.empty() ? "" : ", " + place + ",",
-                     size(r.snapshot.traces[static_cast<size_t>(r.run.device)].entries[entry].size));
+                     size_text(r.snapshot.traces[static_cast<size_t>(r.run.device)].entries[entry].size));
 }
 
 // What the asked settings change, against the same start.
@@ -150,7 +151,7 @@ std::string verdict_text(const SnapshotReport& r) {
   const int64_t change = asked.replay.reserved_peak - base.replay.reserved_peak;
   const std::string what = asked.conf.empty() ? "The default settings" : asked.conf;
   if (change == 0) return fmt::format("{}: the same reserved peak{}.\n", what, more);
-  return fmt::format("{}: {} {} at the reserved peak ({}){}.\n", what, size(std::abs(change)), change < 0 ? "less" : "more",
+  return fmt::format("{}: {} {} at the reserved peak ({}){}.\n", what, size_text(std::abs(change)), change < 0 ? "less" : "more",
                      percent_of(Bytes{std::abs(change)}, Bytes{base.replay.reserved_peak}), more);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/sizes.h"
 #include "report/snapshot_report.h"
 
 namespace plimsoll {
@@ -14,9 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kHolders = 12, kSegments = 16;
-constexpr int kMapWidth = 56, kBar = 16;
-
-std::string size(int64_t bytes) { return to_string(Bytes{bytes}); }
+constexpr int kMapWidth = 56, kStoryBar = 16;
 
 SnapshotReport replay_of(const Snapshot& snapshot, const SnapshotStory& s) {
   const std::string conf = alloc_conf_text(s.settings.conf);
@@ -40,15 +39,15 @@ std::string holders_text(const std::vector<Holder>& holders, const char* title, 
   const int64_t all = sum_of(holders);
   for (size_t i = 0; i < std::min(holders.size(), kHolders); ++i) {
     const Holder& h = holders[i];
-    out += fmt::format("  {:>11} {:>7}  {} {}{}\n", size(h.bytes), percent_of(Bytes{h.bytes}, Bytes{all}),
-                       style.bar(static_cast<double>(h.bytes) / static_cast<double>(std::max<int64_t>(all, 1)), kBar), h.name,
+    out += fmt::format("  {:>11} {:>7}  {} {}{}\n", size_text(h.bytes), percent_of(Bytes{h.bytes}, Bytes{all}),
+                       style.bar(static_cast<double>(h.bytes) / static_cast<double>(std::max<int64_t>(all, 1)), kStoryBar), h.name,
                        style.dim(h.blocks > 1 ? fmt::format("  {} blocks", with_commas(h.blocks)) : ""));
   }
   if (holders.size() > kHolders) {
     int64_t rest = 0;
     for (size_t i = kHolders; i < holders.size(); ++i) rest += holders[i].bytes;
-    out += fmt::format("  {:>11} {:>7}  {} [{} others]\n", size(rest), percent_of(Bytes{rest}, Bytes{all}), std::string(kBar, ' '),
-                       holders.size() - kHolders);
+    out += fmt::format("  {:>11} {:>7}  {} [{} others]\n", size_text(rest), percent_of(Bytes{rest}, Bytes{all}),
+                       std::string(kStoryBar, ' '), holders.size() - kHolders);
   }
   return out;
 }
@@ -104,8 +103,9 @@ std::string map_text(const SnapshotStory& s, const Style& style) {
     hole = std::max(hole, f.hole);
   }
   return "\n" + style.bold("Segments at the end") +
-         style.dim(fmt::format("  {} of {}: {} in use, {} free, the largest hole {}; {} used, {} free", s.final_segments.size(), size(held),
-                               size(used), size(held - used), size(hole), style.unicode ? "█" : "#", style.unicode ? "·" : ".")) +
+         style.dim(fmt::format("  {} of {}: {} in use, {} free, the largest hole {}; {} used, {} free", s.final_segments.size(),
+                               size_text(held), size_text(used), size_text(held - used), size_text(hole), style.unicode ? "█" : "#",
+                               style.unicode ? "·" : ".")) +
          "\n" + segment_map(s.final_segments, kSegments, style);
 }
 
@@ -119,7 +119,7 @@ std::string leaks_text(const SnapshotStory& s, const Style& style) {
   out += style.dim(fmt::format("  {} marks: {}", s.marks.at.size(), s.marks.source)) + "\n";
   if (s.leaks.empty()) return out + "  nothing: no place has blocks alive at the end that were born step after step\n";
   for (const Leak& l : s.leaks)
-    out += fmt::format("  {:>11} a step, {} in {} of {} steps, {} blocks   {}\n", size(l.bytes_per_step), size(l.bytes), l.steps,
+    out += fmt::format("  {:>11} a step, {} in {} of {} steps, {} blocks   {}\n", size_text(l.bytes_per_step), size_text(l.bytes), l.steps,
                        s.marks.at.size() + 1, with_commas(l.blocks), l.place);
   return out;
 }
@@ -132,8 +132,8 @@ std::string others_text(const SnapshotStory& s, const Style& style) {
     const OtherSettings& o = s.others[i];
     const int64_t change = o.reserved_peak - s.others[0].reserved_peak;
     out += fmt::format("  {:<36} {:>11} reserved  {:>14}  {} retries{}\n",
-                       (o.conf.empty() ? "default settings" : o.conf) + (i == 0 ? " (as recorded)" : ""), size(o.reserved_peak),
-                       i == 0 || change == 0 ? "" : fmt::format("{}{}", change > 0 ? "+" : "", size(change)), o.retries,
+                       (o.conf.empty() ? "default settings" : o.conf) + (i == 0 ? " (as recorded)" : ""), size_text(o.reserved_peak),
+                       i == 0 || change == 0 ? "" : fmt::format("{}{}", change > 0 ? "+" : "", size_text(change)), o.retries,
                        o.runs_out ? style.red("  runs out") : "");
   }
   return out;
@@ -172,8 +172,9 @@ std::string segment_map(const std::vector<PlacedSegment>& segments, size_t most,
   std::string out;
   for (size_t i = 0; i < std::min(most, rows.size()); ++i) {
     const auto& [s, f] = rows[i];
-    out += fmt::format("  {:>11} {} {:>7} used{}\n", size(s->size), strip(*s, style), percent_of(Bytes{f.used}, Bytes{s->size}),
-                       f.hole > 0 ? fmt::format(", {} {}, the largest {}", f.holes, f.holes == 1 ? "hole" : "holes", size(f.hole)) : "");
+    out +=
+        fmt::format("  {:>11} {} {:>7} used{}\n", size_text(s->size), strip(*s, style), percent_of(Bytes{f.used}, Bytes{s->size}),
+                    f.hole > 0 ? fmt::format(", {} {}, the largest {}", f.holes, f.holes == 1 ? "hole" : "holes", size_text(f.hole)) : "");
   }
   if (rows.size() > most) out += fmt::format("  [{} others]\n", rows.size() - most);
   return out;
@@ -211,7 +212,7 @@ std::vector<PageTable> story_tables(const SnapshotStory& s) {
     PageTable t{title, note, {"place", "size", "part", "blocks"}, {}};
     const int64_t sum = sum_of(all);
     for (size_t i = 0; i < std::min<size_t>(all.size(), 40); ++i)
-      t.rows.push_back({all[i].name, size(all[i].bytes), percent_of(Bytes{all[i].bytes}, Bytes{sum}), with_commas(all[i].blocks)});
+      t.rows.push_back({all[i].name, size_text(all[i].bytes), percent_of(Bytes{all[i].bytes}, Bytes{sum}), with_commas(all[i].blocks)});
     out.push_back(std::move(t));
   };
   holders("Who holds memory at the peak", "The innermost frame outside of PyTorch that allocated it.", s.by_place);
@@ -222,7 +223,7 @@ std::vector<PageTable> story_tables(const SnapshotStory& s) {
                 {"place", "a step", "in all", "steps", "blocks"},
                 {}};
     for (const Leak& l : s.leaks)
-      t.rows.push_back({l.place, size(l.bytes_per_step), size(l.bytes), std::to_string(l.steps), with_commas(l.blocks)});
+      t.rows.push_back({l.place, size_text(l.bytes_per_step), size_text(l.bytes), std::to_string(l.steps), with_commas(l.blocks)});
     out.push_back(std::move(t));
   }
   if (!s.others.empty()) {
@@ -231,7 +232,8 @@ std::vector<PageTable> story_tables(const SnapshotStory& s) {
                 {"PYTORCH_CUDA_ALLOC_CONF", "reserved peak", "retries", "runs out"},
                 {}};
     for (const OtherSettings& o : s.others)
-      t.rows.push_back({o.conf.empty() ? "default" : o.conf, size(o.reserved_peak), std::to_string(o.retries), o.runs_out ? "yes" : "no"});
+      t.rows.push_back(
+          {o.conf.empty() ? "default" : o.conf, size_text(o.reserved_peak), std::to_string(o.retries), o.runs_out ? "yes" : "no"});
     out.push_back(std::move(t));
   }
   return out;

@@ -5,22 +5,23 @@
 #include <nlohmann/json.hpp>
 
 #include "report/fit_report.h"
+#include "report/sizes.h"
 
 namespace plimsoll {
 
 namespace {
 
-std::string size(int64_t bytes) { return to_string(Bytes{bytes}); }
-
-std::string row(const char* name, int64_t bytes, const std::string& meaning) {
-  return fmt::format("  {:<14}  {:>11}   {}\n", name, size(bytes), meaning);
+std::string xla_row(const char* name, int64_t bytes, const std::string& meaning) {
+  return fmt::format("  {:<14}  {:>11}   {}\n", name, size_text(bytes), meaning);
 }
 
 std::string part(const char* name, int64_t bytes, const std::string& meaning, const Style& style) {
-  return fmt::format("    {:<12}  {:>11}   {}\n", name, size(bytes), style.dim(meaning));
+  return fmt::format("    {:<12}  {:>11}   {}\n", name, size_text(bytes), style.dim(meaning));
 }
 
-std::string between(int64_t low, int64_t high, const Style& style) { return style.dim(fmt::format("{} to {}; ", size(low), size(high))); }
+std::string between(int64_t low, int64_t high, const Style& style) {
+  return style.dim(fmt::format("{} to {}; ", size_text(low), size_text(high)));
+}
 
 nlohmann::ordered_json modelled_json(const Modelled& m) { return {{"bytes", m.usual}, {"low_bytes", m.low}, {"high_bytes", m.high}}; }
 
@@ -33,9 +34,9 @@ std::string shown_text(const XlaEstimate& e, const std::string& device, const Ja
   const std::string why = settings.preallocate
                               ? fmt::format("{:g} of the device, taken at the start whatever the program needs", settings.mem_fraction)
                               : std::string("regions that double as the program needs them (preallocate false)");
-  return row("nvidia-smi", e.shown->bytes.count,
-             between(e.shown->low.count, e.shown->high.count, style) + why + ", and on " +
-                 (device.empty() ? std::string("some NVIDIA card") : device) + ":") +
+  return xla_row("nvidia-smi", e.shown->bytes.count,
+                 between(e.shown->low.count, e.shown->high.count, style) + why + ", and on " +
+                     (device.empty() ? std::string("some NVIDIA card") : device) + ":") +
          overheads_text(e.overheads, style);
 }
 
@@ -44,17 +45,19 @@ std::string shown_text(const XlaEstimate& e, const std::string& device, const Ja
 std::string xla_text(const XlaEstimate& e, const std::string& device, const JaxSettings& settings, const Style& style) {
   const XlaMemory& p = e.program;
   std::string out;
-  out += row("arguments", p.arguments,
-             fmt::format("exact: {} parameters, {} state, {} batch", size(p.parameter_bytes), size(p.state_bytes), size(p.batch_bytes)));
+  out += xla_row("arguments", p.arguments,
+                 fmt::format("exact: {} parameters, {} state, {} batch", size_text(p.parameter_bytes), size_text(p.state_bytes),
+                             size_text(p.batch_bytes)));
   if (p.device == DeviceKind::tpu && p.argument_padding > 0) out += part("padding", p.argument_padding, "of them, tiles of 8 x 128", style);
-  out += row("outputs", p.outputs,
-             p.aliased > 0 ? fmt::format("exact: the new state and the loss; {} in the place of donated arguments", size(p.aliased))
-                           : std::string("exact: the new state and the loss, beside the old state"));
-  out += row("temporaries", p.temporaries.usual,
-             between(p.temporaries.low, p.temporaries.high, style) + "modelled: fusion, order and packing");
+  out +=
+      xla_row("outputs", p.outputs,
+              p.aliased > 0 ? fmt::format("exact: the new state and the loss; {} in the place of donated arguments", size_text(p.aliased))
+                            : std::string("exact: the new state and the loss, beside the old state"));
+  out += xla_row("temporaries", p.temporaries.usual,
+                 between(p.temporaries.low, p.temporaries.high, style) + "modelled: fusion, order and packing");
   out += part("residuals", p.residuals, "of the forward pass, alive where the derivative begins", style);
   out += part("packing", p.packing, "of the one allocation, more than is alive at its peak", style);
-  out += fmt::format("  {:<14}  {}   {}\n", "program", style.bold(fmt::format("{:>11}", size(p.program.usual))),
+  out += fmt::format("  {:<14}  {}   {}\n", "program", style.bold(fmt::format("{:>11}", size_text(p.program.usual))),
                      between(p.program.low, p.program.high, style) + "arguments + outputs - aliased + temporaries: memory_analysis()");
   out += shown_text(e, device, settings, style);
   return out;

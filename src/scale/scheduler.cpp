@@ -26,13 +26,13 @@ int number(const Environment& e, const char* name, int otherwise) {
   return text.empty() ? otherwise : std::atoi(text.c_str());
 }
 
-struct Said {
+struct SlurmAnswer {
   int code = -1;
   std::string text;
 };
 
-Said ask(const std::string& command) {
-  Said said;
+SlurmAnswer ask(const std::string& command) {
+  SlurmAnswer said;
   FILE* pipe = popen((command + " 2>&1 </dev/null").c_str(), "r");
   if (!pipe) return said;
   char chunk[4096];
@@ -83,12 +83,12 @@ std::optional<SlurmJob> slurm_job(const Environment& e) {
 }
 
 std::string requeue(const SlurmJob& job) {
-  const Said said = ask("scontrol requeue " + job.id);
+  const SlurmAnswer said = ask("scontrol requeue " + job.id);
   return said.code == 0 ? "" : fmt::format("scontrol requeue {} ended with {}: {}", job.id, said.code, printable(said.text, 200));
 }
 
 std::string newest_step_state(const SlurmJob& job) {
-  const Said said = ask("sacct -n -P -j " + job.id + " -o State");
+  const SlurmAnswer said = ask("sacct -n -P -j " + job.id + " -o State");
   if (said.code != 0) return "";
   const std::vector<std::string> lines = split_at(said.text, '\n');
   return lines.empty() ? "" : split_at(lines.back(), ' ').front();

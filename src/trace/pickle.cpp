@@ -39,7 +39,7 @@ Pickle::Id Pickle::find_text(std::string_view text) const { return texts_[slot_o
 // The stack machine of a pickle, with bounds: every read against what is left, every pop against the last mark.
 class PickleReader {
  public:
-  PickleReader(std::string_view bytes, const std::string& name, const Progress& progress) : name_(name), progress_(progress) {
+  PickleReader(std::string_view bytes, const std::string& name, const ReadProgress& progress) : name_(name), progress_(progress) {
     out_.bytes_ = bytes;
     out_.words_.assign(2, 0);  // index 0 means no piece
     out_.texts_.assign(1024, Pickle::kNothing);
@@ -328,7 +328,7 @@ class PickleReader {
   }
 
   const std::string& name_;
-  const Progress& progress_;
+  const ReadProgress& progress_;
   Pickle out_;
   size_t at_ = 0, opcode_at_ = 0;
   size_t texts_ = 0;
@@ -342,7 +342,7 @@ bool looks_like_pickle(std::string_view bytes) {
   return bytes.size() >= 2 && static_cast<uint8_t>(bytes[0]) == kOpProto && bytes[1] >= 2 && bytes[1] <= 5;
 }
 
-Pickle read_pickle(std::string_view bytes, const std::string& name, const Progress& progress) {
+Pickle read_pickle(std::string_view bytes, const std::string& name, const ReadProgress& progress) {
   return PickleReader(bytes, name, progress).read();
 }
 

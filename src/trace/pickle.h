@@ -94,12 +94,12 @@ class Pickle {
 
 std::string_view kind_name(Pickle::Kind kind);  // "a dict", "a whole number"
 
-using Progress = std::function<void(size_t done, size_t total)>;
+using ReadProgress = std::function<void(size_t done, size_t total)>;
 
 // Whether the bytes begin as a pickle of these protocols does.
 bool looks_like_pickle(std::string_view bytes);
 
 // Throws Error naming `name` and the byte for anything else than the above. `progress` is called now and then, and at the end.
-Pickle read_pickle(std::string_view bytes, const std::string& name, const Progress& progress = {});
+Pickle read_pickle(std::string_view bytes, const std::string& name, const ReadProgress& progress = {});
 
 }  // namespace plimsoll
