@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/job_flags.h"
+#include "cli/number_between.h"
 #include "measure/trainer.h"
 #include "measure/twin.h"
 #include "step/train.h"
@@ -204,7 +205,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
   app.add_option("--data_dir,--data-dir", flags->data_dir,
                  "folder of text, or of .ppm, .pgm and .npy pictures; without it, samples are made up")
       ->type_name("DIR");
-  app.add_option("--lr", flags->train.learning_rate, "learning rate (default 0.001)")->check(CLI::PositiveNumber)->type_name("X");
+  app.add_option("--lr", flags->train.learning_rate, "learning rate (default 0.001)")->check(number_between(1e-12, 1e6))->type_name("X");
   app.add_option("--seed", flags->train.seed, "of weights, samples and dropout (default 1)")->type_name("N");
   app.add_option("--checkpoint", flags->train.checkpoint, "file that the run is saved to, whole or not at all")->type_name("FILE");
   app.add_option("--save-every", flags->train.save_every, "steps between checkpoints (default: at the end alone)")

@@ -1,47 +1,23 @@
 #include "measure/sde.h"
 
 #include <cmath>
-#include <deque>
+
+#include "nn/brownian_path.h"
 
 namespace plimsoll::measure {
 
 namespace {
 
-constexpr size_t kCacheSize = 45;
-
-// A Brownian path: increments over any interval, each made by halving a larger one and kept in a small cache (torchsde.BrownianInterval).
-class BrownianInterval {
+// The noise, for each row by a seed of its own, whatever rows are beside it.
+class BrownianInterval final : public BrownianPath<Tensor> {
  public:
   BrownianInterval(double t0, double t1, const Tensor& like, const std::vector<uint64_t>& seeds)
-      : sizes_(like.sizes().vec()), seeds_(seeds), tree_dt_(t1 - t0) {
-    last_ = &intervals_.emplace_back(Interval{t0, t1, nullptr, false, 2});
-    whole_ = noise(0) * std::sqrt(t1 - t0);
-    area_ = noise(1) * std::sqrt((t1 - t0) / 12);
-  }
-
-  Tensor operator()(double ta, double tb) {
-    adapt(tb - ta);
-    std::vector<Interval*> found;
-    locate(last_, ta, tb, found);
-    last_ = found.back();
-    Tensor w = increment(*found.front());
-    for (size_t i = 1; i < found.size(); ++i) {
-      const Tensor next = increment(*found[i]);
-      w = w + next;
-    }
-    return w;
+      : BrownianPath(t0, t1), sizes_(like.sizes().vec()), seeds_(seeds) {
+    Tensor whole = noise(0) * std::sqrt(t1 - t0);
+    begin(std::move(whole), noise(1) * std::sqrt((t1 - t0) / 12));
   }
 
  private:
-  struct Interval {
-    double start, end;
-    Interval* parent;
-    bool is_left;
-    uint64_t number;                             // of the noise that halves it
-    Interval *left = nullptr, *right = nullptr;  // both or none: they meet at left->end
-  };
-
-  // A row has the noise of its own seed, whatever rows are beside it.
   Tensor noise(uint64_t number) const {
     Tensor out = torch::empty(sizes_);
     for (int64_t row = 0; row < sizes_[0]; ++row)
@@ -49,63 +25,8 @@ class BrownianInterval {
     return out;
   }
 
-  void adapt(double dt) {
-    if (++evaluations_ <= 0) return;
-    average_dt_ = (dt + average_dt_ * static_cast<double>(evaluations_ - 1)) / static_cast<double>(evaluations_);
-    if (average_dt_ >= 0.5 * tree_dt_) return;
-    tree_dt_ = std::min(tree_dt_, dt);
-    refine(intervals_.front(), tree_dt_ * static_cast<double>(kCacheSize) * 0.8);
-  }
-
-  void refine(Interval& interval, double piece) {
-    if (interval.end - interval.start <= piece) return;
-    std::vector<Interval*> unused;
-    locate(&interval, interval.start, (interval.end + interval.start) / 2, unused);
-    refine(*interval.left, piece);
-    refine(*interval.right, piece);
-  }
-
-  void locate(Interval* at, double ta, double tb, std::vector<Interval*>& out) {
-    while (ta < at->start || tb > at->end) at = at->parent;
-    while (ta != at->start || tb != at->end) {
-      if (!at->left) split(*at, ta == at->start ? tb : ta);
-      const double midway = at->left->end;
-      if (ta < midway && midway < tb) {
-        locate(at->left, ta, midway, out);
-        ta = midway;
-      }
-      at = tb <= midway ? at->left : at->right;
-    }
-    out.push_back(at);
-  }
-
-  void split(Interval& interval, double midway) {
-    const uint64_t number = interval.number * 2862933555777941757u + 3037000493u;
-    interval.left = &intervals_.emplace_back(Interval{interval.start, midway, &interval, true, number});
-    interval.right = &intervals_.emplace_back(Interval{midway, interval.end, &interval, false, number + 1});
-  }
-
-  Tensor increment(Interval& wanted) {
-    std::vector<Interval*> missing;
-    Tensor w;
-    for (Interval* at = &wanted; !w.defined(); at = at->parent) {
-      const auto known = cache_.find(at);
-      if (!at->parent)
-        w = whole_;
-      else if (known != cache_.end())
-        w = known->second;
-      else
-        missing.push_back(at);
-    }
-    for (; !missing.empty(); missing.pop_back()) {
-      w = halved(*missing.back(), w);
-      remember(*missing.back(), w);
-    }
-    return w;
-  }
-
   // A bridge: the mean by length, and noise that both halves share.
-  Tensor halved(const Interval& half, const Tensor& whole) {
+  Tensor halved(const Interval& half, const Tensor& whole) override {
     const Interval& parent = *half.parent;
     const double left_dt = parent.left->end - parent.start, right_dt = parent.end - parent.left->end, dt = parent.end - parent.start;
     Tensor mean = whole * left_dt;
@@ -116,24 +37,10 @@ class BrownianInterval {
     return half.is_left ? left : whole - left;
   }
 
-  void remember(const Interval& interval, const Tensor& increment) {
-    if (cached_.size() >= kCacheSize) {
-      cache_.erase(cached_.front());
-      cached_.pop_front();
-    }
-    cache_.emplace(&interval, increment);
-    cached_.push_back(&interval);
-  }
+  Tensor sum(const Tensor& a, const Tensor& b) override { return a + b; }
 
   Shape sizes_;
   std::vector<uint64_t> seeds_;
-  std::deque<Interval> intervals_;  // the first is the whole path
-  Interval* last_;
-  Tensor whole_, area_;  // the latter is made and never read
-  std::unordered_map<const Interval*, Tensor> cache_;
-  std::deque<const Interval*> cached_;  // oldest first
-  double average_dt_ = 0, tree_dt_;
-  int64_t evaluations_ = -100;
 };
 
 using Step = std::function<Tensor(double t0, double t1, const Tensor& y0)>;

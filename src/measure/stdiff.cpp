@@ -4,218 +4,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/config_list.h"
 #include "measure/live_model.h"
-#include "measure/sde.h"
+#include "measure/stdiff_motion.h"
+#include "measure/timestep_embedding.h"
 
 namespace plimsoll::measure {
 
 namespace {
-
-struct Level {
-  int64_t channels, head_dim;
-  bool down_attention, up_attention;
-};
-
-struct Settings {
-  explicit Settings(const Config& c)
-      : height(c.size({"H", "height"}, 64)),
-        width(c.size({"Wd", "width"}, 512)),
-        observed(c.size({"To", "observed"}, 3)),
-        predicted(c.size({"Tp", "predicted"}, 3)),
-        image_channels(c.size({"image_channels"}, 1)),
-        model_channels(c.size({"model_channels"}, 64)),
-        n_downs(c.size({"n_downs"}, 2)),
-        n_layers(c.size({"n_layers"}, 2)),
-        in_channels(c.size({"in_channels"}, 2)),
-        out_channels(c.size({"out_channels"}, 1)),
-        layers_per_block(c.size({"layers_per_block"}, 2)),
-        groups(c.size({"norm_num_groups"}, 32)),
-        dt(c.number({"dt"}, 0.1)),
-        autoregressive(c.flag({"autoregressive"}, true)) {
-    if (c.text({"part"}, "whole") != "whole") throw Error("[measure] stdiff is trained as a whole", "leave part out");
-    const std::vector<int64_t> channels = size_list(c, c.find({"ch"}) ? "ch" : "block_out_channels", {128, 256, 256, 512, 512});
-    const size_t n = channels.size();
-    std::vector<std::string> down(n, "AttnDownBlock2D"), up(n, "AttnUpBlock2D");
-    down.front() = "DownBlock2D";
-    up.back() = "UpBlock2D";
-    down = name_list(c, "down_block_types", down);
-    up = name_list(c, "up_block_types", up);
-    if (down.size() != n || up.size() != n)
-      throw Error("[measure] stdiff: not as many block types as block_out_channels", "give one for each");
-    for (size_t i = 0; i < n; ++i)
-      levels.push_back({channels[i], head_dim(c, i, n), down[i] != "DownBlock2D", up[n - 1 - i] != "UpBlock2D"});
-  }
-
-  // One for all levels, or one for each; null: a single head.
-  static int64_t head_dim(const Config& c, size_t level, size_t levels) {
-    const nlohmann::json* value = c.find({"head", "attention_head_dim"});
-    if (!value) return c.is_null("head") || c.is_null("attention_head_dim") ? 0 : 128;
-    if (!value->is_array()) return c.size({"head", "attention_head_dim"}, 128);
-    if (value->size() != levels) throw Error("[measure] stdiff: not as many attention_head_dim as block_out_channels", "give one for each");
-    return (*value)[level].is_null() ? 0 : Config("attention_head_dim", {{"head_dim", (*value)[level]}}).size({"head_dim"}, 1);
-  }
-
-  int64_t motion_channels() const { return model_channels << n_downs; }
-
-  int64_t height, width, observed, predicted, image_channels, model_channels, n_downs, n_layers, in_channels, out_channels,
-      layers_per_block, groups;
-  double dt;
-  bool autoregressive;
-  std::vector<Level> levels;  // from full resolution down
-};
-
-// ---- motion -----------------------------------------------------------------------------------------------------------------------
-
-struct MotionEncoder : Unit {
-  MotionEncoder(const Unit& parent, std::string_view name, const Settings& c) : Unit(parent, name), convolutions(*this, "model") {
-    int64_t channels = c.model_channels;
-    convolutions.add(c.image_channels, channels, 5, 1, 2);
-    for (int64_t i = 0; i < c.n_downs; ++i, channels *= 2) {
-      const int64_t kernel = i + 1 < c.n_downs ? 5 : 7;
-      convolutions.add(channels, channels * 2, kernel, 1, kernel / 2);
-    }
-  }
-  Tensor operator()(Tensor x) const {
-    const Within here(place);
-    for (size_t i = 0; i < convolutions.size(); ++i) {
-      if (i > 0) x = torch::max_pool2d(x, {2, 2}, {2, 2});
-      x = convolutions[i](x);
-      x = torch::relu(x);
-    }
-    return x;
-  }
-  UnitList<Conv2d> convolutions;
-};
-
-struct ConvGRUCell : Unit {
-  ConvGRUCell(const Unit& parent, std::string_view name, int64_t channels)
-      : Unit(parent, name),
-        GateConv(*this, "GateConv", 2 * channels, 2 * channels, 3, 1, 1),
-        NewStateConv(*this, "NewStateConv", 2 * channels, channels, 3, 1, 1) {}
-
-  Tensor operator()(const Tensor& inputs, const Tensor& prev_h) const {
-    const Within here(place);
-    Tensor gates;
-    {
-      const Tensor both = torch::cat({inputs, prev_h}, 1);
-      gates = GateConv(both);  // (N, 2 M, h, w)
-    }
-    Tensor u, r;
-    {
-      const Tensors halves = gates.split(gates.size(1) / 2, 1);
-      u = torch::sigmoid(halves[0]);
-      r = torch::sigmoid(halves[1]);
-    }
-    Tensor h_tilde = r * prev_h;
-    h_tilde = torch::cat({inputs, h_tilde}, 1);
-    h_tilde = NewStateConv(h_tilde);
-    h_tilde = torch::tanh(h_tilde);
-    Tensor new_h = torch::rsub(u, 1.0);
-    new_h = new_h * prev_h;
-    return new_h + h_tilde;  // (N, M, h, w)
-  }
-
-  Conv2d GateConv, NewStateConv;
-};
-
-struct OdeSdeFuncNet : Unit {
-  OdeSdeFuncNet(const Unit& parent, std::string_view name, int64_t channels, int64_t n_layers) : Unit(parent, name), net(*this, "net") {
-    for (int64_t i = 0; i < n_layers + 2; ++i) net.add(channels, channels, 3, 1, 1, i == n_layers + 1);
-  }
-  Tensor operator()(Tensor x) const {
-    const Within here(place);
-    x = net[0](x);
-    for (size_t i = 1; i < net.size(); ++i) {
-      x = torch::tanh(x);
-      x = net[i](x);
-    }
-    return x;
-  }
-  UnitList<Conv2d> net;
-};
-
-struct DiffModel : Unit {
-  DiffModel(const Unit& parent, std::string_view name, const Settings& c)
-      : Unit(parent, name),
-        c(c),
-        motion_encoder(*this, "motion_encoder", c),
-        conv_gru_cell(*this, "conv_gru_cell", c.motion_channels()),
-        first_parameter(build.parameters.size()),
-        diff_unet_f(*this, "diff_unet.diff_unet_f", c.motion_channels(), c.n_layers),
-        diff_unet_g(*this, "diff_unet.diff_unet_g", c.motion_channels(), c.n_layers),
-        end_parameter(build.parameters.size()) {}
-
-  Tensor context_encode(const Tensor& observed) const {
-    const Within here(place);
-    const int64_t n = observed.size(0), frames = observed.size(1) - 1;
-    const Tensor differences = observed.slice(1, 1, frames + 1) - observed.slice(1, 0, frames);  // (N, To - 1, C, H, W)
-    const Tensor features = motion_encoder(differences.flatten(0, 1));                           // (N (To - 1), M, h, w)
-    const Tensor h = features.reshape({n, frames, features.size(1), features.size(2), features.size(3)});
-    Tensor m = torch::zeros({features.size(1), features.size(2), features.size(3)});
-    m = m.unsqueeze(0).expand({n, -1, -1, -1});
-    for (int64_t i = 0; i < frames; ++i) m = conv_gru_cell(h.select(1, i), m);
-    return m;
-  }
-
-  Tensor future_predict(const Tensor& context, const std::vector<uint64_t>& seeds) const {
-    const Within here(place);
-    const Shape feature = context.sizes().vec();
-    Equation e;
-    e.drift = [this, feature](const Tensor& y) {
-      const Tensor x = diff_unet_f(y.reshape(feature));
-      return x.flatten(1);
-    };
-    e.diffusion = [this, feature](const Tensor& y) {
-      Tensor x = diff_unet_g(y.reshape(feature));
-      x = torch::tanh(x);
-      return x.flatten(1);
-    };
-    for (size_t i = first_parameter; i < end_parameter; ++i) e.parameters.push_back(build.parameters[i].value);
-    const Tensor states = integrate(e, context.flatten(1), static_cast<double>(c.observed - 1), c.predicted + 1, c.dt, seeds);
-    const Tensor future = states.reshape({c.predicted + 1, feature[0], feature[1], feature[2], feature[3]});
-    return future.slice(0, 1, c.predicted + 1);
-  }
-
-  const Settings& c;
-  MotionEncoder motion_encoder;
-  ConvGRUCell conv_gru_cell;
-  size_t first_parameter;
-  OdeSdeFuncNet diff_unet_f, diff_unet_g;
-  size_t end_parameter;
-};
-
-// ---- the denoiser -----------------------------------------------------------------------------------------------------------------
-
-Tensor timestep_embedding(const Tensor& timesteps, int64_t channels) {
-  const int64_t half = channels / 2;
-  Tensor exponent = torch::arange(half, torch::kFloat32);
-  exponent = exponent * -std::log(10000.0);
-  exponent = exponent / static_cast<double>(half);
-  Tensor emb = torch::exp(exponent);
-  {
-    const Tensor steps = timesteps.unsqueeze(1).to(torch::kFloat32);
-    emb = steps * emb.unsqueeze(0);  // (B, half)
-  }
-  emb = emb * 1.0;
-  {
-    const Tensor sines = torch::sin(emb), cosines = torch::cos(emb);
-    emb = torch::cat({sines, cosines}, -1);  // (B, channels)
-  }
-  return torch::cat({emb.slice(1, half, 2 * half), emb.slice(1, 0, half)}, -1);
-}
-
-struct TimestepEmbedding : Unit {
-  TimestepEmbedding(const Unit& parent, std::string_view name, int64_t channels, int64_t width)
-      : Unit(parent, name), linear_1(*this, "linear_1", channels, width), linear_2(*this, "linear_2", width, width) {}
-  Tensor operator()(const Tensor& t_emb) const {
-    const Within here(place);
-    Tensor sample = linear_1(t_emb);
-    sample = torch::silu(sample);
-    return linear_2(sample);
-  }
-  Linear linear_1, linear_2;
-};
 
 struct MotionCondModule : Unit {
   MotionCondModule(const Unit& parent, std::string_view name, int64_t motion, int64_t out)
@@ -238,7 +33,7 @@ struct MotionCondModule : Unit {
 };
 
 struct ResnetBlock2D : Unit {
-  ResnetBlock2D(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, const Settings& c)
+  ResnetBlock2D(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, const StdiffSettings& c)
       : Unit(parent, name),
         motion_cond_layer(*this, "motion_cond_layer", c.motion_channels(), out),
         norm1(*this, "norm1", c.groups, in),
@@ -277,7 +72,7 @@ struct ResnetBlock2D : Unit {
 
 // Scores are held: the CPU has no xformers.
 struct AttentionBlock : Unit {
-  AttentionBlock(const Unit& parent, std::string_view name, int64_t channels, int64_t head_dim, const Settings& c)
+  AttentionBlock(const Unit& parent, std::string_view name, int64_t channels, int64_t head_dim, const StdiffSettings& c)
       : Unit(parent, name),
         heads(head_dim > 0 ? channels / head_dim : 1),
         norm(*this, "group_norm", c.groups, channels),
@@ -348,7 +143,8 @@ struct Layers : Unit {
 };
 
 struct DownBlock : Layers {
-  DownBlock(const Unit& parent, std::string_view name, int64_t in, const Level& level, bool downsample, int64_t temb, const Settings& c)
+  DownBlock(const Unit& parent, std::string_view name, int64_t in, const StdiffLevel& level, bool downsample, int64_t temb,
+            const StdiffSettings& c)
       : Layers(parent, name) {
     for (int64_t i = 0; i < c.layers_per_block; ++i) {
       resnets.add(i == 0 ? in : level.channels, level.channels, temb, c);
@@ -381,8 +177,8 @@ struct Upsample2D : Unit {
 };
 
 struct UpBlock : Layers {
-  UpBlock(const Unit& parent, std::string_view name, int64_t in, int64_t previous, const Level& level, bool upsample, int64_t temb,
-          const Settings& c)
+  UpBlock(const Unit& parent, std::string_view name, int64_t in, int64_t previous, const StdiffLevel& level, bool upsample, int64_t temb,
+          const StdiffSettings& c)
       : Layers(parent, name) {
     const int64_t layers = c.layers_per_block + 1;
     for (int64_t i = 0; i < layers; ++i) {
@@ -405,7 +201,7 @@ struct UpBlock : Layers {
 };
 
 struct UNetMidBlock2D : Unit {
-  UNetMidBlock2D(const Unit& parent, std::string_view name, const Level& level, int64_t temb, const Settings& c)
+  UNetMidBlock2D(const Unit& parent, std::string_view name, const StdiffLevel& level, int64_t temb, const StdiffSettings& c)
       : Unit(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {
     attentions.add(level.channels, level.head_dim, c);
     for (int i = 0; i < 2; ++i) resnets.add(level.channels, level.channels, temb, c);
@@ -421,7 +217,7 @@ struct UNetMidBlock2D : Unit {
 };
 
 struct UNet2DMotionCond : Unit {
-  UNet2DMotionCond(const Unit& parent, std::string_view name, const Settings& c)
+  UNet2DMotionCond(const Unit& parent, std::string_view name, const StdiffSettings& c)
       : Unit(parent, name),
         width(c.levels.front().channels),
         conv_in(*this, "conv_in", c.in_channels, width, 3, 1, 1),
@@ -555,7 +351,7 @@ class STDiff : public LiveModel, public Unit {
     return unet_(noisy, in[4], m_feat);
   }
 
-  const Settings c_;
+  const StdiffSettings c_;
   DiffModel tde_model_;
   UNet2DMotionCond unet_;
   std::vector<uint64_t> seeds_;  // of the random path of each sample

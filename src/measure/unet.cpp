@@ -4,6 +4,7 @@
 
 #include "job/config_list.h"
 #include "measure/live_model.h"
+#include "measure/timestep_embedding.h"
 
 namespace plimsoll::measure {
 
@@ -40,37 +41,6 @@ struct Level {
   int64_t channels, heads, text_width, transformers;
 };
 Level level_of(const Settings& c, size_t i) { return {c.channels[i], c.heads[i], c.text_width[i], c.transformers[i]}; }
-
-Tensor timestep_embedding(const Tensor& timesteps, int64_t width) {
-  const int64_t half = width / 2;
-  Tensor exponent = torch::arange(half, torch::kFloat32);
-  exponent = exponent * -std::log(10000.0);
-  exponent = exponent / static_cast<double>(half);
-  Tensor emb = torch::exp(exponent);  // (half)
-  {
-    const Tensor time = timesteps.unsqueeze(1).to(torch::kFloat32);
-    emb = time * emb.unsqueeze(0);  // (N, half)
-  }
-  emb = emb * 1.0;
-  {
-    const Tensor sine = torch::sin(emb), cosine = torch::cos(emb);
-    emb = torch::cat({sine, cosine}, -1);  // (N, 2 half)
-  }
-  return torch::cat({emb.slice(1, half, 2 * half), emb.slice(1, 0, half)}, -1);
-}
-
-struct TimestepEmbedding : Unit {
-  TimestepEmbedding(const Unit& parent, std::string_view name, int64_t in, int64_t width)
-      : Unit(parent, name), linear_1(*this, "linear_1", in, width), linear_2(*this, "linear_2", width, width) {}
-  Tensor operator()(const Tensor& x) const {
-    const Within here(place);
-    Tensor sample = linear_1(x);  // (N, width)
-    sample = torch::silu(sample);
-    sample = linear_2(sample);
-    return sample;
-  }
-  Linear linear_1, linear_2;
-};
 
 struct ResnetBlock2D : Unit {
   ResnetBlock2D(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, int64_t groups)
