@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "allocator/snapshot_writer.h"
 #include "estimate/calibration.h"
 #include "job/lint.h"
@@ -11,6 +9,7 @@
 #include "report/levers_report.h"
 #include "step/train.h"
 #include "trace/trace_file.h"
+#include "util/output_file.h"
 
 namespace plimsoll {
 
@@ -46,10 +45,8 @@ Trace trace_of(const Job& job, const std::vector<TargetDevice>& devices) {
 void save_snapshot(const Job& job, const std::string& path) {
   if (job.framework != Framework::pytorch)
     throw Error("[estimate] --snapshot is for framework pytorch", "--save-trace writes what XLA's allocator is asked for", ExitCode::usage);
-  std::ofstream out(path, std::ios::binary);
-  out << snapshot_pickle(simulate(job).trace, parse_alloc_conf(job.alloc_conf), step_names(job));
-  out.close();
-  if (!out) throw Error("[estimate] cannot write " + path, "is the folder there, and writable?");
+  check_output_file(path);
+  write_output_file(path, snapshot_pickle(simulate(job).trace, parse_alloc_conf(job.alloc_conf), step_names(job)));
 }
 
 // The model of a host and the levers are those of a PyTorch process.

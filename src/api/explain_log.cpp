@@ -9,7 +9,7 @@
 #include "job/command_line.h"
 #include "job/formats/format.h"
 #include "report/diagnosis_report.h"
-#include "util/new_file.h"
+#include "util/output_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -78,7 +78,11 @@ std::optional<Diagnosis> read_log(const std::vector<std::string>& words) {
   if (!fs::is_regular_file(path, error) || has_extension(path, {".safetensors", ".gguf"})) return {};
   std::ifstream file(path, std::ios::binary);
   Diagnosis d = diagnose(file);
-  if (d.binary) return {};
+  if (d.binary) {
+    if (has_extension(path, {".log", ".txt", ".out", ".err"}))
+      throw Error("[explain] " + path.string() + " holds no text", "give the text of the log; `plimsoll replay` reads memory snapshots");
+    return {};
+  }
   if (d.symptom || fs::file_size(path, error) > kLargestConfiguration) return d;
   if (has_extension(path, {".json", ".yaml", ".yml", ".toml", ".sh", ".slurm", ".sbatch"}) || is_configuration(path)) return {};
   return d;
@@ -99,7 +103,7 @@ void save_bundle(const ExplainRequest& request, HelpBundle bundle, const std::ve
   bundle.command = join(words, " ");
   bundle.machine = detect(Surroundings::here());
   const WrittenBundle written = write_bundle(bundle, PrivateNames::here());
-  write_new_file(request.bundle, written.archive);
+  write_output_file(request.bundle, written.archive);
   std::cerr << "plimsoll: wrote " << request.bundle << " (" << join(written.files, ", ") << ")\n"
             << "  left out: " << (written.left_out.empty() ? "nothing had to be" : join(written.left_out, ", "))
             << "; look through it before you send it\n";

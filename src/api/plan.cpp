@@ -10,7 +10,7 @@
 #include "job/lint.h"
 #include "plan/plan.h"
 #include "report/plan_report.h"
-#include "util/new_file.h"
+#include "util/output_file.h"
 #include "util/text.h"
 
 namespace plimsoll {

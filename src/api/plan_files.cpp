@@ -10,7 +10,7 @@
 #include "job/launch_files.h"
 #include "job/writer.h"
 #include "util/line_diff.h"
-#include "util/new_file.h"
+#include "util/output_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -110,7 +110,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
     file = rewritten(request, *document, job, run);
     original = document->text;
   }
-  if (!request.write.empty()) write_new_file(request.write, file.text);
+  if (!request.write.empty()) write_output_file(request.write, file.text);
   const std::string notes = notes_of(file);
   show(
       [&](const Style& style) {

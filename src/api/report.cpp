@@ -20,15 +20,24 @@ namespace {
 constexpr size_t kTensorsOfPage = 40;
 constexpr int64_t kRanksOfPage = 16;
 
-// Processes of one job. Those of DistributedDataParallel are alike; those of ZeroRedundancyOptimizer keep different states.
+// Where ranks differ by what they keep: the place of their number. None: they are alike, as under DistributedDataParallel.
+int64_t* rank_of(ParallelSettings& p) {
+  if (p.zero1) return &p.zero1->rank;
+  if (p.fsdp) return &p.fsdp->rank;
+  return p.tensor ? &p.tensor->rank : nullptr;
+}
+
+// Processes of one job; of replicas of the same shards, one.
 std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::optional<DeviceSpec>& device) {
   std::vector<PageRank> out;
   const int64_t world = job.parallel.world();
   if (world <= 1 || !e.memory) return out;
-  if (!job.parallel.zero1) return {{fmt::format("0 to {}", world - 1), *e.memory}};
-  for (int64_t rank = 0; rank < std::min(world, kRanksOfPage); ++rank) {
-    Job one = job;
-    one.parallel.zero1->rank = rank;
+  Job one = job;
+  int64_t* rank_of_one = rank_of(one.parallel);
+  if (!rank_of_one) return {{fmt::format("0 to {}", world - 1), *e.memory}};
+  const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : world;
+  for (int64_t rank = 0; rank < std::min(ranks, kRanksOfPage); ++rank) {
+    *rank_of_one = rank;
     if (const Estimate other = estimate(one, 0, device); other.memory) out.push_back({std::to_string(rank), *other.memory});
   }
   return out;
@@ -107,7 +116,10 @@ DocumentFormat document_format_of(const std::string& path) {
   const std::string ending = lower(std::filesystem::path(path).extension().string());
   if (ending == ".html" || ending == ".htm") return DocumentFormat::html;
   if (ending == ".json") return DocumentFormat::json;
-  return ending == ".csv" ? DocumentFormat::csv : DocumentFormat::markdown;
+  if (ending == ".csv") return DocumentFormat::csv;
+  if (ending.empty() || ending == ".md" || ending == ".markdown" || ending == ".txt") return DocumentFormat::markdown;
+  throw Error("[report] the ending of " + printable(path, 120) + " stands for no format",
+              "end it in .html, .md, .json or .csv, or add --format", ExitCode::usage);
 }
 
 std::string document(const ReportRequest& request) {

@@ -1,4 +1,5 @@
 #include "cli/host_flags.h"
+#include "cli/number_between.h"
 
 namespace plimsoll {
 
@@ -16,7 +17,7 @@ void HostFlags::add_to(CLI::App& app) {
       ->type_name("SIZE|DEVICE|this")
       ->group(kGroup);
   app.add_option("--margin", margin, "part of the pool that --unified leaves free (default 0.1)")
-      ->check(CLI::Range(0.0, 0.9))
+      ->check(number_between(0, 0.9))
       ->type_name("PART")
       ->group(kGroup);
   app.add_flag("--rule-of-thumb", rule, "with --unified: a widespread rule of thumb beside the simulation")->group(kGroup);

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
+#include "cli/number_between.h"
 #include "plan/ai_toolkit_document.h"
 #include "plan/space.h"
 #include "util/text.h"
@@ -142,7 +143,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("N")
       ->group(kGoal);
   app.add_option("--leave-free", f->search.leave_free, "part of the device to leave free, beside the interval, e.g. 0.1")
-      ->check(CLI::Range(0.0, 0.99))
+      ->check(number_between(0, 0.99))
       ->type_name("PART")
       ->group(kGoal);
   app.add_option("--host-memory", f->search.host_memory, "RAM of the machine: does the plan fit there, too, and with how many workers?")

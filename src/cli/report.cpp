@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <fstream>
 #include <iostream>
 #include <memory>
 
@@ -10,6 +9,7 @@
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "util/output_file.h"
 
 namespace plimsoll {
 
@@ -22,13 +22,6 @@ struct ReportFlags {
   std::vector<std::string> against;
   bool brief = false;
 };
-
-void save(const std::string& text, const std::string& path) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw Error("[report] cannot write " + path, "check the folder, its permissions and the space on the disk");
-}
 
 ReportRequest report_request_of(const ReportFlags& flags) {
   ReportRequest out;
@@ -77,9 +70,11 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
   flags->devices.add_to(app);
   return [flags] {
     ReportRequest request = report_request_of(*flags);
+    for (const std::string& path : {flags->html, flags->output})
+      if (!path.empty()) check_output_file(path);
     if (!flags->html.empty()) {
       request.format = DocumentFormat::html;
-      save(document(request), flags->html);
+      write_output_file(flags->html, document(request));
       if (flags->output.empty() && flags->format.empty()) return ExitCode::ok;
     }
     request.format = !flags->format.empty() ? parse_document_format(flags->format) : document_format_of(flags->output);
@@ -87,7 +82,7 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
     if (flags->output.empty()) {
       std::cout << text;
     } else {
-      save(text, flags->output);
+      write_output_file(flags->output, text);
     }
     return ExitCode::ok;
   };

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
+#include "cli/number_between.h"
 
 namespace plimsoll {
 
@@ -49,13 +50,13 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   app.add_option("--backoff", r.backoff, "seconds before the first restart, doubled each time up to 60 (default 1)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, 86400))
       ->type_name("S");
   app.add_option("--grow-after", r.grow_after, "seconds a size must have gone well before a later start tries the next (default 3600)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, 1e9))
       ->type_name("S");
   app.add_option("--grace", r.grace, "seconds between SIGTERM and SIGKILL for what the command leaves behind (default 10)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number_between(0, 86400))
       ->type_name("S");
   app.add_option("--resume-flag", r.resume_flag, "words to add from the second start on; {checkpoint} is the newest of --checkpoints")
       ->type_name("WORDS");

@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "cli/job_flags.h"
+#include "cli/number_between.h"
 #include "watch/session.h"
 
 namespace plimsoll {
@@ -57,8 +58,8 @@ std::function<ExitCode()> set_up_watch(CLI::App& app) {
   app.add_option("--device", r.devices, "only these devices, by number (repeatable)")->allow_extra_args(false)->type_name("N");
   app.add_option("--log", r.log, "the log of the run: steps and their rate; of a command that is started here: where its output goes")
       ->type_name("FILE");
-  app.add_option("--interval", r.interval, "seconds between two looks (default 1)")->check(CLI::Range(0.1, 3600.0))->type_name("SECONDS");
-  app.add_option("--for", r.seconds, "end after this time (default: with the run)")->check(CLI::Range(0.1, 1e9))->type_name("SECONDS");
+  app.add_option("--interval", r.interval, "seconds between two looks (default 1)")->check(number_between(0.1, 3600))->type_name("SECONDS");
+  app.add_option("--for", r.seconds, "end after this time (default: with the run)")->check(number_between(0.1, 1e9))->type_name("SECONDS");
   app.add_flag("--once", flags->once, "one look as text");
   app.add_flag("--jsonl", flags->jsonl, "every look as one line of JSON");
   app.add_option("--listen", r.listen, "answer Prometheus on this port of this machine")->type_name("[ADDRESS:]PORT");
@@ -66,10 +67,10 @@ std::function<ExitCode()> set_up_watch(CLI::App& app) {
   app.add_option("--history", r.history, "keep every look and alert in this SQLite file")->type_name("FILE");
   app.add_option("--replay", r.replay, "judge what --history or --jsonl kept")->type_name("FILE");
   app.add_option("--warn", flags->warning, "percent of a memory from which on to warn (default 90)")
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(number_between(1, 100))
       ->type_name("PERCENT");
   app.add_option("--critical", flags->critical, "and from which on it is critical (default 97)")
-      ->check(CLI::Range(1.0, 100.0))
+      ->check(number_between(1, 100))
       ->type_name("PERCENT");
   app.add_option("--run", flags->run, "what is run, to predict it: a model, a file, a directory or a command in quotes")
       ->type_name("RUN")

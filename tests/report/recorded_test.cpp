@@ -312,7 +312,13 @@ TEST_F(Command, WritesPagesAndSnapshots) {
   EXPECT_TRUE(fs::exists(csv));
   EXPECT_TRUE(holds(plimsoll("estimate gpt2 --batch 1 --seq 32 --snapshot " + pickle), "max_memory_allocated"));
   EXPECT_TRUE(holds(plimsoll("replay " + pickle), "lie where they were recorded"));
-  EXPECT_TRUE(holds(plimsoll("report gpt2 --batch 1 --html /nowhere/a.html"), "cannot write /nowhere/a.html"));
+  EXPECT_TRUE(
+      holds(plimsoll("report gpt2 --batch 1 --html /nowhere/a.html"), "/nowhere/a.html cannot be written: there is no directory /nowhere"));
+  EXPECT_TRUE(holds(plimsoll("report gpt2 --output " + (folder_ / "a.pdf").string()), "stands for no format"));
+  EXPECT_TRUE(holds(plimsoll("explain " + file("b.log", std::string("\x7f"
+                                                                    "ELF\0\0\1\2",
+                                                                    8))),
+                    "b.log"));
 }
 
 TEST_F(Command, CompletesInARealBash) {

@@ -1,0 +1,21 @@
+// Bounds of a number on the command line. CLI11's own let through what is not a number at all ("nan").
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <string>
+
+namespace plimsoll {
+
+inline CLI::Validator number_between(double low, double high) {
+  return CLI::Validator(
+      [low, high](std::string& text) -> std::string {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (!text.empty() && *end == '\0' && value >= low && value <= high) return "";
+        return "'" + text + "' is not between " + CLI::detail::to_string(low) + " and " + CLI::detail::to_string(high);
+      },
+      "", "between");
+}
+
+}  // namespace plimsoll
