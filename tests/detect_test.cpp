@@ -1,13 +1,8 @@
 // Detection on machines made of a folder and stub driver libraries.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
-#include "hardware/detect.h"
 #include "hardware/lookup.h"
+#include "made_up_machine.h"
 
 namespace plimsoll {
 namespace {
@@ -15,28 +10,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
 
-class Detect : public ::testing::Test {
+class Detect : public MadeUpMachine {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() /
-            ("plimsoll_detect_" + std::to_string(getpid()) + "_" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(root_);
-    s_.root = root_.string();
-    s_.nvml = {"/nonexistent/libnvidia-ml.so.1"};
-    s_.rocm_smi = {"/nonexistent/librocm_smi64.so"};
-    file("/proc/meminfo", "MemTotal:       65536000 kB\nMemFree:  1 kB\nMemAvailable:   32768000 kB\nSwapTotal:  0 kB\n");
-  }
-  void TearDown() override {
-    fs::remove_all(root_);
-    unsetenv("PLIMSOLL_STUB_NVML");
-    unsetenv("PLIMSOLL_STUB_ROCM");
-  }
-
-  void file(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path.substr(1)).parent_path());
-    std::ofstream(root_ / path.substr(1)) << text;
-  }
-
   void driver(const std::string& answers) {
     file("/nvml", answers);
     setenv("PLIMSOLL_STUB_NVML", (root_ / "nvml").c_str(), 1);
@@ -63,9 +38,6 @@ class Detect : public ::testing::Test {
       if (line.find(part) != std::string::npos) return true;
     return false;
   }
-
-  fs::path root_;
-  Surroundings s_;
 };
 
 TEST_F(Detect, OneGpu) {
@@ -289,7 +261,7 @@ TEST_F(Detect, StrixHaloGivesItsGttAndNotItsCarveOut) {
 }
 
 TEST_F(Detect, RocmSmi) {
-  s_.rocm_smi = {PLIMSOLL_STUB_ROCM_LIBRARY};
+  rocm_library(PLIMSOLL_STUB_ROCM_LIBRARY);
   Machine m = detect(s_);
   ASSERT_EQ(m.devices.size(), 1u);
   EXPECT_EQ(m.devices[0].catalogue_id, "mi300x");

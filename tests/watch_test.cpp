@@ -5,13 +5,10 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "estimate/calibration.h"
-#include "hardware/detect.h"
+#include "made_up_machine.h"
 #include "watch/history.h"
 #include "watch/listener.h"
 #include "watch/prometheus.h"
@@ -24,28 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
 
-class Watching : public ::testing::Test {
+class Watching : public MadeUpMachine {
  protected:
-  void SetUp() override {
-    root_ = fs::temp_directory_path() /
-            ("plimsoll_watch_" + std::to_string(getpid()) + "_" + ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(root_ / "dev/shm");
-    s_.root = root_.string();
-    s_.nvml = {"/nonexistent/libnvidia-ml.so.1"};
-    s_.rocm_smi = {"/nonexistent/librocm_smi64.so"};
-    file("/proc/meminfo", "MemTotal:  65536000 kB\nMemAvailable:  32768000 kB\nSwapTotal:  1024 kB\nSwapFree:  512 kB\n");
-  }
-  void TearDown() override {
-    fs::remove_all(root_);
-    unsetenv("PLIMSOLL_STUB_NVML");
-  }
-
-  void file(const std::string& path, const std::string& text) {
-    fs::create_directories((root_ / path.substr(1)).parent_path());
-    std::ofstream(root_ / path.substr(1)) << text;
-  }
-  std::string path(const std::string& name) const { return (root_ / name).string(); }
-
   void process(int pid, int parent, const std::string& name, const std::string& command, int64_t kib, int64_t ticks = 0,
                int64_t started = 500) {
     const std::string folder = "/proc/" + std::to_string(pid);
@@ -69,9 +46,6 @@ class Watching : public ::testing::Test {
       if (line.find(part) != std::string::npos) return true;
     return false;
   }
-
-  fs::path root_;
-  Surroundings s_;
 };
 
 TEST_F(Watching, AProcessAndItsWorkers) {
@@ -237,7 +211,7 @@ TEST_F(Watching, DevicesAndWhoseTheyAre) {
 }
 
 TEST_F(Watching, ProcessesOnAmdDevices) {
-  s_.rocm_smi = {PLIMSOLL_STUB_ROCM_LIBRARY};
+  rocm_library(PLIMSOLL_STUB_ROCM_LIBRARY);
   process(4242, 1, "python3", "python3 train.py", 1000);
   Watcher watcher(s_, detect(s_), {4242, {0}, ""});
   const DeviceSample d = watcher.look(1000).devices.at(0);

@@ -62,6 +62,10 @@ DetectedDevice read_device(RocmSmi& api, Machine& m, uint32_t i) {
 }  // namespace
 
 void probe_rocm_smi(const Surroundings& s, Machine& m) {
+  if (!s.exists(rocm_smi::kDriver)) {  // without it the library complains on stderr
+    m.saw("rocm-smi", rocm_smi::kDriver, "not there: no amdgpu driver");
+    return;
+  }
   RocmSmi api(s.rocm_smi, [&m](std::string what, std::string value) { m.saw("rocm-smi", std::move(what), std::move(value)); });
   if (!api.start()) return;
   uint32_t count = 0;

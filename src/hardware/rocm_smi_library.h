@@ -14,6 +14,7 @@ namespace plimsoll {
 
 namespace rocm_smi {
 
+constexpr const char* kDriver = "/sys/class/kfd";
 constexpr int kSuccess = 0;                     // RSMI_STATUS_SUCCESS
 enum MemoryType : int { kVram = 0, kGtt = 2 };  // rsmi_memory_type_t
 
