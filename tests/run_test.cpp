@@ -421,6 +421,16 @@ TEST(Run, RefusesToBeOneOfManyRanks) {
   EXPECT_NE(r.err.find("this is rank 1 of 2 of torchrun"), std::string::npos) << r.err;
 }
 
+TEST(Run, RefusesNumbersThatCannotBe) {
+  const Folder folder;
+  const Result large = run(folder, "--set 'BATCH={batch}' --batch 9223372036854775807 --accumulation 9 -- true");
+  EXPECT_EQ(large.code, 5);
+  EXPECT_NE(large.err.find("does not fit in 63 bits"), std::string::npos) << large.err;
+  const Result nan = run(folder, "--backoff nan -- true");
+  EXPECT_EQ(nan.code, 2);
+  EXPECT_NE((nan.out + nan.err).find("'nan' is not between"), std::string::npos) << nan.out << nan.err;
+}
+
 TEST(Run, SurvivesKillNine) { EXPECT_EQ(std::system(("'" + kRoot + "/tests/run/kill_nine' " PLIMSOLL_BINARY " 5").c_str()), 0); }
 
 TEST(Run, RealPyTorchAloneAndUnderTorchrun) {

@@ -236,7 +236,10 @@ class Reading {
     d_.lines = log_.number();
     d_.binary = log_.binary();
     d_.ranks.assign(ranks_.begin(), ranks_.end());
-    if (!d_.symptom) return;
+    if (!d_.symptom) {
+      d_.progress = progress_.last();  // how far it came
+      return;
+    }
     const auto later = progress_.last(d_.line);
     d_.recovered = later && later->training && later->done && (!d_.progress || !d_.progress->done || *later->done > *d_.progress->done);
     if (d_.symptom->harmless_alone && d_.recovered) {

@@ -18,6 +18,7 @@
 #include "scale/failure.h"
 #include "scale/run_folder.h"
 #include "scale/scheduler.h"
+#include "util/checked.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -77,7 +78,7 @@ struct State {
 ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues& first) {
   ScalerSettings s;
   s.batch = first.batch;
-  s.global_batch = first.batch * std::max<int64_t>(1, first.accumulation);
+  s.global_batch = checked_mul(first.batch, std::max<int64_t>(1, first.accumulation));
   s.minimum = std::min(request.minimum, s.global_batch);
   s.maximum = request.maximum > 0 ? request.maximum : first.batch;
   s.equal_parts = true;
@@ -307,7 +308,7 @@ class Supervisor {
     if (f.limit) fields["limit"] = *f.limit;
     if (end.left_behind > 0) fields["left_behind"] = end.left_behind;
     event("end", fields);
-    if (!f.is_memory()) {
+    if (!f.is_memory() && (f.kind != FailureKind::other || f.step)) {  // it trained
       state_.well += end.seconds;
       if (scaler_) scaler_->report(StepReport{});  // this size is one to come back to
     }
