@@ -8,7 +8,9 @@
 #include "api/plan_files.h"
 #include "api/plan_matrix.h"
 #include "job/lint.h"
+#include "plan/layouts.h"
 #include "plan/plan.h"
+#include "report/layouts_report.h"
 #include "report/plan_report.h"
 #include "util/output_file.h"
 #include "util/text.h"
@@ -117,8 +119,9 @@ void check_rules(const std::string& rules) {
 }
 
 SearchRequest search_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus",
-                                                                            "leave_free", "step_time", "host_memory", "matrix", "full"})));
+  const Config fields =
+      request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time",
+                                                          "host_memory", "matrix", "world", "full"})));
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
@@ -131,15 +134,34 @@ SearchRequest search_request(const nlohmann::json& request) {
   out.step_time = fields.number({"step_time"}, 0);
   out.host_memory = text_or_number(fields, "host_memory");
   out.matrix = fields.text({"matrix"}, "");
+  out.world = fields.integer({"world"}, 0);
   out.full = fields.flag({"full"}, false);
   return out;
 }
+
+namespace {
+
+ExitCode answer_layouts(const SearchRequest& request, const Job& job, const std::vector<TargetDevice>& devices, const Show& show) {
+  if (devices.size() != 1) throw Error("[plan] --world is asked for one kind of device", "name it with --gpu", ExitCode::usage);
+  if (wants_file(request))
+    throw Error("[plan] --world has its flags in its answer", "leave --flags, --diff, --write and --generate out", ExitCode::usage);
+  if (request.world > 1 << 17)
+    throw Error(fmt::format("[plan] --world {} is more than 131072", request.world), "the number of devices", ExitCode::usage);
+  LayoutRequest layouts{job, devices[0], request.world, request.total_batch, request.progress};
+  layouts.job.precision = Precision::bf16;
+  const LayoutPlan plan = plan_layouts(layouts);
+  show([&](const Style& style) { return layouts_text(plan, style); }, [&] { return layouts_json(plan); });
+  return plan.fitting.empty() ? ExitCode::no : ExitCode::ok;
+}
+
+}  // namespace
 
 ExitCode answer(const SearchRequest& request, const Show& show) {
   check(request);
   Job job = request.job.job();
   if (!request.matrix.empty()) return answer_matrix(request, job, show);
   const std::vector<TargetDevice> devices = devices_of(request);
+  if (request.world > 0) return answer_layouts(request, job, devices, show);
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   PlanRequest plan = plan_request(request, job, devices);
   plan.wishes.placements = !wants_file(request);

@@ -22,6 +22,7 @@ struct SearchRequest {
   double step_time = 0;                           // seconds that a step of the run takes; 0: not known
   std::string host_memory;                        // a size; empty: the host is not asked about
   std::string matrix;                             // "gpu=a,b,batch=1,2"; a table instead of a plan
+  int64_t world = 0;                              // layouts over so many devices instead of a plan
   bool full = false;                              // everything around the plan, whatever it takes
   bool flags = false;                             // only what changes, in the trainer's spelling
   bool diff = false;                              // of the user's file

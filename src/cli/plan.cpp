@@ -113,6 +113,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       "  python train.py $(plimsoll plan --gpu this --flags -- python train.py)\n"
       "  plimsoll plan gpt2-xl --batch 64 --gpus all                    settings for every device\n"
       "  plimsoll plan gpt2-xl --matrix gpu=rtx-4090,a100-80gb,batch=1,2,4,8\n"
+      "  plimsoll plan llama-3.1-405b --gpu h100-sxm --world 1024       layouts over many devices\n"
       "  plimsoll plan --rules ai-toolkit --arch flux --resolution 1024 --vram 24\n" +
       knobs_text() +
       "A batch that is given is kept as the total: micro-batch and accumulation change. Without one it is free. Times are estimates\n"
@@ -139,6 +140,11 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("N")
       ->group(kGoal);
   app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP and ZeRO-1 are tried")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group(kGoal);
+  app.add_option("--world", f->search.world,
+                 "layouts of so many devices under Megatron-LM: tensor, pipeline, context, expert and data parallel")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group(kGoal);

@@ -141,6 +141,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   e.parameters = simulation.parameters;
   e.trainable = simulation.trainable;
   e.sample = simulation.sample;
+  e.ranks = simulation.ranks;
   e.parameter_list = simulation.parameter_list;
   e.worst = timeline.worst;
   const std::vector<std::string> names = step_names(job);

@@ -112,7 +112,22 @@ std::string fsdp(const FsdpSettings& f) {
       mesh, type(f.param_dtype), type(f.reduce_dtype));
 }
 
+std::string megatron(const Job& job) {
+  const MegatronSettings& m = *job.parallel.megatron;
+  std::string flags =
+      fmt::format("`pretrain_gpt.py --bf16 --micro-batch-size {} --tensor-model-parallel-size {} --pipeline-model-parallel-size {}",
+                  job.batch, m.tensor, m.pipeline);
+  if (m.virtual_stages > 1) flags += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", m.virtual_stages);
+  if (m.context > 1) flags += fmt::format(" --context-parallel-size {}", m.context);
+  if (m.expert > 1) flags += fmt::format(" --expert-model-parallel-size {}", m.expert);
+  if (m.sequence) flags += " --sequence-parallel";
+  if (m.distributed_optimizer) flags += " --use-distributed-optimizer";
+  if (m.fused_loss) flags += " --cross-entropy-loss-fusion --cross-entropy-fusion-impl te";
+  return flags + "`";
+}
+
 std::string parallel(const Job& job) {
+  if (job.parallel.megatron) return megatron(job);
   if (job.parallel.fsdp) return fsdp(*job.parallel.fsdp);
   if (job.parallel.tensor)
     return fmt::format("`parallelize_module` with ColwiseParallel and RowwiseParallel on `init_device_mesh('cuda', ({},))`",
@@ -134,7 +149,8 @@ std::string instead_of(const std::string& setting, const Job& job) {
   if (setting == "lora" || setting == "lokr" || setting == "ia3" || setting == "ln_tuning") return adapter(job);
   if (setting == "quantization") return quantization(job);
   if (setting == "loss_kernel" || setting == "liger_kernels" || setting == "loss_chunks") return loss_kernel(job);
-  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "tensor_parallel") return parallel(job);
+  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "tensor_parallel" || setting == "megatron")
+    return parallel(job);
   if (setting == "offload_activations") return "run forward in `with torch.autograd.graph.save_on_cpu(pin_memory=True):`";
   if (setting == "offload_optimizer")
     return fmt::format("`torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, offload_gradients={}, lr=lr)`",

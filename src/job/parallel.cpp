@@ -199,6 +199,7 @@ nlohmann::ordered_json to_json(const TensorParallelSettings& t) {
 }
 
 std::string to_string(const ParallelSettings& p) {
+  if (p.megatron) return to_string(*p.megatron);
   if (p.fsdp && p.fsdp->replicas > 1) return fmt::format("HSDP, {} copies of {} shards", p.fsdp->replicas, p.fsdp->shards());
   if (p.fsdp) return fmt::format("FSDP2 rank {} of {}", p.fsdp->rank, p.fsdp->world);
   if (p.tensor) return fmt::format("tensor parallel on {}{}", p.tensor->world, p.tensor->sequence ? " with sequence parallel" : "");

@@ -1,12 +1,13 @@
 // How a job is spread over processes that each have a device: DistributedDataParallel, ZeroRedundancyOptimizer (ZeRO stage 1),
-// fully_shard (FSDP2, HSDP) and tensor parallelism. Plain data; step/ddp.h, step/zero1.h, step/fsdp.h and nn/tensor_parallel.h act on it.
-// What is simulated is one rank.
+// fully_shard (FSDP2, HSDP) and tensor parallelism of PyTorch; or Megatron-LM, which has its own of all these. Plain data; step/ddp.h,
+// step/zero1.h, step/fsdp.h and nn/tensor_parallel.h act on it. What is simulated is one rank.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
+#include "job/megatron.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -65,9 +66,14 @@ struct ParallelSettings {
   std::optional<Zero1Settings> zero1;
   std::optional<FsdpSettings> fsdp;
   std::optional<TensorParallelSettings> tensor;
+  std::optional<MegatronSettings> megatron;
 
-  bool any() const { return ddp || zero1 || fsdp || tensor; }
-  int64_t world() const { return ddp ? ddp->world : zero1 ? zero1->world : fsdp ? fsdp->world : tensor ? tensor->world : 1; }
+  bool any() const { return ddp || zero1 || fsdp || tensor || megatron; }
+  int64_t world() const {
+    return ddp ? ddp->world : zero1 ? zero1->world : fsdp ? fsdp->world : tensor ? tensor->world : megatron ? megatron->world : 1;
+  }
+  // Ranks that have samples of their own.
+  int64_t replicas() const { return megatron ? megatron->data() : tensor ? 1 : world(); }
   // How gradients are reduced; none: not by DistributedDataParallel.
   std::optional<DdpSettings> reducer() const;
 };

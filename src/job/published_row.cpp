@@ -6,6 +6,7 @@
 #include <array>
 #include <fstream>
 
+#include "job/published_megatron.h"
 #include "job/published_model.h"
 #include "util/text.h"
 
@@ -40,8 +41,6 @@ std::string unsupported_parallel(const Json& row) {
     if (is_set(parallel, key)) return std::string("parallel: ") + key;
   for (const char* key : {"tp", "pp", "cp", "ep"})
     if (degree(parallel, key) > 1) return std::string("parallel: ") + key;
-  if (lower(text_at(row.at("software"), "framework")).find("megatron") != std::string::npos)
-    return "parallel: Megatron's own data parallel";
   return "";
 }
 
@@ -203,6 +202,14 @@ PublishedRow published_row_of(const Json& j) {
   row.without_context = text_at(j.at("software"), "framework").find("xMem") != std::string::npos;
   Job& job = row.job;
   job.model = row.id;
+  if (is_megatron_row(j)) {
+    try {
+      row.unsupported = read_megatron_row(j, job);
+    } catch (const Error& e) {
+      row.unsupported = e.what();
+    }
+    return row;
+  }
   row.unsupported = unsupported_part(j);
   if (!row.unsupported.empty()) return row;
   if (precision_of(j.at("train").at("precision")).empty()) {

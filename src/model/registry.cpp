@@ -5,6 +5,7 @@
 #include "model/autoencoders.h"
 #include "model/denoisers.h"
 #include "model/families.h"
+#include "model/megatron.h"
 #include "model/text_encoders.h"
 #include "model/weights_only.h"
 
@@ -118,6 +119,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
       {"stdiff", {"STDiffDiffusers"}, InputKind::own, 0, make_stdiff, "STDiff"},
+      {"megatron", {}, InputKind::lm, 2048, make_megatron, "NVIDIA/Megatron-LM"},
       {"fsdm", {}, InputKind::own, 0, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},
       {"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation, "milesial/Pytorch-UNet"},
       {"yolov8", {}, InputKind::own, 640, make_yolov8, "ultralytics"},

@@ -50,7 +50,7 @@ Job with(const Job& job, const Recipe& changes) {
   return changed;
 }
 
-int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? job.jax.replicas : job.parallel.world(); }
+int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? job.jax.replicas : job.parallel.replicas(); }
 
 int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
 

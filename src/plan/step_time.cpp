@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "plan/device_rates.h"
+#include "plan/megatron_time.h"
 
 namespace plimsoll {
 
@@ -175,7 +176,8 @@ double communication_seconds(const Job& job, const Simulation& s, const StepTime
 bool is_text(InputKind k) { return k == InputKind::lm || k == InputKind::cls || k == InputKind::pair; }
 
 void scale(StepTime& t, double factor) {
-  for (double* part : {&t.seconds, &t.forward, &t.recompute, &t.backward, &t.optimizer, &t.transfers, &t.communication, &t.launch})
+  for (double* part :
+       {&t.seconds, &t.forward, &t.recompute, &t.backward, &t.optimizer, &t.transfers, &t.communication, &t.bubble, &t.launch})
     *part *= factor;
 }
 
@@ -234,10 +236,15 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   t.launch = std::max(0.0, host - (t.forward + t.recompute + t.backward + t.optimizer));
   t.transfers = transfer_seconds(job, simulation, moved, t, clock.rates().host_link());
   t.communication = communication_seconds(job, simulation, t, clock.rates().ring());
-  t.seconds = t.forward + t.recompute + t.backward + t.optimizer + t.transfers + t.communication + t.launch;
+  if (job.parallel.megatron) {
+    const LayoutTime layout = megatron_time(job, simulation, t.forward + t.recompute + t.backward, clock.rates().ring());
+    t.communication = layout.communication;
+    t.bubble = layout.bubble;
+  }
+  t.seconds = t.forward + t.recompute + t.backward + t.optimizer + t.transfers + t.communication + t.bubble + t.launch;
   scale(t, calibration.factor);
   t.utilisation = in_peaks / t.seconds;
-  t.samples_per_second = static_cast<double>(job.batch * job.accumulation * job.parallel.world()) / t.seconds;
+  t.samples_per_second = static_cast<double>(job.batch * job.accumulation * job.parallel.replicas()) / t.seconds;
   if (is_text(job.inputs)) t.tokens_per_second = t.samples_per_second * static_cast<double>(job.seq);
   const bool uses_link = t.transfers > 0 || (t.communication > 0 && !device.interconnect_gbs);
   for (const std::string& a : clock.rates().assumptions())

@@ -28,6 +28,7 @@ struct StepTime {
   double optimizer = 0;      // with clipping and the average of the weights
   double transfers = 0;      // between host and device, as far as nothing hides them; with an update on the host
   double communication = 0;  // between devices, as far as backward does not hide it
+  double bubble = 0;         // of a pipeline
   double launch = 0;         // what the host needs to launch it all beyond what the kernels take
   double flops = 0;          // of all kernels
   double model_flops = 0;    // without recomputation

@@ -82,7 +82,9 @@ class Writer {
         "the byte, and placed by its caching allocator. The intervals hold nine of ten published GPU measurements (docs/accuracy.md)."));
   }
 
-  const char* shared_text() const { return e_.job.parallel.fsdp || e_.job.parallel.tensor ? " on this rank" : ""; }
+  const char* shared_text() const {
+    return e_.job.parallel.fsdp || e_.job.parallel.tensor || e_.job.parallel.megatron ? " on this rank" : "";
+  }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -111,9 +113,16 @@ class Writer {
       line(fmt::format("  {:<14}  {:>11} {}", i == 1 && name == "step 2" ? "steady state" : name, to_string(e_.steps[i].peak),
                        style_.dim(phases + batch_text(name))));
     }
+    if (e_.ranks.size() > 1) ranks();
     if (e_.memory)
       line(fmt::format("  saving          {:>11} {}", to_string(e_.memory->resting.bytes),
                        style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
+  }
+
+  // Of a pipeline: those that are alike but for the micro-batches in flight follow each other.
+  void ranks() {
+    for (const RankPeak& r : e_.ranks)
+      line(fmt::format("  {:<14}  {:>11} {}", r.name, to_string(r.peak), style_.dim("  " + count_text(r.parameters) + " parameters")));
   }
 
   // What memory_analysis() and nvidia-smi say of a compiled step.
@@ -255,6 +264,9 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
       if (s.by_phase[p]) phases[std::string(phase_name(static_cast<Phase>(p)))] = s.by_phase[p];
     j["steps"].push_back({{"name", s.name}, {"peak_bytes", s.peak.count}, {"phase", phase_name(s.phase)}, {"phase_peak_bytes", phases}});
   }
+  j["ranks"] = nlohmann::ordered_json::array();
+  for (const RankPeak& r : e.ranks)
+    j["ranks"].push_back({{"name", r.name}, {"parameters", r.parameters}, {"allocated_bytes", r.peak.count}});
   j["parameters_by_part"] = parameters_by_part(e, 1);
   j["by_category"] = tree_json(e.by_category);
   j["category_peak_bytes"] = nlohmann::ordered_json::object();

@@ -85,6 +85,7 @@ nlohmann::ordered_json job_json(const Job& job) {
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
   if (job.parallel.fsdp) j["fsdp"] = to_json(*job.parallel.fsdp);
   if (job.parallel.tensor) j["tensor_parallel"] = to_json(*job.parallel.tensor);
+  if (job.parallel.megatron) j["megatron"] = to_json(*job.parallel.megatron);
   if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
   if (job.tuning.quantization) j["quantization"] = to_json(*job.tuning.quantization);
   if (!job.tuning.frozen.empty()) j["frozen"] = job.tuning.frozen;

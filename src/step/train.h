@@ -26,6 +26,13 @@ struct ParameterRecord {
   bool trained = true;
 };
 
+// One of the ranks that differ.
+struct RankPeak {
+  std::string name;        // "stage 3"
+  int64_t parameters = 0;  // elements
+  Bytes peak;              // allocated
+};
+
 struct Simulation {
   Trace trace;
   HostSide host;
@@ -34,7 +41,8 @@ struct Simulation {
   int64_t activations_on_host = 0;  // bytes at their peak
   std::string sample;               // what one is, of a model that makes its inputs itself
   std::vector<ParameterRecord> parameter_list;
-  Work work;  // of the last of job.steps
+  std::vector<RankPeak> ranks;  // of a pipeline; this simulation is of the largest
+  Work work;                    // of the last of job.steps
 };
 
 // `details`: with the shapes of tensors and a list of the parameters. `work`: with what a step computes and moves.

@@ -1,0 +1,139 @@
+#include "job/megatron.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "job/fields.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::pair<const char*, MegatronAttention> kAttentions[]{
+    {"fused", MegatronAttention::fused}, {"flash", MegatronAttention::flash}, {"unfused", MegatronAttention::unfused}};
+
+int64_t degree(const Config& c, const char* key) {
+  const int64_t n = c.integer({key}, 1);
+  constexpr int64_t kMost = 1 << 17;  // more than any training run had
+  if (n < 1 || n > kMost)
+    throw Error(fmt::format("[megatron] {} {} is not between 1 and {}", key, n, kMost), "leave it out, or give a number of ranks");
+  return n;
+}
+
+std::string near(int64_t divisor, int64_t n) {
+  const int64_t below = n / divisor * divisor;
+  return below > 0 ? fmt::format("e.g. {} or {}", below, below + divisor) : fmt::format("e.g. {}", divisor);
+}
+
+std::vector<int64_t> layers_of(const Config& c) {
+  std::vector<int64_t> out;
+  const Json* list = c.find({"layers"});
+  if (!list) return out;
+  if (!list->is_array())
+    throw Error("[megatron] layers is no list", "one number for each stage, e.g. layers: [7, 8, 8, 7], or layers=7+8+8+7");
+  for (const Json& n : *list) {
+    if (!n.is_number_integer() || n.get<int64_t>() < 0 || n.get<int64_t>() > 100000)
+      throw Error("[megatron] layers: " + n.dump() + " is no number of layers", "one number for each stage, e.g. [7, 8, 8, 7]");
+    out.push_back(n.get<int64_t>());
+  }
+  return out;
+}
+
+}  // namespace
+
+MegatronSettings parse_megatron(const Json& value) {
+  const Config c = fields_of(value, "megatron",
+                             {"world", "tensor", "pipeline", "virtual_stages", "context", "expert", "expert_tensor", "sequence",
+                              "distributed_optimizer", "overlap", "fused_gradients", "fused_loss", "fused_residual", "local", "all_to_all",
+                              "attention_mask", "layers", "stage", "attention"},
+                             "e.g. megatron: {world: 16, tensor: 4, pipeline: 2} or --megatron world=16,tensor=4,pipeline=2");
+  MegatronSettings m;
+  m.tensor = degree(c, "tensor");
+  m.pipeline = degree(c, "pipeline");
+  m.virtual_stages = degree(c, "virtual_stages");
+  m.context = degree(c, "context");
+  m.expert = degree(c, "expert");
+  if (c.find({"expert_tensor"})) m.expert_tensor = degree(c, "expert_tensor");
+  const int64_t model = m.tensor * m.pipeline * m.context;
+  m.world = c.find({"world"}) ? degree(c, "world") : model;
+  if (m.world % model != 0)
+    throw Error(
+        fmt::format("[megatron] world {} is no multiple of tensor {} x pipeline {} x context {}", m.world, m.tensor, m.pipeline, m.context),
+        near(model, m.world));
+  const int64_t experts = m.expert * m.expert_tensor_size() * m.pipeline;
+  if (m.world % experts != 0)
+    throw Error(fmt::format("[megatron] world {} is no multiple of expert {} x expert_tensor {} x pipeline {}", m.world, m.expert,
+                            m.expert_tensor_size(), m.pipeline),
+                near(experts, m.world));
+  m.sequence = c.flag({"sequence"}, false);
+  m.distributed_optimizer = c.flag({"distributed_optimizer"}, true);
+  m.overlap = c.flag({"overlap"}, false);
+  m.fused_gradients = c.flag({"fused_gradients"}, true);
+  m.fused_loss = c.flag({"fused_loss"}, false);
+  m.fused_residual = c.flag({"fused_residual"}, true);
+  m.local = c.flag({"local"}, false);
+  m.all_to_all = c.flag({"all_to_all"}, false);
+  m.attention_mask = c.flag({"attention_mask"}, false);
+  m.layers = layers_of(c);
+  if (!m.layers.empty() && static_cast<int64_t>(m.layers.size()) != m.pipeline * m.virtual_stages)
+    throw Error(fmt::format("[megatron] layers has {} numbers, but there are {} stages of {} chunks", m.layers.size(), m.pipeline,
+                            m.virtual_stages),
+                "give one number for each");
+  if (m.virtual_stages > 1 && m.pipeline == 1)
+    throw Error(fmt::format("[megatron] virtual_stages {} without a pipeline", m.virtual_stages),
+                "set pipeline too, or leave virtual_stages out");
+  if (c.find({"stage"})) {
+    m.stage = c.integer({"stage"}, 0);
+    if (*m.stage < 0 || *m.stage >= m.pipeline)
+      throw Error(fmt::format("[megatron] stage {} is not one of 0 to {}", *m.stage, m.pipeline - 1),
+                  "leave it out for the largest of them");
+  }
+  const std::string attention = c.text({"attention"}, m.local ? "unfused" : "fused");
+  const auto* found = std::find_if(std::begin(kAttentions), std::end(kAttentions), [&](const auto& a) { return a.first == attention; });
+  if (found == std::end(kAttentions))
+    throw Error(fmt::format("[megatron] attention '{}' is not known", attention), "known: fused, flash, unfused");
+  m.attention = found->second;
+  return m;
+}
+
+nlohmann::ordered_json to_json(const MegatronSettings& m) {
+  nlohmann::ordered_json j{{"world", m.world},
+                           {"tensor", m.tensor},
+                           {"pipeline", m.pipeline},
+                           {"virtual_stages", m.virtual_stages},
+                           {"context", m.context},
+                           {"expert", m.expert},
+                           {"expert_tensor", m.expert_tensor_size()},
+                           {"sequence", m.sequence},
+                           {"distributed_optimizer", m.distributed_optimizer},
+                           {"overlap", m.overlap},
+                           {"fused_gradients", m.fused_gradients},
+                           {"fused_loss", m.fused_loss},
+                           {"fused_residual", m.fused_residual},
+                           {"local", m.local},
+                           {"all_to_all", m.all_to_all},
+                           {"attention_mask", m.attention_mask}};
+  if (!m.layers.empty()) j["layers"] = m.layers;
+  if (m.stage) j["stage"] = *m.stage;
+  for (const auto& [name, kind] : kAttentions)
+    if (kind == m.attention) j["attention"] = name;
+  return j;
+}
+
+std::string to_string(const MegatronSettings& m) {
+  std::string out = "Megatron on " + std::to_string(m.world);
+  const auto add = [&](const char* name, int64_t n) {
+    if (n > 1) out += fmt::format("{} {} {}", out.find(':') == std::string::npos ? ":" : " x", name, n);
+  };
+  add("tensor", m.tensor);
+  add("pipeline", m.pipeline);
+  add("context", m.context);
+  add("data", m.data());
+  if (m.expert > 1) out += fmt::format(", experts over {}", m.expert);
+  return out;
+}
+
+}  // namespace plimsoll

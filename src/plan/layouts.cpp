@@ -1,0 +1,138 @@
+#include "plan/layouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/megatron.h"
+#include "plan/megatron_time.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int64_t kTokensOfStep = int64_t{4} << 20;
+constexpr int64_t kTokensOfRank = 4096;  // context parallelism leaves a rank at least so many
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) out.push_back(d);
+  return out;
+}
+
+bool possible(const Job& job) {
+  try {
+    MegatronConfig(job.family, job.config, *job.parallel.megatron);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+std::vector<Job> candidates(const LayoutRequest& r, int64_t global) {
+  const MegatronConfig whole(r.job.family, r.job.config, MegatronSettings{});
+  std::vector<Job> out;
+  MegatronSettings m = r.job.parallel.megatron.value_or(MegatronSettings{});
+  m.world = r.world;
+  m.stage.reset();
+  m.layers.clear();
+  for (m.tensor = 1; m.tensor <= kDevicesOfNode; m.tensor *= 2)
+    for (const int64_t stages : divisors(whole.layers))
+      for (m.context = 1; r.job.seq / m.context >= kTokensOfRank || m.context == 1; m.context *= 2) {
+        m.pipeline = stages;
+        const int64_t model = m.tensor * stages * m.context;
+        if (model > r.world) break;
+        if (r.world % model != 0 || global % m.data() != 0) continue;
+        for (m.expert = 1; m.expert <= std::max<int64_t>(1, whole.experts); m.expert *= 2) {
+          m.expert_tensor = 1;
+          if (r.world % (m.expert * stages) != 0) break;
+          m.sequence = m.tensor > 1;
+          for (const int64_t batch : {1, 2, 4, 8}) {
+            if (global / m.data() % batch != 0) break;
+            for (m.virtual_stages = 1; m.virtual_stages <= (stages > 1 ? 2 : 1); ++m.virtual_stages)
+              for (const bool recompute : {false, true}) {
+                Job job = r.job;
+                job.parallel.megatron = m;
+                job.batch = batch;
+                job.accumulation = global / m.data() / batch;
+                job.checkpointing = {};
+                job.checkpointing.on = recompute;
+                job.checkpointing.reentrant = true;
+                if (m.virtual_stages > 1 && job.accumulation % stages != 0) continue;
+                if (possible(job)) out.push_back(std::move(job));
+              }
+          }
+        }
+      }
+  return out;
+}
+
+// What weights, gradients and states alone take on the stage with the fewest of them.
+bool too_large(const Job& job, const TargetDevice& device, int64_t parameters) {
+  const MegatronSettings& m = *job.parallel.megatron;
+  const double rank = static_cast<double>(parameters) / static_cast<double>(m.tensor * m.pipeline * m.expert);
+  return rank * (6 + 12.0 / static_cast<double>(m.shards())) > static_cast<double>(device.capacity->bytes.count);
+}
+
+// The first stage has the most micro-batches in flight, the last one the logits; those between have less than the first.
+Layout execute(Job job, const TargetDevice& device) {
+  Layout best;
+  const int64_t stages = job.parallel.megatron->pipeline;
+  for (const int64_t stage : {int64_t{0}, stages - 1}) {
+    if (stage == stages - 1 && stages == 1 && best.memory.device.bytes.count > 0) break;
+    job.parallel.megatron->stage = stage;
+    Fitting fitting(job, true);
+    const Fit fit = fitting.need(device);
+    const StepTimeAnswer time = step_time(job, fitting.simulation(device), device.spec);
+    const double slowest = best.time ? best.time->seconds : 0;
+    if (time.time && time.time->seconds > slowest) best.time = time.time;
+    if (fit.memory.device.bytes.count < best.memory.device.bytes.count) continue;
+    best.memory = fit.memory;
+    best.verdict = fit.verdict;
+    best.margin = fit.margin;
+  }
+  job.parallel.megatron->stage.reset();
+  best.job = std::move(job);
+  return best;
+}
+
+int64_t parameters_of(const Job& asked) {
+  Job job = asked;
+  job.steps = 1;
+  job.accumulation = 1;
+  job.batch = 1;
+  job.seq = 1;
+  job.parallel.megatron = MegatronSettings{};
+  return simulate(job).parameters;
+}
+
+}  // namespace
+
+LayoutPlan plan_layouts(const LayoutRequest& request) {
+  if (!request.device.capacity) throw Error("[plan] how much memory the device has is not established", "name another with --gpu");
+  LayoutPlan plan;
+  plan.request = request;
+  plan.global_batch = request.global_batch > 0 ? request.global_batch : std::max(request.world, kTokensOfStep / request.job.seq);
+  const std::vector<Job> jobs = candidates(request, plan.global_batch);
+  plan.possible = jobs.size();
+  if (jobs.empty())
+    throw Error(fmt::format("[plan] no layout of {} ranks has a global batch of {}", request.world, plan.global_batch),
+                fmt::format("--total-batch {}, or another number of ranks", round_up(plan.global_batch, request.world)));
+  const int64_t parameters = parameters_of(request.job);
+  for (const Job& job : jobs) {
+    if (too_large(job, request.device, parameters)) continue;
+    Layout layout = execute(job, request.device);
+    ++plan.executed;
+    if (request.progress) request.progress(plan.executed);
+    const bool smaller = !plan.smallest || layout.memory.device.bytes < plan.smallest->memory.device.bytes;
+    if (smaller) plan.smallest = layout;
+    if (layout.verdict == Verdict::fits) plan.fitting.push_back(std::move(layout));
+  }
+  const auto seconds = [](const Layout& l) { return l.time ? l.time->seconds : 0; };
+  std::stable_sort(plan.fitting.begin(), plan.fitting.end(), [&](const Layout& a, const Layout& b) { return seconds(a) < seconds(b); });
+  return plan;
+}
+
+}  // namespace plimsoll

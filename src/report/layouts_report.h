@@ -1,0 +1,15 @@
+// Layouts over many devices as text and JSON: the fastest with its launch command, then the others that fit.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "plan/layouts.h"
+#include "report/style.h"
+
+namespace plimsoll {
+
+std::string layouts_text(const LayoutPlan& plan, const Style& style);
+nlohmann::ordered_json layouts_json(const LayoutPlan& plan);
+
+}  // namespace plimsoll

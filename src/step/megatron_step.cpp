@@ -1,0 +1,297 @@
+#include "step/megatron_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "model/megatron.h"
+#include "ops/pointwise.h"
+#include "ops/reduce.h"
+#include "ops/reshape.h"
+#include "step/pipeline_schedule.h"
+#include "tensor/kernel_memory.h"
+#include "util/checked.h"
+
+namespace plimsoll {
+
+namespace {
+
+int64_t peak_of(const Trace& trace) {
+  int64_t now = 0, most = 0;
+  for (const Event& e : trace.events) {
+    const int64_t bytes = trace.storages[e.storage].bytes;
+    if (e.kind == Event::Kind::alloc) most = std::max(most, now += round_up(bytes, 512));
+    if (e.kind == Event::Kind::free) now -= round_up(bytes, 512);
+  }
+  return most;
+}
+
+constexpr int64_t kAligned = 64;         // elements: where a parameter begins in a buffer
+constexpr int64_t kBucketAligned = 128;  // and, over the ranks, where a bucket ends
+
+// The parameters of one kind (dense, or of experts) and what belongs to them.
+class ParameterBuffer {
+ public:
+  ParameterBuffer(Tape& tape, std::vector<Parameter*> parameters, int64_t shards, bool distributed)
+      : tape_(tape), parameters_(std::move(parameters)), shards_(shards), distributed_(distributed) {
+    for (const Parameter* p : parameters_) {
+      if (distributed) elements_ = round_up(elements_, kAligned);
+      elements_ = checked_add(elements_, p->value.numel());
+    }
+    if (distributed) elements_ = round_up(elements_, std::lcm(shards, kBucketAligned));
+  }
+
+  // The weights: views of one buffer where a rank's part of it is gathered, else tensors of their own.
+  void make_weights() {
+    tape_.category = Category::parameter;
+    tape_.op = "parameter";
+    Ref<Storage> buffer;
+    if (distributed_) buffer = tape_.allocate(checked_mul(elements_, 2));
+    for (Parameter* p : parameters_) {
+      const ScopeGuard scope(tape_, tape_.scope_of(p->value));
+      p->value.body().storage = distributed_ ? buffer : tape_.allocate(checked_mul(p->value.numel(), 2));
+    }
+    tape_.category.reset();
+  }
+
+  void make_gradients() {
+    tape_.op = "grad_data";
+    gradients_ = empty(tape_, {elements_}, DType::float32);
+    tape_.relabel(gradients_, Category::gradient);
+  }
+
+  // fp32 weights of this rank's part, at once; Adam's two states when it first steps.
+  void make_master() { states_.push_back(state("main_param")); }
+  void step() {
+    if (states_.size() > 1) return;
+    states_.push_back(state("exp_avg"));
+    states_.push_back(state("exp_avg_sq"));
+  }
+
+ private:
+  Tensor state(const char* name) {
+    tape_.op = name;
+    const Tensor t = empty(tape_, {distributed_ ? elements_ / shards_ : elements_}, DType::float32);
+    tape_.relabel(t, Category::optimizer_state);
+    return t;
+  }
+
+  Tape& tape_;
+  std::vector<Parameter*> parameters_;
+  int64_t shards_, elements_ = 0;
+  bool distributed_;
+  Tensor gradients_;
+  Tensors states_;
+};
+
+class MegatronTrainer {
+ public:
+  MegatronTrainer(const Job& job, int64_t stage, bool details, bool counts_work)
+      : job_(job),
+        settings_(*job.parallel.megatron),
+        stage_(stage),
+        details_(details),
+        counts_work_(counts_work),
+        tape_(dialect(job)),
+        build_(tape_),
+        config_(job.family, job.config, settings_),
+        shared_(tape_) {
+    tape_.keep_shapes = details;
+  }
+
+  Simulation run() {
+    make_model();
+    for (int64_t i = 0; i < job_.steps; ++i) {
+      counting_ = counts_work_ && i == job_.steps - 1;
+      step();
+    }
+    Simulation result;
+    for (const Parameter* p : parameters_) result.parameters += p->value.numel();
+    result.trainable = result.parameters;
+    if (details_)
+      for (const Parameter* p : parameters_)
+        result.parameter_list.push_back(
+            {tape_.trace.scope_path(tape_.scope_of(p->value)) + "." + p->name, p->value.numel(), p->value.requires_grad()});
+    tape_.work = nullptr;
+    result.work = std::move(work_);
+    result.trace = std::move(tape_.trace);
+    return result;
+  }
+
+ private:
+  static Dialect dialect(const Job& job) {
+    Dialect d;
+    d.torch = job.platform.torch;
+    d.kernels = kernel_memory(job.platform);
+    return d;
+  }
+
+  MegatronChunk::Place place(int64_t chunk) const {
+    const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
+    MegatronChunk::Place p;
+    const auto layers_of = [&](int64_t i) {
+      return settings_.layers.empty() ? config_.layers / parts : settings_.layers[static_cast<size_t>(i)];
+    };
+    for (int64_t i = 0; i < part; ++i) p.first += layers_of(i);
+    p.count = layers_of(part);
+    p.embeds = part == 0;
+    p.has_head = part == parts - 1;
+    return p;
+  }
+
+  void make_model() {
+    build_.dtype = DType::bfloat16;
+    build_.on_meta = true;
+    build_.checkpointing = CheckpointPlan(job_.checkpointing);
+    std::vector<Parameter*> dense, experts;
+    for (int64_t c = 0; c < settings_.virtual_stages; ++c) {
+      chunks_.push_back(std::make_unique<MegatronChunk>(build_, config_, settings_, place(c), shared_));
+      const std::vector<Parameter*> of_experts = chunks_.back()->expert_parameters();
+      for (Parameter* p : chunks_.back()->parameters())
+        (std::find(of_experts.begin(), of_experts.end(), p) != of_experts.end() ? experts : dense).push_back(p);
+    }
+    parameters_ = dense;
+    parameters_.insert(parameters_.end(), experts.begin(), experts.end());
+    buffers_.emplace_back(tape_, dense, settings_.shards(), settings_.distributed_optimizer);
+    if (!experts.empty()) buffers_.emplace_back(tape_, experts, settings_.expert_shards(), settings_.distributed_optimizer);
+    for (ParameterBuffer& b : buffers_) b.make_weights();
+    for (ParameterBuffer& b : buffers_) b.make_gradients();
+    for (ParameterBuffer& b : buffers_) b.make_master();
+    // The hook of its DDP: what arrives is added to the buffer and dropped.
+    tape_.gradient_arrived = [](Parameter& p) { p.grad.reset(); };
+  }
+
+  int64_t tokens() const { return job_.seq / settings_.context; }
+
+  struct InFlight {
+    MegatronInput input;
+    Tensor output;
+  };
+
+  // What the loader gives: on the first and the last stage of the pipeline.
+  MegatronInput make_input(const MegatronChunk::Place& p) {
+    MegatronInput in;
+    tape_.category = Category::input;
+    tape_.op = "input";
+    if (p.embeds || p.has_head) {
+      in.tokens = empty(tape_, {job_.batch, tokens()}, DType::int64);
+      in.labels = empty(tape_, {job_.batch, tokens()}, DType::int64);
+      in.positions = empty(tape_, {job_.batch, tokens()}, DType::int64);
+    }
+    if (settings_.attention_mask) in.mask = empty(tape_, {job_.batch, 1, tokens(), job_.seq}, DType::bool_);
+    tape_.category.reset();
+    if (!p.embeds) {
+      tape_.op = "recv_forward";
+      in.hidden = empty(tape_, hidden_sizes(), DType::bfloat16);
+      make_leaf(in.hidden);
+    }
+    return in;
+  }
+
+  Dims hidden_sizes() const { return {settings_.sequence ? tokens() / settings_.tensor : tokens(), job_.batch, config_.hidden}; }
+
+  void step() {
+    tape_.begin_step();
+    const int64_t micro = enough_micro_batches(settings_.pipeline, settings_.virtual_stages, job_.accumulation);
+    std::map<std::pair<int64_t, int64_t>, InFlight> flying;
+    for (const PipelineCall& call : pipeline_schedule(settings_.pipeline, stage_, settings_.virtual_stages, micro)) {
+      const MegatronChunk::Place p = place(call.chunk);
+      const std::pair<int64_t, int64_t> key{call.micro_batch, call.chunk};
+      count(call);
+      if (call.forward) {
+        tape_.begin_phase(Phase::forward);
+        InFlight& f = flying[key];
+        f.input = make_input(p);
+        forward(f, call.chunk, p.has_head);
+      } else {
+        tape_.begin_phase(Phase::backward);
+        backward(flying.at(key), p.has_head);
+        flying.erase(key);
+      }
+    }
+    if (counting_) tape_.work = &work_;
+    tape_.begin_phase(Phase::optimizer);
+    for (ParameterBuffer& b : buffers_) b.step();
+  }
+
+  // The first two micro-batches stand for all, as in every accumulation.
+  void count(const PipelineCall& call) {
+    if (!counting_) return;
+    tape_.work = call.micro_batch < simulated_micro_steps(job_) ? &work_ : nullptr;
+    work_.begin_micro_step(static_cast<uint16_t>(call.micro_batch));
+  }
+
+  void forward(InFlight& f, int64_t chunk, bool has_head) {
+    f.output = (*chunks_[static_cast<size_t>(chunk)])(f.input);
+    if (has_head) {
+      f.output = sum(f.output);
+      return;
+    }
+    // It is sent, and only what made it is kept (deallocate_pipeline_outputs).
+    Tensor sent = f.output;
+    f.output.body().storage = tape_.allocate(0);
+  }
+
+  void backward(InFlight& f, bool has_head) {
+    tape_.op = has_head ? "ones_like" : "recv_backward";
+    const Tensor seed = has_head ? empty_like(f.output) : empty(tape_, f.output.sizes(), f.output.dtype());
+    run_backward(f.output, seed);
+  }
+
+  const Job& job_;
+  const MegatronSettings& settings_;
+  const int64_t stage_;
+  const bool details_, counts_work_;
+  bool counting_ = false;
+  Work work_;
+  Tape tape_;
+  Build build_;
+  MegatronConfig config_;
+  SharedBuffers shared_;
+  std::vector<std::unique_ptr<MegatronChunk>> chunks_;
+  std::vector<Parameter*> parameters_;
+  std::vector<ParameterBuffer> buffers_;
+};
+
+}  // namespace
+
+void check_megatron(const Job& job) {
+  const MegatronSettings& m = *job.parallel.megatron;
+  if (job.precision != Precision::bf16)
+    throw Error(fmt::format("[megatron] precision {} is not simulated", to_string(job.precision)), "its bf16: precision bf16");
+  if (job.optimizer.name != "AdamW" && job.optimizer.name != "Adam")
+    throw Error("[megatron] optimizer " + job.optimizer.name + " is not simulated", "its Adam: optimizer AdamW");
+  if (job.tuning.adapter || job.tuning.quantization)
+    throw Error("[megatron] adapters are not simulated", "leave lora and quantization out");
+  if (job.parallel.ddp || job.parallel.zero1 || job.parallel.fsdp || job.parallel.tensor)
+    throw Error("[megatron] it has its own data and tensor parallelism", "leave ddp, zero1, fsdp and tensor_parallel out");
+  if (job.seq % (m.context * (m.sequence ? m.tensor : 1)) != 0)
+    throw Error(fmt::format("[megatron] {} tokens cannot be split over {} ranks", job.seq, m.context * (m.sequence ? m.tensor : 1)),
+                fmt::format("take {} tokens", round_up(job.seq, m.context * m.tensor)));
+  if (m.virtual_stages > 1 && job.accumulation % m.pipeline != 0)
+    throw Error(fmt::format("[megatron] {} micro-batches are no multiple of {} stages", job.accumulation, m.pipeline),
+                fmt::format("interleaved schedules want that: accumulation {}", round_up(job.accumulation, m.pipeline)));
+}
+
+Simulation simulate_megatron(const Job& job, bool details, bool work) {
+  check_megatron(job);
+  const MegatronSettings& m = *job.parallel.megatron;
+  if (m.stage) return MegatronTrainer(job, *m.stage, details, work).run();
+  Simulation largest;
+  int64_t most = -1;
+  std::vector<RankPeak> ranks;
+  for (int64_t stage = 0; stage < m.pipeline; ++stage) {
+    Simulation s = MegatronTrainer(job, stage, details, work).run();
+    const int64_t peak = peak_of(s.trace);
+    ranks.push_back({fmt::format("stage {}", stage), s.parameters, Bytes{peak}});
+    if (peak <= most) continue;
+    most = peak;
+    largest = std::move(s);
+  }
+  largest.ranks = std::move(ranks);
+  return largest;
+}
+
+}  // namespace plimsoll

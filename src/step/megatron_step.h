@@ -1,0 +1,14 @@
+// Megatron-LM's training loop on one rank: gradients in contiguous fp32 buffers, its (distributed) optimizer, and the schedule of a
+// pipeline's micro-batches.
+#pragma once
+
+#include "step/train.h"
+
+namespace plimsoll {
+
+// Throws an Error for settings that Megatron has not.
+void check_megatron(const Job& job);
+// Of the stage that the job names, else of the one with the largest peak; `ranks` of the result has all that were run.
+Simulation simulate_megatron(const Job& job, bool details, bool work);
+
+}  // namespace plimsoll

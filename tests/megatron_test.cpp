@@ -1,0 +1,157 @@
+// Megatron-LM's layouts: the schedule of a pipeline, bytes a rank, and settings that cannot be.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "allocator/timeline.h"
+#include "model/registry.h"
+#include "model/resolve.h"
+#include "plan/layouts.h"
+#include "step/pipeline_schedule.h"
+#include "step/train.h"
+#include "support.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(PipelineSchedule, EveryMicroBatchGoesForwardThenBackwardOnce) {
+  for (const int64_t stages : {1, 2, 4})
+    for (const int64_t chunks : {1, 2, 3})
+      for (const int64_t micro : {4, 8, 12})
+        for (int64_t stage = 0; stage < stages; ++stage) {
+          std::set<std::pair<int64_t, int64_t>> flying, done;
+          for (const PipelineCall& c : pipeline_schedule(stages, stage, chunks, micro)) {
+            const std::pair<int64_t, int64_t> key{c.micro_batch, c.chunk};
+            if (c.forward) {
+              EXPECT_TRUE(flying.insert(key).second);
+            } else {
+              EXPECT_EQ(flying.erase(key), 1u);
+              EXPECT_TRUE(done.insert(key).second);
+            }
+          }
+          EXPECT_TRUE(flying.empty());
+          EXPECT_EQ(done.size(), static_cast<size_t>(micro * chunks));
+        }
+}
+
+TEST(PipelineSchedule, EarlierStagesHaveMoreInFlight) {
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    int64_t now = 0, most = 0;
+    for (const PipelineCall& c : pipeline_schedule(4, stage, 1, 16)) most = std::max(most, now += c.forward ? 1 : -1);
+    EXPECT_EQ(most, 4 - stage);
+  }
+}
+
+Job small(const std::string& layout) {
+  Job job;
+  job.family = "megatron";
+  job.config = Config("test", {{"num_layers", 8},
+                               {"hidden_size", 512},
+                               {"num_attention_heads", 8},
+                               {"ffn_hidden_size", 2048},
+                               {"vocab_size", 1024},
+                               {"max_position_embeddings", 256}});
+  job.precision = Precision::bf16;
+  job.batch = 2;
+  job.seq = 256;
+  job.accumulation = 4;
+  apply_setting(job, "megatron", parse_flag_value(layout), "test");
+  return job;
+}
+
+int64_t resting(const Job& job, int64_t* parameters) {
+  const Simulation s = simulate(job);
+  int64_t now = 0;
+  std::map<StorageId, Category> labels;
+  for (const Event& e : s.trace.events) {
+    if (e.kind == Event::Kind::alloc) labels[e.storage] = s.trace.storages[e.storage].category;
+    if (e.kind == Event::Kind::relabel) labels[e.storage] = static_cast<Category>(e.value);
+    if (e.kind == Event::Kind::free) labels.erase(e.storage);
+  }
+  for (const auto& [storage, label] : labels)
+    if (label == Category::parameter || label == Category::gradient || label == Category::optimizer_state)
+      now += s.trace.storages[storage].bytes;
+  *parameters = s.parameters;
+  return now;
+}
+
+// Weights 2, main gradients 4, and 12 bytes of fp32 weights and Adam's states, which the distributed optimizer shards.
+TEST(Megatron, SixBytesAParameterAndTwelveOverTheReplicas) {
+  int64_t parameters = 0;
+  EXPECT_EQ(resting(small("world=1,distributed_optimizer=false"), &parameters), 18 * parameters);
+  EXPECT_EQ(resting(small("world=8,tensor=2,distributed_optimizer=false"), &parameters), 18 * parameters);
+  for (const int64_t data : {2, 4, 8}) {
+    const int64_t bytes = resting(small("world=" + std::to_string(data)), &parameters);
+    const double expected = static_cast<double>(parameters) * (6 + 12.0 / static_cast<double>(data));
+    EXPECT_GE(static_cast<double>(bytes), expected);
+    EXPECT_LT(static_cast<double>(bytes), expected * 1.001);  // parameters begin at multiples of 64
+  }
+}
+
+TEST(Megatron, StagesShareLayersAndTheLargestIsTheAnswer) {
+  const Simulation s = simulate(small("world=4,pipeline=4"));
+  ASSERT_EQ(s.ranks.size(), 4u);
+  EXPECT_GT(s.ranks[0].parameters, s.ranks[1].parameters);  // the embedding
+  EXPECT_EQ(s.ranks[1].parameters, s.ranks[2].parameters);
+  EXPECT_GT(s.ranks[1].peak, s.ranks[2].peak);  // one micro-batch more in flight
+  int64_t whole = 0;
+  for (const RankPeak& r : s.ranks) whole += r.parameters;
+  // The head has a copy of the tied embedding when it is on another stage.
+  EXPECT_EQ(whole, simulate(small("world=1")).parameters + 1024 * 512);
+  const Simulation uneven = simulate(small("world=4,pipeline=4,layers=1+3+3+1"));
+  EXPECT_LT(uneven.ranks[0].parameters, s.ranks[0].parameters);
+}
+
+TEST(Megatron, SequenceParallelAndRecomputationSave) {
+  const auto peak = [](const Job& job) { return ideal_timeline(simulate(job).trace).peak().bytes; };
+  const int64_t plain = peak(small("world=4,tensor=4")), sequence = peak(small("world=4,tensor=4,sequence=true"));
+  EXPECT_LT(sequence, plain);
+  Job recomputed = small("world=4,tensor=4,sequence=true");
+  recomputed.checkpointing.on = recomputed.checkpointing.reentrant = true;
+  EXPECT_LT(peak(recomputed), sequence);
+}
+
+std::string error_of(const std::string& layout) {
+  try {
+    simulate(small(layout));
+  } catch (const Error& e) {
+    return std::string(e.what()) + " | " + e.hint();
+  }
+  return "";
+}
+
+TEST(Megatron, ImpossibleLayoutsNameThePossible) {
+  const auto holds = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(holds(error_of("world=3,tensor=3"), "8 attention heads cannot be split over tensor 3 | tensor can be one of 1, 2, 4, 8"));
+  EXPECT_TRUE(holds(error_of("world=6,tensor=4"), "world 6 is no multiple of tensor 4 x pipeline 1 x context 1 | e.g. 4 or 8"));
+  EXPECT_TRUE(holds(error_of("world=3,pipeline=3"), "8 layers cannot be split over 3 stages | say how many each has"));
+  EXPECT_TRUE(holds(error_of("world=16,pipeline=16"), "a stage would have no layer: take a pipeline of at most 8"));
+  EXPECT_TRUE(holds(error_of("world=4,pipeline=4,layers=2+2+2"), "layers has 3 numbers"));
+  EXPECT_TRUE(holds(error_of("world=4,pipeline=4,layers=2+2+2+3"), "the stages have 9 layers, the model has 8"));
+  EXPECT_TRUE(holds(error_of("world=2,expert=2"), "has no experts"));
+  EXPECT_TRUE(holds(error_of("world=4,pipeline=4,stage=4"), "stage 4 is not one of 0 to 3"));
+  EXPECT_TRUE(holds(error_of("world=3,context=3"), "256 tokens cannot be split over 3 ranks"));
+  EXPECT_TRUE(holds(error_of("attention=eager"), "known: fused, flash, unfused"));
+  EXPECT_TRUE(holds(error_of("tensor=0"), "tensor 0 is not between 1 and"));
+}
+
+TEST(Layouts, EveryAnswerFitsAndTheFastestComesFirst) {
+  LayoutRequest request;
+  request.job = small("world=8");
+  request.device = target_device(find_device("a100-40gb-sxm"));
+  request.world = 8;
+  request.global_batch = 32;
+  const LayoutPlan plan = plan_layouts(request);
+  ASSERT_FALSE(plan.fitting.empty());
+  for (size_t i = 0; i < plan.fitting.size(); ++i) {
+    const Layout& l = plan.fitting[i];
+    EXPECT_EQ(l.job.batch * l.job.accumulation * l.job.parallel.replicas(), 32);
+    EXPECT_EQ(l.verdict, Verdict::fits);
+    if (i > 0) EXPECT_GE(l.time->seconds, plan.fitting[i - 1].time->seconds);
+    if (i < 5) EXPECT_LE(Fitting(l.job).need(request.device).memory.device.bytes, request.device.capacity->bytes);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
