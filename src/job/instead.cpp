@@ -118,6 +118,9 @@ std::string megatron(const Job& job) {
       fmt::format("`pretrain_gpt.py --bf16 --micro-batch-size {} --tensor-model-parallel-size {} --pipeline-model-parallel-size {}",
                   job.batch, m.tensor, m.pipeline);
   if (m.virtual_stages > 1) flags += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", m.virtual_stages);
+  if (!m.layers.empty())
+    flags +=
+        fmt::format(" --decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}", m.layers.front(), m.layers.back());
   if (m.context > 1) flags += fmt::format(" --context-parallel-size {}", m.context);
   if (m.expert > 1) flags += fmt::format(" --expert-model-parallel-size {}", m.expert);
   if (m.sequence) flags += " --sequence-parallel";

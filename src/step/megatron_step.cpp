@@ -159,6 +159,8 @@ class MegatronTrainer {
     for (ParameterBuffer& b : buffers_) b.make_weights();
     for (ParameterBuffer& b : buffers_) b.make_gradients();
     for (ParameterBuffer& b : buffers_) b.make_master();
+    if (job_.warm_optimizer)
+      for (ParameterBuffer& b : buffers_) b.step();
     // The hook of its DDP: what arrives is added to the buffer and dropped.
     tape_.gradient_arrived = [](Parameter& p) { p.grad.reset(); };
   }
