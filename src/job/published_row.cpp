@@ -33,12 +33,15 @@ int64_t degree(const Json& parallel, const char* key) {
   return parallel.contains(key) && parallel[key].is_number_integer() ? parallel[key].get<int64_t>() : 1;
 }
 
-// Empty for one process, and for PyTorch's own DistributedDataParallel over all of them.
+bool is_fsdp(const Json& parallel) { return text_at(parallel, "fsdp").rfind("fsdp", 0) == 0; }
+
+// Empty for one process, for PyTorch's own DistributedDataParallel over all of them, and for fully_shard. Its predecessor, FSDP1, gathers
+// and reduces the same blocks in flat buffers: rows of it are executed as FSDP2.
 std::string unsupported_parallel(const Json& row) {
   const Json& parallel = row.at("parallel");
   if (degree(parallel, "world") <= 1) return "";
-  for (const char* key : {"zero_stage", "fsdp", "distributed_optimizer"})
-    if (is_set(parallel, key)) return std::string("parallel: ") + key;
+  for (const char* key : {"zero_stage", "distributed_optimizer"})
+    if (is_set(parallel, key) && !is_fsdp(parallel)) return std::string("parallel: ") + key;
   for (const char* key : {"tp", "pp", "cp", "ep"})
     if (degree(parallel, key) > 1) return std::string("parallel: ") + key;
   return "";
@@ -48,6 +51,8 @@ std::string unsupported_parallel(const Json& row) {
 std::string unsupported_part(const Json& row) {
   const Json& train = row.at("train");
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
+  if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
+  if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "lora") && text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
     return "adapters on Qwen's own modules (c_attn, w1, w2)";
@@ -65,6 +70,7 @@ std::string unsupported_part(const Json& row) {
 std::string precision_of(const Json& p) {
   const std::string weights = text_at(p, "weights"), compute = text_at(p, "compute");
   if (weights == "fp32" && compute == "fp32") return "fp32";
+  if (weights == "fp32" && compute == "bf16") return "fp32";  // FSDP gathers weights in bf16
   if (weights == "fp32" && compute == "bf16_autocast") return "amp";
   if (weights == "fp32" && compute == "fp16_autocast") return "amp-fp16";
   if (weights == compute && (weights == "bf16" || weights == "fp16")) return weights;
@@ -164,7 +170,12 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   job.accumulation = c.size({"grad_accum"}, 1);
   if (is_set(train, "grad_clip")) job.clip = train["grad_clip"].get<double>();
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;
-  if (const int64_t world = degree(row.at("parallel"), "world"); world > 1) job.parallel.ddp = parse_ddp({{"world", world}});
+  if (const int64_t world = degree(row.at("parallel"), "world"); is_fsdp(row.at("parallel"))) {
+    const bool lower = text_at(train.at("precision"), "weights") == "fp32" && text_at(train.at("precision"), "compute") == "bf16";
+    job.parallel.fsdp = parse_fsdp({{"world", world}, {"param_dtype", lower ? "bf16" : "own"}, {"reduce_dtype", lower ? "fp32" : "own"}});
+  } else if (world > 1) {
+    job.parallel.ddp = parse_ddp({{"world", world}});
+  }
   read_optimizer(train.at("optimizer"), job);
   read_tuning(train, job);
   const Json& software = row.at("software");
