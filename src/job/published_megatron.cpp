@@ -114,7 +114,6 @@ std::string read_megatron_row(const Json& row, Job& job) {
   job.seq = c.size({"seq_len"}, 1);
   job.accumulation = c.size({"grad_accum"}, 1);
   job.checkpointing.on = recompute != "none";
-  job.checkpointing.reentrant = true;
   job.parallel.megatron = parse_megatron(layout_of(row));
   return "";
 }

@@ -81,7 +81,6 @@ std::vector<Job> candidates(const LayoutRequest& r, int64_t global) {
                 job.accumulation = global / m.data() / batch;
                 job.checkpointing = {};
                 job.checkpointing.on = recompute;
-                job.checkpointing.reentrant = true;
                 job.warm_optimizer = true;  // its states are there from the start, so one step is the steady state
                 job.steps = 1;
                 if (m.virtual_stages > 1 && job.accumulation % stages != 0) continue;

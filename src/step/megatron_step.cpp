@@ -144,7 +144,9 @@ class MegatronTrainer {
   void make_model() {
     build_.dtype = DType::bfloat16;
     build_.on_meta = true;
-    build_.checkpointing = CheckpointPlan(job_.checkpointing);
+    Checkpointing recompute = job_.checkpointing;
+    recompute.reentrant = true;  // megatron.core has a checkpoint of its own, of that kind
+    build_.checkpointing = CheckpointPlan(recompute);
     std::vector<Parameter*> dense, experts;
     for (int64_t c = 0; c < settings_.virtual_stages; ++c) {
       chunks_.push_back(std::make_unique<MegatronChunk>(build_, config_, settings_, place(c), shared_));
