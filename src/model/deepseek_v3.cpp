@@ -39,9 +39,10 @@ struct DeepseekV3Attention : LatentAttention {
     if (!interleaved) return apply_rotary_pos_emb(q, k, tables);
     const int64_t width = q.size(-1);
     const Tensor cos = unsqueeze(slice(tables.cos, -1, 0, width / 2), 1), sin = unsqueeze(slice(tables.sin, -1, 0, width / 2), 1);
-    auto turned = [&](const Tensor& x) { return rotate_pair(slice(x, -1, 0, width, 2), slice(x, -1, 1, width, 2), cos, sin); };
-    Tensor q_embed = turned(q);
-    return {q_embed, turned(k)};
+    const Tensor q1 = slice(q, -1, 0, width, 2), q2 = slice(q, -1, 1, width, 2), k1 = slice(k, -1, 0, width, 2),
+                 k2 = slice(k, -1, 1, width, 2);
+    Tensor q_embed = rotate_pair(q1, q2, cos, sin);
+    return {q_embed, rotate_pair(k1, k2, cos, sin)};
   }
   bool interleaved;  // neighbours are turned
 };

@@ -46,7 +46,9 @@ struct GptOssExperts : Experts {
   // gate and up take turns along the width
   Tensor apply_gate(const Tensor& gate_up) const override {
     const int64_t width = gate_up.size(-1);
-    const Tensor gate = clamp_max(slice(gate_up, -1, 0, width, 2)), up = clamp(slice(gate_up, -1, 1, width, 2));
+    Tensor gate = slice(gate_up, -1, 0, width, 2), up = slice(gate_up, -1, 1, width, 2);
+    gate = clamp_max(gate);
+    up = clamp(up);
     Tensor glu;
     {
       const Tensor open = sigmoid(mul_scalar(gate));
@@ -135,8 +137,8 @@ struct GptOssAttention : Module {
       logits = sub(logits, largest);
     }
     const Tensor probs = softmax(logits, logits.dtype());
-    weights = dropout(slice(probs, -1, 0, probs.size(-1) - 1), config.attention_dropout);
-    weights = to(weights, v.dtype());
+    const Tensor scores = slice(probs, -1, 0, probs.size(-1) - 1);
+    weights = to(dropout(scores, config.attention_dropout), v.dtype());
     Tensor out = matmul(weights, v);  // (B, H, T, D)
     out = contiguous(transpose(out, 1, 2));
     *kept = weights;

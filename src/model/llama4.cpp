@@ -143,7 +143,12 @@ struct Llama4Router : Linear {
     Tensor scores = nondiff("full_like", logits, logits.dtype());
     scores = scatter_(scores, top.indices, top.values);
     const DType dtype = scores.dtype();
-    scores = to(sigmoid(to(scores, DType::float32)), dtype);
+    Tensor open;
+    {
+      const Tensor wide = to(scores, DType::float32);
+      open = sigmoid(wide);
+    }
+    scores = to(open, dtype);
     return {scores, logits};
   }
   int64_t top_k;
@@ -161,11 +166,12 @@ struct Llama4TextMoe : Module {
     const Tensor hidden = reshape(x, {-1, x.size(-1)});  // (N, C)
     const auto [scores, logits] = router.route(hidden);
     const int64_t n = scores.size(1);
-    Tensor routed_in = flatten(clone(expand(unsqueeze(hidden, 0), {n, -1, -1})), 0, 1);  // (E N, C)
+    Tensor routed_in = repeat_rows(hidden, n), weighted;  // (E N, C)
     {
       const Tensor weights = reshape(transpose(scores, 0, 1), {-1, 1});
-      routed_in = mul(routed_in, weights);
+      weighted = mul(routed_in, weights);
     }
+    routed_in = std::move(weighted);
     const Tensor routed_out = experts(routed_in);
     Tensor out = shared_expert(hidden);
     out = add_(out, sum(reshape(routed_out, {n, -1, routed_out.size(-1)}), {0}, false));

@@ -75,15 +75,17 @@ Tensor fill_outside(const Tensor& x, const Tensor& mask) {
 }
 
 // Sums of every stretch of the last dimension: (..., n) -> (..., n, n)
-Tensor segment_sum(const Tensor& x) {
-  Dims sizes = x.sizes();
-  const int64_t n = x.size(-1);
+Tensor segment_sum(Tensor x) {
+  Tensor input = std::move(x);
+  Tape& tape = input.tape();
+  Dims sizes = input.sizes();
+  const int64_t n = input.size(-1);
   sizes.push_back(n);
-  Tensor input = expand(unsqueeze(x, -1), sizes);
-  Tensor mask = lower_triangle(x.tape(), n);
+  input = expand(unsqueeze(input, -1), sizes);
+  Tensor mask = lower_triangle(tape, n);
   input = fill_outside(input, mask);
   Tensor segments = cumsum(input, -2);
-  mask = lower_triangle(x.tape(), n);
+  mask = lower_triangle(tape, n);
   segments = fill_outside(segments, mask);
   return segments;
 }
@@ -148,12 +150,8 @@ struct Mamba2Mixer : Module {
     Tensor states = sum(mul(unsqueeze(B_decay, -2), unsqueeze(hidden, -1)), {2}, false);  // (B, chunks, H, D, N)
     const Tensor previous_states = nondiff("zeros_like", slice(states, 1, 0, 1), states.dtype());
     states = cat({previous_states, states}, 1);
-    Tensor decay_chunk;  // (B, chunks + 1, chunks + 1, H)
-    {
-      const Tensor ends = constant_pad_nd(select(A_cumsum, 3, last), {1, 0});
-      decay_chunk = exp(segment_sum(ends));
-    }
-    decay_chunk = transpose(decay_chunk, 1, 3);
+    Tensor decay_chunk = exp(segment_sum(constant_pad_nd(select(A_cumsum, 3, last), {1, 0})));
+    decay_chunk = transpose(decay_chunk, 1, 3);  // (B, chunks + 1, chunks + 1, H)
     const Tensor new_states = sum(mul(unsqueeze(unsqueeze(decay_chunk, -1), -1), unsqueeze(states, 2)), {1}, false);
     states = slice(new_states, 1, 0, new_states.size(1) - 1);
     const Tensor state_decay_out = exp(A_cumsum);

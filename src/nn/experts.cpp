@@ -43,7 +43,8 @@ TopKRouter::TopKRouter(Module& parent, std::string_view name, const MoeConfig& m
 
 Routing TopKRouter::operator()(const Tensor& x) const {
   Forward here(*this);
-  const Tensor logits = linear(x, weight);  // (N, E)
+  const Tensor hidden = reshape(x, {-1, config.hidden_size});
+  const Tensor logits = linear(hidden, weight);  // (N, E)
   const Tensor probs = casts_weights ? softmax(logits, DType::float32) : softmax(to(logits, DType::float32));
   auto [weights, indices] = topk(probs, config.num_experts_per_tok);  // (N, K)
   if (config.norm_topk_prob) weights = div_(weights, sum(weights, {-1}, true));

@@ -192,10 +192,9 @@ namespace {
 
 auto division_backward(Saved self, Saved other) {
   return [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
-    const Tensor b = other.unpack();
+    const Tensor b = other.unpack(), a = needs[1] ? self.unpack() : Tensor();
     Tensors out(2);
     if (needs[1]) {
-      const Tensor a = self.unpack();
       const Tensor quotient = kernel("div", a, b), ratio = kernel("div", quotient, b);
       const Tensor minus = kernel("neg", g[0]);
       out[1] = kernel("mul", minus, ratio);

@@ -69,6 +69,7 @@ constexpr Row kRows[] = {
     {"index_put", concat},
     {"scatter", concat},
     {"expand", broadcast},
+    {"repeat", broadcast},
     {"sum", sum},
     {"mean", sum},
     {"native_layer_norm", normalise},
