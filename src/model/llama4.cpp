@@ -107,6 +107,7 @@ struct Llama4TextRMSNorm : Module {
 
 struct Llama4TextExperts : Module {
   Llama4TextExperts(Module& parent, std::string_view name, const Llama4Config& c) : Module(parent, name), config(c) {
+    reject_sharded_experts(*this);
     gate_up_proj = parameter("gate_up_proj", {c.num_experts, c.hidden_size, 2 * c.moe_intermediate_size});
     down_proj = parameter("down_proj", {c.num_experts, c.moe_intermediate_size, c.hidden_size});
   }

@@ -38,6 +38,11 @@ void read_sparse_steps(const Config& c, MoeConfig& m) {
     if (i.get<uint64_t>() < m.sparse_layer.size()) m.sparse_layer[i.get<size_t>()] = false;
 }
 
+void reject_sharded_experts(const Module& experts) {
+  if (experts.build().tensor_parallel)
+    throw Error("[tensor_parallel] " + experts.path() + ": how experts are shared out is not simulated", "take a model without experts");
+}
+
 TopKRouter::TopKRouter(Module& parent, std::string_view name, const MoeConfig& m, bool casts)
     : Module(parent, name), config(m), casts_weights(casts), weight(parameter("weight", {m.num_experts, m.hidden_size})) {}
 
@@ -54,6 +59,7 @@ Routing TopKRouter::operator()(const Tensor& x) const {
 }
 
 Experts::Experts(Module& parent, std::string_view name, const MoeConfig& m, ExpertsLayout l) : Module(parent, name), config(m), layout(l) {
+  reject_sharded_experts(*this);
   const int64_t n = m.num_experts, width = m.hidden_size, inner = m.moe_intermediate_size;
   gate_up_proj = parameter("gate_up_proj", l.transposed ? Dims{n, width, 2 * inner} : Dims{n, 2 * inner, width});
   if (l.bias) gate_up_proj_bias = parameter("gate_up_proj_bias", {n, 2 * inner});

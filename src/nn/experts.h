@@ -31,6 +31,9 @@ void read_moe_config(const Config& config, const char* experts_key, MoeConfig& m
 // Layers with experts: each decoder_sparse_step-th, without mlp_only_layers.
 void read_sparse_steps(const Config& config, MoeConfig& m);
 
+// Throws under tensor parallelism: how experts are shared out is not simulated.
+void reject_sharded_experts(const Module& experts);
+
 struct Routing {
   Tensor logits;   // (N, E)
   Tensor weights;  // (N, K)
