@@ -107,15 +107,16 @@ struct Mamba2Mixer : Module {
     Forward here(*this);
     const int64_t batch = x.size(0), tokens = x.size(1);
     const Tensor mask = build().batch ? build().batch->attention_mask : Tensor();
-    const Tensor input = masked(x, mask);
-    const Tensor projected_states = in_proj(input);  // (B, T, I + conv + H)
+    Tensor hidden = masked(x, mask);
+    const Tensor projected_states = in_proj(hidden);  // (B, T, I + conv + H)
     const Tensors parts = split(projected_states, {config.intermediate_size, config.conv_dim(), config.num_heads}, -1);
     const Tensor& gate = parts[0];
     Tensor hidden_B_C = transpose(parts[1], 1, 2);  // (B, conv, T)
     hidden_B_C = activation(config.hidden_act, transpose(getitem(conv1d(hidden_B_C), -1, 0, tokens), 1, 2));
     hidden_B_C = masked(hidden_B_C, mask);  // (B, T, conv)
     const Tensors pieces = split(hidden_B_C, {config.intermediate_size, config.states(), config.states()}, -1);
-    Tensor hidden = pieces[0], B = pieces[1], C = pieces[2];
+    hidden = pieces[0];
+    Tensor B = pieces[1], C = pieces[2];
     Tensor A = state_decay(A_log);                 // (H)
     Tensor dt = softplus(add(parts[2], dt_bias));  // (B, T, H)
     dt = clamp(dt);
