@@ -99,7 +99,8 @@ struct Llama4TextRMSNorm : Module {
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
-    const Tensor output = to(rms_normalised(to(x, DType::float32)), x.dtype());
+    Tensor output = rms_normalised(to(x, DType::float32));
+    output = to(output, x.dtype());
     return mul(output, weight);
   }
   Tensor weight;
@@ -204,12 +205,15 @@ struct Llama4TextAttention : Module {
     return {q_cast, to(k_out, k.dtype())};
   }
 
-  static Tensor qk_norm(const Tensor& x) { return to(rms_normalised(to(x, DType::float32)), x.dtype()); }
+  static Tensor qk_norm(const Tensor& x) {
+    const Tensor output = rms_normalised(to(x, DType::float32));
+    return to(output, x.dtype());
+  }
 
-  // log1p(floor((positions + 1) / floor_scale)) * attn_scale + 1
-  Tensor scaled_by_position(const Tensor& q) const {
-    const Tensor positions = nondiff("add", arange(tape(), q.size(1)), DType::int64);
-    Tensor scales = nondiff("_to_copy", positions, DType::float32);
+  // log1p(floor((positions + 1) / floor_scale)) * attn_scale + 1, which with the positions lives as long as the caller.
+  static Tensor scaled_by_position(const Tensor& q, Tensor& positions, Tensor& scales) {
+    positions = nondiff("add", arange(q.tape(), q.size(1)), DType::int64);
+    scales = nondiff("_to_copy", positions, DType::float32);
     for (const char* op : {"add", "div", "floor", "log1p", "mul", "add"}) scales = nondiff(op, scales, DType::float32);
     scales = expand(view(scales, {1, q.size(1), 1, 1}), {q.size(0), q.size(1), 1, 1});
     return to(mul(q, scales), q.dtype());
@@ -226,7 +230,8 @@ struct Llama4TextAttention : Module {
       q = qk_norm(q);
       k = qk_norm(k);
     }
-    if (!use_rope && config.attn_temperature_tuning) q = scaled_by_position(q);
+    Tensor positions, attn_scales;
+    if (!use_rope && config.attn_temperature_tuning) q = scaled_by_position(q, positions, attn_scales);
     q = transpose(q, 1, 2);
     k = transpose(k, 1, 2);
     AttentionCall call;
