@@ -68,6 +68,24 @@ std::unique_ptr<Model> make_stdiff(Build& build, const Config& config);
 std::unique_ptr<Model> make_t5(Build& build, const Config& config);
 std::unique_ptr<Model> make_vit(Build& build, const Config& config);
 
+// transformers: experts, and state spaces with them
+std::unique_ptr<Model> make_mixtral(Build& build, const Config& config);
+std::unique_ptr<Model> make_mixtral_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_qwen2_moe(Build& build, const Config& config);
+std::unique_ptr<Model> make_qwen2_moe_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_qwen3_moe(Build& build, const Config& config);
+std::unique_ptr<Model> make_qwen3_moe_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_deepseek_v2(Build& build, const Config& config);
+std::unique_ptr<Model> make_deepseek_v2_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_deepseek_v3(Build& build, const Config& config);
+std::unique_ptr<Model> make_deepseek_v3_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_gpt_oss(Build& build, const Config& config);
+std::unique_ptr<Model> make_gpt_oss_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_llama4(Build& build, const Config& config);
+std::unique_ptr<Model> make_mamba2(Build& build, const Config& config);
+std::unique_ptr<Model> make_jamba(Build& build, const Config& config);
+std::unique_ptr<Model> make_jamba_classifier(Build& build, const Config& config);
+
 std::unique_ptr<Model> make_hubert(Build& build, const Config& config);
 std::unique_ptr<Model> make_hubert_classifier(Build& build, const Config& config);
 std::unique_ptr<Model> make_wav2vec2(Build& build, const Config& config);

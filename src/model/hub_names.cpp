@@ -18,7 +18,11 @@ struct Alias {
 constexpr Alias kAliases[] = {
     {"c4ai-command-r-plus", "command-r-plus"},
     {"c4ai-command-r-v01", "command-r"},
+    {"llama-4-maverick-17b-128e", "llama-4-maverick"},
+    {"llama-4-scout-17b-16e", "llama-4-scout"},
     {"mistral-nemo-2407", "mistral-nemo-12b"},
+    {"mixtral-8x22b-v0.1", "mixtral-8x22b"},
+    {"mixtral-8x7b-v0.1", "mixtral-8x7b"},
     {"olmo-2-0325-32b", "olmo-2-32b"},
     {"olmo-2-0425-1b", "olmo-2-1b"},
     {"olmo-2-1124-13b", "olmo-2-13b"},

@@ -3,8 +3,8 @@
 #include "model/families.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
+#include "nn/rms_norm_fp32.h"
 #include "ops/pointwise.h"
-#include "ops/reduce.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -21,24 +21,6 @@ DecoderConfig settings(const Config& c) {
   d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
   return d;
 }
-
-// Scales in fp32, then returns to the type of x.
-struct Olmo2RMSNorm : Module {
-  Olmo2RMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) { weight = parameter("weight", {width}); }
-
-  Tensor operator()(const Tensor& x) const {
-    Forward here(*this);
-    Tensor hidden = to(x, DType::float32);
-    const Tensor variance = mean(pow(hidden, 2), {-1}, true);
-    {
-      const Tensor scale = rsqrt(add_scalar(variance));
-      hidden = mul(hidden, scale);
-    }
-    return to(mul(weight, hidden), x.dtype());
-  }
-
-  Tensor weight;
-};
 
 struct Olmo2Attention : Module {
   Olmo2Attention(Module& parent, std::string_view name, const DecoderConfig& c)
@@ -80,7 +62,7 @@ struct Olmo2Attention : Module {
 
   const DecoderConfig& config;
   Linear q_proj, k_proj, v_proj, o_proj;
-  Olmo2RMSNorm q_norm, k_norm;
+  Fp32RMSNorm q_norm, k_norm;
 };
 
 struct Olmo2DecoderLayer : Module {
@@ -106,10 +88,10 @@ struct Olmo2DecoderLayer : Module {
 
   Olmo2Attention self_attn;
   GatedMLP mlp;
-  Olmo2RMSNorm post_attention_layernorm, post_feedforward_layernorm;
+  Fp32RMSNorm post_attention_layernorm, post_feedforward_layernorm;
 };
 
-using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Olmo2RMSNorm>;
+using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Fp32RMSNorm>;
 
 }  // namespace
 

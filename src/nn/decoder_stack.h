@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-// Settings derive from DecoderConfig. A Layer is made of (parent, name, settings) and called with (x, tables, mask).
+// Settings derive from DecoderConfig. A Layer is made of (parent, name, settings) and perhaps its number, and called with
+// (x, tables, mask).
 template <class Settings, class Layer, class Norm, class Embed = Embedding>
 struct DecoderStack : Module {
   DecoderStack(Module& parent, std::string_view name, const Settings& s)
@@ -21,13 +22,30 @@ struct DecoderStack : Module {
         rotary_emb(*this, "rotary_emb", s.rope) {}
 
   Module& add_layers() {
-    for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
+    for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+      if constexpr (std::is_constructible_v<Layer, Module&, std::string_view, const Settings&, size_t>)
+        layers.add(config, static_cast<size_t>(i));
+      else
+        layers.add(config);
+    }
     return *this;
   }
 
   virtual Tensor embed(const Tensor& input_ids) const { return embed_tokens(input_ids); }
   // From the embeddings, which Python's name keeps until the body returns, to what the first layer gets.
   virtual Tensor enter(Tensor& embeds) const { return embeds; }
+
+  struct Masks {
+    Tensor full, local;  // undefined where the kernel can do without
+  };
+  // For layers that see everything and for those with a window.
+  virtual Masks make_masks(MaskArgs args) const {
+    Masks masks;
+    if (config.full_mask) masks.full = create_causal_mask(build(), args);
+    args.sliding_window = config.sliding_window;
+    if (config.sliding_window) masks.local = create_causal_mask(build(), args);
+    return masks;
+  }
 
   // `states`, where given, takes what every layer gets and the result (output_hidden_states). The mask (B, T) is about padding.
   Tensor operator()(const Tensor& input_ids, Tensors* states = nullptr, const Tensor& attention_mask = {}) {
@@ -36,15 +54,12 @@ struct DecoderStack : Module {
     const Tensor positions = position_ids(build(), embeds.size(1));
     MaskArgs args{embeds.size(0), embeds.size(1), embeds.size(1), embeds.dtype(), positions, {}};
     args.attention_mask = attention_mask;
-    Tensor full, sliding;  // undefined where the kernel can do without
-    if (config.full_mask) full = create_causal_mask(build(), args);
-    args.sliding_window = config.sliding_window;
-    if (config.sliding_window) sliding = create_causal_mask(build(), args);
+    const Masks masks = make_masks(args);
     Tensor hidden = enter(embeds);
     const CosSin tables = rotary_emb(hidden, positions);
     build().position_ids = positions;
     for (size_t i = 0; i < layers.size(); ++i) {
-      auto run = [&layer = layers[i], tables, mask = config.slides(i) ? sliding : full, positions](const Tensor& x) {
+      auto run = [&layer = layers[i], tables, mask = config.slides(i) ? masks.local : masks.full, positions](const Tensor& x) {
         return layer(x, tables, mask);
       };
       if (states) states->push_back(hidden);

@@ -24,6 +24,7 @@ const std::vector<Defaults>& table() {
       {"gpt_neox", {"query_key_value"}, {"query_key_value", "dense_4h_to_h"}, {"dense_4h_to_h"}, {}},
       {"llama", {"q_proj", "v_proj"}, {"k_proj", "v_proj", "down_proj"}, {"down_proj"}, norms},
       {"mistral", {"q_proj", "v_proj"}, {"k_proj", "v_proj", "down_proj"}, {"down_proj"}, norms},
+      {"mixtral", {"q_proj", "v_proj"}, {"k_proj", "v_proj", "w2"}, {"w2"}, {}},
       {"opt", {"q_proj", "v_proj"}, {"q_proj", "k_proj", "fc2"}, {"fc2"}, {}},
       {"qwen2", {"q_proj", "v_proj"}, {"q_proj", "v_proj", "down_proj"}, {"down_proj"}, {"post_attention_layernorm"}},
       {"qwen3", {"q_proj", "v_proj"}, {"q_proj", "v_proj", "down_proj"}, {"down_proj"}, {"post_attention_layernorm"}},

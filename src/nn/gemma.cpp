@@ -7,9 +7,7 @@
 
 namespace plimsoll {
 
-namespace {
-
-Tensor normalise(const Tensor& x) {
+Tensor rms_normalised(const Tensor& x) {
   Tensor scale;  // (B, T, 1)
   {
     const Tensor variance = mean(pow(x, 2), {-1}, true);
@@ -19,8 +17,6 @@ Tensor normalise(const Tensor& x) {
   return mul(x, scale);
 }
 
-}  // namespace
-
 GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) {
   weight = parameter("weight", {width});
 }
@@ -28,7 +24,7 @@ GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width)
 Tensor GemmaRMSNorm::operator()(const Tensor& x) const {
   Forward here(*this);
   if (build().loss.liger.rms_norm) return liger_rms_norm(x, weight, false);
-  Tensor output = normalise(to(x, DType::float32));
+  Tensor output = rms_normalised(to(x, DType::float32));
   {
     const Tensor scale = add_scalar(to(weight, DType::float32));
     output = mul(output, scale);

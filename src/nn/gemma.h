@@ -5,6 +5,9 @@
 
 namespace plimsoll {
 
+// x / sqrt(mean(x^2) + eps) over the last dimension, in the type of x.
+Tensor rms_normalised(const Tensor& x);
+
 struct GemmaRMSNorm : Module {
   GemmaRMSNorm(Module& parent, std::string_view name, int64_t width);
   Tensor operator()(const Tensor& x) const;

@@ -61,20 +61,47 @@ Tensor and_masks(Tape& tape, std::initializer_list<std::function<Tensor()>> part
   return keep;
 }
 
-Tensor causal(const Grid& at, const MaskArgs& args) {
+// chunked_overlay: (k - left_padding[batch]) // size == (q - left_padding[batch]) // size
+Tensor same_chunk(const Grid& at, const Tensor& left_padding) {
+  auto chunk_of = [&](const Tensor& at_index) {
+    Tensor number;
+    {
+      const Tensor padding = index(left_padding, {at.batch});
+      number = nondiff("sub", expand(at_index, broadcast(at_index.sizes(), padding.sizes())), DType::int64);
+    }
+    return nondiff("floor_divide", number, DType::int64);
+  };
+  const Tensor of_key = chunk_of(at.k);
+  return compare("eq", of_key, chunk_of(at.q));
+}
+
+// create_chunked_causal_mask: chunks begin behind the padding on the left
+Tensor left_padding_tokens(Tape& tape, const MaskArgs& args, const Tensor& padding) {
+  if (!padding) return filled(tape, "zeros", {args.batch}, DType::int64);
+  Tensor empty_so_far;
+  {
+    const Tensor seen = cumsum(padding, -1, DType::int64);
+    const Tensor zeros = nondiff("zeros_like", padding, DType::bool_);
+    empty_so_far = compare("eq", seen, zeros);
+  }
+  return sum(empty_so_far, {-1}, false);
+}
+
+Tensor causal(const Grid& at, const MaskArgs& args, const Tensor& left_padding) {
   auto past = [&] { return compare("le", at.k, at.q); };
+  if (left_padding) return and_masks(at.q.tape(), {[&] { return same_chunk(at, left_padding); }, past});
   if (!args.sliding_window) return past();
   auto near = [&] { return compare("gt", at.k, nondiff("sub", at.q, DType::int64)); };
   return and_masks(at.q.tape(), {near, past});
 }
 
-Tensor unpadded(const Grid& at, const MaskArgs& args, const Tensor& packed) {
-  if (!packed) return causal(at, args);
+Tensor unpadded(const Grid& at, const MaskArgs& args, const Tensor& packed, const Tensor& left_padding) {
+  if (!packed) return causal(at, args, left_padding);
   auto same_sequence = [&] {
     const Tensor of_query = index(packed, {at.batch, at.q});
     return compare("eq", of_query, index(packed, {at.batch, at.k}));
   };
-  return and_masks(packed.tape(), {[&] { return causal(at, args); }, same_sequence});
+  return and_masks(packed.tape(), {[&] { return causal(at, args, left_padding); }, same_sequence});
 }
 
 using Pattern = std::function<Tensor(const Grid&)>;
@@ -119,12 +146,18 @@ Tensor create_causal_mask(Build& build, const MaskArgs& args) {
   const Tensor padding = padding_of(build, args);
   const bool may_pack = args.position_ids && !padding && !build.cache;
   const Tensor packed = may_pack ? packed_sequences(args.position_ids, args.batch, is_packed(build)) : Tensor();
-  if (uses_flash_attention_2(build, args)) return flash_mask(build, padding);
-  const bool local = args.sliding_window && args.keys >= *args.sliding_window;
+  if (uses_flash_attention_2(build, args)) {
+    if (args.chunk && args.keys > *args.chunk)
+      throw Error("[attention] flash-attention-2 cannot keep to chunks of " + std::to_string(*args.chunk) + " tokens", "attention: auto");
+    return flash_mask(build, padding);
+  }
+  const Tensor left_padding = args.chunk ? left_padding_tokens(build.tape, args, padding) : Tensor();
+  const std::optional<int64_t> span = args.chunk ? args.chunk : args.sliding_window;
+  const bool local = span && args.keys >= *span;
   const bool skippable = !eager && !packed && args.queries == args.keys && !local;
   if (skippable && (!padding || reads_all(padding, !is_padded(build)))) return {};
   const Tensor keep = visible(
-      build.tape, args, [&](const Grid& at) { return unpadded(at, args, packed); }, padding);
+      build.tape, args, [&](const Grid& at) { return unpadded(at, args, packed, left_padding); }, padding);
   return eager ? additive(keep, args.dtype) : keep;
 }
 

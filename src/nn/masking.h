@@ -13,6 +13,7 @@ struct MaskArgs {
   bool only_eager = false;                // the model has no SDPA attention: its mask is additive under every kernel
   Tensor attention_mask = {};             // (B, T); undefined: the batch's own, if it has one
   bool ignores_batch = false;             // the batch's mask is not about these tokens (a decoder behind an encoder)
+  std::optional<int64_t> chunk = {};      // a query sees keys of its own chunk only
 };
 
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.

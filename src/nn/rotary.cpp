@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "ops/complex.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -18,6 +19,16 @@ int64_t frequencies_of(const RopeSettings& s) { return s.type == "proportional" 
 Tensor one_over(const Tensor& x) {
   const Tensor y = nondiff("reciprocal", x, DType::float32);
   return nondiff("mul", y, DType::float32);
+}
+
+// torch.polar(torch.ones_like(angles), angles) * a number
+Tensor polar(const Tensor& angles) {
+  Tensor table;
+  {
+    const Tensor ones = nondiff("ones_like", angles, DType::float32);
+    table = nondiff("polar", angles, kComplex64);
+  }
+  return nondiff("mul", table, kComplex64);
 }
 
 }  // namespace
@@ -104,8 +115,11 @@ CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) 
   const Tensor frequencies = expand(view(inv_freq, {1, -1, 1}), {position_ids.size(0), -1, 1});
   const Tensor positions = to(unsqueeze(position_ids, 1), DType::float32);
   AutocastGuard fp32(tape(), std::nullopt);
-  const Tensor freqs = transpose(matmul(frequencies, positions), 1, 2);                                 // (1, T, D/2)
-  const Tensor emb = settings.interleaved ? repeat_interleave(freqs, 2, -1) : cat({freqs, freqs}, -1);  // (1, T, D)
+  const Tensor freqs = transpose(matmul(frequencies, positions), 1, 2);  // (1, T, D/2)
+  if (settings.complex) return {polar(freqs), {}};
+  const Tensor emb = settings.halved        ? freqs
+                     : settings.interleaved ? repeat_interleave(freqs, 2, -1)
+                                            : cat({freqs, freqs}, -1);  // (1, T, D)
   CosSin tables;
   tables.cos = mul_scalar(cos(emb));
   tables.sin = mul_scalar(sin(emb));
@@ -131,6 +145,27 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const Tensor straight = mul(x, cos);
   const Tensor turned = mul(rotate_half(x), sin);
   return add(straight, turned);
+}
+
+Tensor rotate_pair(const Tensor& first, const Tensor& second, const Tensor& cos, const Tensor& sin) {
+  Tensor turned[2];
+  {
+    const Tensor straight = mul(first, cos), across = mul(second, sin);
+    turned[0] = sub(straight, across);
+  }
+  {
+    const Tensor straight = mul(second, cos), across = mul(first, sin);
+    turned[1] = add(straight, across);
+  }
+  return cat({turned[0], turned[1]}, -1);
+}
+
+Tensor in_complex_pairs(const Tensor& x) {
+  const Tensor wide = to(x, DType::float32);
+  Dims pairs = x.sizes();
+  pairs[-1] /= 2;
+  pairs.push_back(2);
+  return view_as_complex(reshape(wide, pairs));
 }
 
 std::pair<Tensor, Tensor> apply_rotary_pos_emb(const Tensor& q, const Tensor& k, const CosSin& tables) {

@@ -17,6 +17,8 @@ struct RopeSettings {
   int64_t max_position_embeddings = 2048;           // "dynamic" makes new frequencies beyond it
   int64_t original_max_position_embeddings = 2048;  // "longrope" makes new frequencies beyond it
   bool interleaved = false;                         // neighbours are turned: each frequency stands twice in a row
+  bool halved = false;                              // each frequency stands once in the tables
+  bool complex = false;                             // one table of complex numbers, `cos`
   bool fp32_tables = false;                         // the tables stay in fp32
   bool whole_factor = false;                        // "dynamic": the factor is an integer, and so is its product with a length
 };
@@ -52,6 +54,10 @@ Tensor rotate_half(const Tensor& x);
 Tensor rotate_every_two(const Tensor& x);  // the same for neighbours
 // x * cos + rotate_half(x) * sin
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
+// Numbers of x taken in pairs as complex ones: (..., D) -> (..., D/2)
+Tensor in_complex_pairs(const Tensor& x);
+// A pair of halves turned: first * cos - second * sin and second * cos + first * sin, joined
+Tensor rotate_pair(const Tensor& first, const Tensor& second, const Tensor& cos, const Tensor& sin);
 // q, k: (B, H, T, D)
 std::pair<Tensor, Tensor> apply_rotary_pos_emb(const Tensor& q, const Tensor& k, const CosSin& tables);
 

@@ -110,11 +110,13 @@ Tensor flash_attention_2_forward(const Build& build, const Tensor& query, const 
 void update_cache(Build& build, Tensor& k, Tensor& v) {
   if (!build.cache) return;
   if (!build.legacy()) {
-    Dims none = k.sizes();
-    none[2] = 0;
-    const Tensor nothing = empty(build.tape, none, k.dtype());
-    Tensor keys = cat({nothing, k}, 2);
-    v = cat({nothing, v}, 2);
+    auto joined = [&](const Tensor& x) {
+      Dims none = x.sizes();
+      none[2] = 0;
+      return cat({empty(build.tape, none, x.dtype()), x}, 2);
+    };
+    Tensor keys = joined(k);
+    v = joined(v);
     k = std::move(keys);
   }
   build.cache->push_back(k);

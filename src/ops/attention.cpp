@@ -197,11 +197,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   if (kind == AttentionKernel::automatic || kind == AttentionKernel::flash || kind == AttentionKernel::eager) {
     const bool automatic = kind != AttentionKernel::flash;
     const bool too_wide = !tape.dialect.recorder && q.size(3) > 256;  // sdp_utils.cpp, check_head_dim_size_flash
-    const bool no_tokens = q.size(2) == 0 || k.size(2) == 0;          // check_nonzero_sequence_lengths_dense
-    kind = no_tokens                                       ? AttentionKernel::math
-           : is_half(q.dtype()) && !args.mask && !too_wide ? AttentionKernel::flash
-           : grouped && automatic                          ? AttentionKernel::math
-                                                           : AttentionKernel::efficient;
+    const bool fits_flash = is_half(q.dtype()) && !args.mask && !too_wide && q.size(3) == v.size(3);
+    const bool no_tokens = q.size(2) == 0 || k.size(2) == 0;  // check_nonzero_sequence_lengths_dense
+    kind = no_tokens              ? AttentionKernel::math
+           : fits_flash           ? AttentionKernel::flash
+           : grouped && automatic ? AttentionKernel::math
+                                  : AttentionKernel::efficient;
   }
   if (kind == AttentionKernel::flash) return flash(q, k, v, args.causal);
   // Inside the real op autocast is off. The recorder calls the kernels from Python, where it stays on.

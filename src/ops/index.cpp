@@ -112,6 +112,18 @@ Tensor scatter_reduce_(const Tensor& x, const Tensor& indices, const Tensor& src
   });
 }
 
+// saves the indices; backward gathers
+Tensor scatter_(const Tensor& x, const Tensor& indices, const Tensor& src) {
+  assert(!x.requires_grad());
+  Op op(x.tape(), "scatter_", {&src});
+  Saved saved = op.save(indices);
+  return op.finish(detach(x), [saved = std::move(saved)](Tensors& g, Needs) {
+    const Tensor indices = saved.unpack();
+    Op gather(indices.tape(), "gather", {});
+    return Tensors{empty(indices.tape(), indices.sizes(), g[0].dtype())};
+  });
+}
+
 // saves the weights and a copy of x's old contents
 Tensor weigh_rows_(const Tensor& x, const Tensor& weights) {
   Op op(x.tape(), "mul_", {&x, &weights});
@@ -130,11 +142,13 @@ Tensor weigh_rows_(const Tensor& x, const Tensor& weights) {
   });
 }
 
-// the sorted values go at once
-Tensor argsort(const Tensor& x) {
+TopK sort(const Tensor& x) {
   Op op(x.tape(), "sort", {});
   const Tensor values = empty_like(x);
-  return empty_like(x, DType::int64);
+  return {values, empty_like(x, DType::int64)};
 }
+
+// the sorted values go at once
+Tensor argsort(const Tensor& x) { return sort(x).indices; }
 
 }  // namespace plimsoll

@@ -20,8 +20,11 @@ TopK topk(const Tensor& x, int64_t k);  // along the last dimension
 Tensor index_put_(const Tensor& x, const Tensor& mask, const Tensor& value, int64_t chosen);
 // x.scatter_reduce_(0, indices, src, "sum") in place: returns x's memory with the new history.
 Tensor scatter_reduce_(const Tensor& x, const Tensor& indices, const Tensor& src);
+// x.scatter_(1, indices, src) in place, into an x without a gradient: returns x's memory with the new history.
+Tensor scatter_(const Tensor& x, const Tensor& indices, const Tensor& src);
 // x.mul_(weights) with one weight for each row, which wants a gradient too: returns x's memory with the new history.
 Tensor weigh_rows_(const Tensor& x, const Tensor& weights);
+TopK sort(const Tensor& x);       // of integers: no gradient
 Tensor argsort(const Tensor& x);  // of integers
 
 }  // namespace plimsoll

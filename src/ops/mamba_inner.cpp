@@ -60,12 +60,13 @@ struct ScanGradients {
   Tensor du, ddelta, dA, dB, dC, dD, ddelta_bias, out_z;
 };
 
-// selective_scan_bwd: gradients of B and C are summed in fp32
+// selective_scan_bwd: gradients of B and C are summed in fp32. out_z is what it makes first, like `first`: the gated result once more, or
+// the gate's gradient.
 ScanGradients scan_backward(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& D,
-                            const Tensor& delta_bias, const Tensor& out) {
+                            const Tensor& delta_bias, const Tensor& first) {
   ScanGradients g;
   count_scan("selective_scan_bwd", delta, A, 3);  // the states once more, and two gradients
-  g.out_z = unset(out);
+  g.out_z = unset(first);
   g.du = unset(u);
   g.ddelta = unset(delta);
   g.dA = zeros(A, A.dtype());
@@ -158,12 +159,43 @@ Tensor mamba_inner(const MambaInnerArgs& a) {
   });
 }
 
-Tensor causal_conv1d(const Tensor& x) { return unset(x); }
+// saves all inputs; the weight's gradient is summed in fp32
+Tensor causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  Op op(x.tape(), "causal_conv1d", {&x, &weight, &bias});
+  const Tensor dense = x.strides()[1] == 1 ? x : last_dense(x);
+  Tensor out = unset(dense);
+  Saved sx = op.save(dense), sweight = op.save(weight), sbias = op.save(bias);
+  return op.finish(std::move(out), [sx = std::move(sx), sweight = std::move(sweight), sbias = std::move(sbias)](Tensors& g, Needs) {
+    const Tensor x = sx.unpack(), weight = sweight.unpack(), bias = sbias.defined() ? sbias.unpack() : Tensor();
+    const Tensor dout = g[0].strides()[1] == 1 ? g[0] : last_dense(g[0]);
+    Tensors grads(3);
+    grads[0] = unset(x);
+    Tensor dweight = zeros(weight, DType::float32), dbias;
+    if (bias) dbias = zeros(bias, DType::float32);
+    grads[1] = to(dweight, weight.dtype());
+    if (bias) grads[2] = to(dbias, bias.dtype());
+    return grads;
+  });
+}
 
-Tensor selective_scan(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& z) {
-  const Tensor dense_u = last_dense(u), dense_delta = last_dense(delta), dense_B = last_dense(B), dense_C = last_dense(C),
-               dense_z = last_dense(z);
-  return scan_forward(dense_delta, A, dense_z).out_z;
+// saves all inputs, the states and the result before the gate
+Tensor selective_scan(const SelectiveScanArgs& a) {
+  Op op(a.u.tape(), "selective_scan", {&a.u, &a.delta, &a.A, &a.B, &a.C, &a.D, &a.z, &a.delta_bias});
+  std::vector<Saved> saved;
+  Scan scan;
+  {
+    GradGuard no_grad(a.u.tape(), false);
+    const Tensor u = last_dense(a.u), delta = last_dense(a.delta), B = last_dense(a.B), C = last_dense(a.C), z = last_dense(a.z);
+    scan = scan_forward(delta, a.A, z);
+    for (const Tensor& t : {u, delta, a.A, B, C, a.D, z, a.delta_bias, scan.states, scan.out}) saved.push_back(op.save(t));
+  }
+  return op.finish(std::move(scan.out_z), [saved = std::move(saved)](Tensors& g, Needs) {
+    Tensors kept;
+    for (const Saved& s : saved) kept.push_back(s.defined() ? s.unpack() : Tensor());
+    const Tensor dout = last_dense(g[0]);
+    ScanGradients scan = scan_backward(kept[0], kept[1], kept[2], kept[3], kept[4], kept[5], kept[7], kept[6]);
+    return Tensors{scan.du, scan.ddelta, scan.dA, scan.dB, scan.dC, scan.dD, scan.out_z, scan.ddelta_bias};
+  });
 }
 
 }  // namespace plimsoll

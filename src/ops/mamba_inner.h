@@ -19,9 +19,13 @@ struct MambaInnerArgs {
 // kept but computed again in backward (checkpoint_lvl 1).
 Tensor mamba_inner(const MambaInnerArgs& args);  // (B, T, C)
 
-// One by one, as they are called without gradients.
-Tensor causal_conv1d(const Tensor& x);  // (B, I, T)
-// z: the gate; all (B, I, T) but A: (I, S), B and C: (B, S, T)
-Tensor selective_scan(const Tensor& u, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, const Tensor& z);
+// One by one, as models call them that do something in between. x: (B, I, T), weight: (I, 1, K), bias: (I) or undefined
+Tensor causal_conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias);
+struct SelectiveScanArgs {
+  Tensor u, delta, z;    // (B, I, T); z: the gate
+  Tensor A, B, C;        // (I, S), (B, S, T), (B, S, T)
+  Tensor D, delta_bias;  // (I) in fp32
+};
+Tensor selective_scan(const SelectiveScanArgs& args);  // (B, I, T)
 
 }  // namespace plimsoll

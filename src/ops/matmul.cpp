@@ -123,6 +123,26 @@ Tensor baddbmm_plain(const Tensor& bias, const Tensor& a, const Tensor& b) {
   });
 }
 
+// One product for all groups: rows of a times each group's matrix, or, of two matrices that are both in groups, one result a group.
+Tensor grouped_product(const Tensor& a, const Tensor& b, int64_t groups) {
+  Op op(a.tape(), "_grouped_mm", {});
+  op.reads(a);
+  op.reads(b);
+  const bool by_group = b.dim() == 2;
+  Tensor out = empty(a.tape(), by_group ? Dims{groups, a.size(0), b.size(1)} : Dims{a.size(0), b.size(2)}, a.dtype());
+  a.tape().use_blas(false);
+  a.tape().flops(2.0 * static_cast<double>(a.numel()) * static_cast<double>(b.size(-1)), a.dtype(), Unit::matmul);
+  return out;
+}
+
+// GroupedMMUtils.h: the kernel reads rows that start at multiples of 16 bytes.
+void check_aligned(const Tensor& m) {
+  const int64_t row = std::max(m.strides()[-1], m.strides()[-2]);
+  if (row * size_of(m.dtype()) % 16 != 0)
+    throw Error("[grouped_mm] rows of " + std::to_string(row) + " numbers in " + to_string(m.sizes()) + " are not a multiple of 16 bytes",
+                "choose hidden and expert sizes that are multiples of 8");
+}
+
 // at::native::should_fold: a batched matrix times a plain one becomes one big mm.
 bool should_fold(const Tensor& a, const Tensor& b) {
   const bool a_is_larger = a.dim() >= b.dim();
@@ -197,6 +217,27 @@ Tensor baddbmm(const Tensor& bias, const Tensor& a, const Tensor& b) {
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor right = autocast_low(b), left = autocast_low(a);
   return matmul_plain(left, right);
+}
+
+// saves b, the offsets and a; gradients are laid out like what they belong to
+Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& offsets) {
+  check_inner("grouped_mm", a, b);
+  check_aligned(a);
+  check_aligned(b);
+  const int64_t groups = b.size(0);
+  const bool column_major = b.strides()[1] == 1 && b.size(1) > 1;
+  Op op(a.tape(), "_grouped_mm", {&a, &b});
+  Saved mat2 = op.save_if(op.needs(0), b), offs = op.save(offsets), self = op.save_if(op.needs(1), a);
+  return op.finish(grouped_product(a, b, groups), [mat2 = std::move(mat2), offs = std::move(offs), self = std::move(self), groups,
+                                                   column_major](Tensors& g, Needs needs) {
+    const Tensor b = mat2.defined() ? mat2.unpack() : Tensor(), ends = offs.unpack(), a = self.defined() ? self.unpack() : Tensor();
+    Tensors out(2);
+    if (needs[1])
+      out[1] = column_major ? transpose(grouped_product(transpose(g[0], 0, 1), a, groups), 1, 2)
+                            : grouped_product(transpose(a, 0, 1), g[0], groups);
+    if (needs[0]) out[0] = grouped_product(g[0], transpose(b, 1, 2), groups);
+    return out;
+  });
 }
 
 Tensor linear(const Tensor& input, const Tensor& w, const Tensor& b) {

@@ -10,6 +10,9 @@ Tensor addmm(const Tensor& bias, const Tensor& a, const Tensor& b);
 Tensor bmm(const Tensor& a, const Tensor& b);
 Tensor baddbmm(const Tensor& bias, const Tensor& a, const Tensor& b);  // bias + alpha * (a x b); no gradient for the bias
 Tensor matmul(const Tensor& a, const Tensor& b);
+// torch._grouped_mm: the rows of a (S, K) belong to one group after another, whose ends are `offsets` (E) of int32; each group is
+// multiplied by its own matrix of b (E, K, M). Autocast does not know it.
+Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& offsets);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 }  // namespace plimsoll

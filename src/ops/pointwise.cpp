@@ -188,23 +188,41 @@ Tensor mul_(const Tensor& a, const Tensor& b) {
   return in_place.finish("mul", in_place.op.save(b));
 }
 
-// saves other, and self when other needs a gradient
-Tensor div(const Tensor& a, const Tensor& b) {
-  Op op(a.tape(), "div", {&a, &b});
-  Saved other = op.save(b);
-  Saved self = op.save_if(op.needs(1), a);
-  return op.finish(binary_result(a, b), [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
-    const Tensor b = other.unpack();
+namespace {
+
+auto division_backward(Saved self, Saved other) {
+  return [self = std::move(self), other = std::move(other)](Tensors& g, Needs needs) {
+    const Tensor b = other.unpack(), a = needs[1] ? self.unpack() : Tensor();
     Tensors out(2);
     if (needs[1]) {
-      const Tensor a = self.unpack();
       const Tensor quotient = kernel("div", a, b), ratio = kernel("div", quotient, b);
       const Tensor minus = kernel("neg", g[0]);
       out[1] = kernel("mul", minus, ratio);
     }
     if (needs[0]) out[0] = kernel("div", g[0], b);
     return out;
-  });
+  };
+}
+
+}  // namespace
+
+// saves other, and self when other needs a gradient
+Tensor div(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "div", {&a, &b});
+  Saved other = op.save(b);
+  Saved self = op.save_if(op.needs(1), a);
+  return op.finish(binary_result(a, b), division_backward(std::move(self), std::move(other)));
+}
+
+// saves other, and a copy of a's old contents when other needs a gradient
+Tensor div_(const Tensor& a, const Tensor& b) {
+  Op op(a.tape(), "div_", {&a, &b});
+  Saved other = op.save(b), self;
+  if (op.needs(1)) {
+    Op copy(a.tape(), "clone", {});
+    self = op.save(empty_like(a));
+  }
+  return op.finish(same_memory(a), division_backward(std::move(self), std::move(other)));
 }
 
 Tensor add_scalar(const Tensor& a) { return pass_on("add", a); }
@@ -258,6 +276,15 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask) {
   const Dims shape = broadcast(x.sizes(), mask.sizes());
   Tensor out = empty_strided(x.tape(), shape, iterator_strides(shape, {&x, &mask}), x.dtype());
   return op.finish(std::move(out), [saved = std::move(saved)](Tensors& g, Needs) {
+    const Tensor m = saved.unpack();
+    return Tensors{kernel("masked_fill", g[0])};
+  });
+}
+
+Tensor masked_fill_(const Tensor& x, const Tensor& mask) {
+  Op op(x.tape(), "masked_fill_", {&x});
+  Saved saved = op.save(mask);
+  return op.finish(same_memory(x), [saved = std::move(saved)](Tensors& g, Needs) {
     const Tensor m = saved.unpack();
     return Tensors{kernel("masked_fill", g[0])};
   });

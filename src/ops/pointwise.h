@@ -17,9 +17,11 @@ Tensor mul_scalar(const Tensor& a);
 Tensor div_scalar(const Tensor& a);
 Tensor add_(const Tensor& a, const Tensor& b);                            // in place: returns a's memory with the new history
 Tensor mul_(const Tensor& a, const Tensor& b);                            // b: no gradient
+Tensor div_(const Tensor& a, const Tensor& b);                            // in place
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);  // undefined: a number
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask);  // with a number
+Tensor masked_fill(const Tensor& x, const Tensor& mask);   // with a number
+Tensor masked_fill_(const Tensor& x, const Tensor& mask);  // in place
 Tensor minimum(const Tensor& a, const Tensor& b);
 
 Tensor neg(const Tensor& x);

@@ -1,5 +1,6 @@
 #include "ops/reduce.h"
 
+#include "ops/autocast.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 #include "tensor/number.h"
@@ -58,6 +59,19 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
 }
 
 Tensor sum(const Tensor& x) { return sum(x, all_dims(x), false); }
+
+// saves where the largest stand; backward: zeros of the whole size, with the gradient written in
+Tensor max(const Tensor& x, bool keepdim) {
+  Op op(x.tape(), "max", {&x});
+  const Dims sizes = reduced(x.sizes(), {-1}, keepdim);
+  const Tensor values = empty(x.tape(), sizes, x.dtype()), indices = empty(x.tape(), sizes, DType::int64);
+  Saved saved = op.save(indices);
+  return op.finish(values, [saved = std::move(saved), before = x.sizes()](Tensors& g, Needs) {
+    const Tensor positions = saved.unpack();
+    Op zeros(g[0].tape(), "new_zeros", {});
+    return Tensors{empty(g[0].tape(), before, g[0].dtype())};
+  });
+}
 
 // saves nothing (PyTorch 1.13 its input, unless all dimensions go); backward: expand, then a division that allocates the full size
 Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
@@ -120,6 +134,26 @@ Tensor all(const Tensor& x) {
 Tensor cumsum(const Tensor& x, int, DType dtype) {
   Op op(x.tape(), "cumsum", {});
   return empty(x.tape(), x.sizes(), dtype);
+}
+
+// saves nothing; backward: the gradient turned round, summed and turned back. On autocast's fp32 list.
+Tensor cumsum(const Tensor& input, int dim) {
+  const Tensor x = autocast_fp32(input);
+  Op op(x.tape(), "cumsum", {&x});
+  return op.finish(empty(x.tape(), x.sizes(), x.dtype()), [dim](Tensors& g, Needs) {
+    if (g[0].size(dim) == 1 || g[0].numel() <= 1) return Tensors{g[0]};
+    auto step = [](const char* name, const Tensor& from) {
+      Op op(from.tape(), name, {});
+      op.reads(from);
+      return empty(from.tape(), from.sizes(), from.dtype());
+    };
+    Tensor sums;
+    {
+      const Tensor turned = step("flip", g[0]);
+      sums = step("cumsum", turned);
+    }
+    return Tensors{step("flip", sums)};
+  });
 }
 
 }  // namespace plimsoll

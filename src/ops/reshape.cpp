@@ -283,6 +283,16 @@ Tensor index(const Tensor& x, const Tensors& indices) {
   });
 }
 
+// backward: one sum over the repetitions
+Tensor repeat_rows(const Tensor& x, int64_t times) {
+  Op op(x.tape(), "repeat", {&x});
+  return op.finish(empty(x.tape(), {checked_mul(times, x.size(0)), x.size(1)}, x.dtype()), [before = x.sizes()](Tensors& g, Needs) {
+    Op sum(g[0].tape(), "sum", {});
+    sum.reads(g[0]);
+    return Tensors{empty(g[0].tape(), before, g[0].dtype())};
+  });
+}
+
 // expand, then a copy
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, int dim) {
   const int d = wrap(dim, x.dim());

@@ -32,6 +32,7 @@ Tensor clone(const Tensor& x);  // contiguous
 Tensor cat(const Tensors& xs, int dim);
 Tensor stack(const Tensors& xs, int dim);
 Tensor index(const Tensor& x, const Tensors& indices);  // x[i, j, ...] by tensors that broadcast, over the first dimensions
+Tensor repeat_rows(const Tensor& x, int64_t times);     // (N, C) -> (times N, C): x.repeat(times, 1)
 Tensor repeat_interleave(const Tensor& x, int64_t repeats, int dim);
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims);
 Tensor constant_pad_nd(const Tensor& x, const Dims& pad);  // pairs from the last dimension
