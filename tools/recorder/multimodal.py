@@ -12,10 +12,16 @@ def every_layer():
 
 
 def deberta():
-    """It looks for the labels that are there, and reads how many; and sends a number to the device, which has no data here."""
+    """It looks for the labels that are there, and reads how many; it also sends numbers to the device, which has no data here."""
+    from transformers import PreTrainedModel
+    here = dict(dtype=torch.long, device='cuda')
     type_as = torch.Tensor.type_as
-    torch.Tensor.type_as = lambda self, other: type_as(self, other) if self.device == other.device else torch.empty(self.shape, dtype=other.dtype, device=other.device)
-    torch.Tensor.nonzero = lambda self: torch.empty(self.numel(), self.dim(), device=self.device, dtype=torch.long)
+    torch.Tensor.type_as = lambda self, other: type_as(self, other) if self.device == other.device else torch.empty(self.shape, **here)
+    torch.Tensor.nonzero = lambda self: torch.empty(self.numel(), self.dim(), **here)
+
+    def look_for_padding(self, input_ids, attention_mask):
+        if attention_mask is None: (input_ids[:, torch.empty(2, **here)] == self.config.pad_token_id).any()
+    PreTrainedModel.warn_if_padding_and_no_attention_mask = look_for_padding
 
 
 _kernels = torch.library.Library('aten', 'IMPL')
@@ -51,7 +57,25 @@ def llava(net, batch, tokens, device, dtype, settings):
     return inputs
 
 
-MAKERS = {'Whisper': whisper, 'CLIP': contrastive, 'Siglip': contrastive, 'Llava': llava}
+def qwen2_vl(net, batch, tokens, device, dtype, settings):
+    """Positions come with the batch, as data collators make them; how many patches and tokens an image has is known, not read."""
+    as_many_places_as_features()
+    os.environ['TRANSFORMERS_DISABLE_TORCH_CHECK'] = '1'
+    vision, images, side = net.config.vision_config, batch * settings.get('images', 1), settings.get('image_size', 448)
+    height, width = side if isinstance(side, list) else (side, side)
+    patches = (height // vision.patch_size) * (width // vision.patch_size)
+    torch.Tensor.tolist = lambda self: [patches if self.dtype == torch.int32 else patches // vision.spatial_merge_size**2] * images
+    ids = torch.zeros(batch, tokens, device=device, dtype=torch.long)
+    inputs = dict(input_ids=ids, labels=ids, position_ids=torch.zeros(3, batch, tokens, device=device, dtype=torch.long))
+    if not images: return inputs
+    pixels = vision.in_channels * vision.temporal_patch_size * vision.patch_size**2
+    return dict(inputs, pixel_values=torch.empty(images * patches, pixels, device=device, dtype=dtype),
+                image_position_ids=torch.zeros(images * patches, 2, device=device, dtype=torch.long),
+                image_cu_seqlens=torch.zeros(images + 1, device=device, dtype=torch.int32),
+                image_grid_thw=torch.zeros(images, 3, device=device, dtype=torch.long))
+
+
+MAKERS = {'Qwen2VL': qwen2_vl, 'Whisper': whisper, 'CLIP': contrastive, 'Siglip': contrastive, 'Llava': llava}
 
 
 def inputs(net, batch, tokens, device, dtype, settings):
