@@ -267,6 +267,21 @@ const std::map<std::string, int64_t> kParameters{
     {"ai-toolkit-hidream", 30800746723},
     {"ai-toolkit-omnigen2", 7805604059},
     {"ai-toolkit-qwen_image", 28172910131},
+    {"whisper-tiny", 37760640},
+    {"whisper-base", 72593920},
+    {"whisper-small", 241734912},
+    {"whisper-medium", 763857920},
+    {"whisper-large-v3", 1543490560},
+    {"bart-base", 139420416},
+    {"bart-large", 406291456},
+    {"modernbert-base", 149655232},
+    {"modernbert-large", 395881664},
+    {"deberta-v3-base", 184551780},
+    {"deberta-v3-large", 435191908},
+    {"clip-vit-base-patch32", 151277313},
+    {"clip-vit-large-patch14", 427616513},
+    {"siglip-base-patch16-224", 203155970},
+    {"llava-1.5-7b", 7063427072},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -161,7 +161,7 @@ void read_ema(Job& job, const Json& ema) {
 }
 
 // Kinds of the recorder that the model makes here.
-bool makes_inputs(const std::string& kind) { return kind == "audio" || kind == "segmentation"; }
+bool makes_inputs(const std::string& kind) { return kind == "audio" || kind == "segmentation" || kind == "multimodal"; }
 
 Job job_of(const std::string& id, const Json& spec) {
   const Json& model = spec.at("model");
@@ -173,6 +173,8 @@ Job job_of(const std::string& id, const Json& spec) {
                                       : model.value("class", "");
   Json args = model.value("args", Json::object());
   if (spec.contains("use_cache")) args["use_cache"] = spec["use_cache"];
+  for (const char* setting : {"images", "image_size"})  // of the inputs of multimodal.py
+    if (model.contains(setting)) args[setting] = model[setting];
   if (own) {  // the model's own switch
     job.checkpointing.on = args.value("ckpt", own->checkpoints);
     args.erase("ckpt");

@@ -1,13 +1,12 @@
 // transformers.models.llama: LlamaForCausalLM and LlamaForSequenceClassification.
+#include "model/llama.h"
+
 #include "model/families.h"
 #include "model/text_encoders.h"
-#include "nn/decoder.h"
 
 namespace plimsoll {
 
-namespace {
-
-DecoderConfig settings(const Config& c) {
+DecoderConfig llama_config(const Config& c) {
   DecoderConfig d;
   read_decoder_config(c, d);
   d.rope = rope_settings(c, {d.head_dim, 2048});
@@ -17,13 +16,11 @@ DecoderConfig settings(const Config& c) {
   return d;
 }
 
-}  // namespace
-
-std::unique_ptr<Model> make_llama(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
-std::unique_ptr<Model> make_llama_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
+std::unique_ptr<Model> make_llama(Build& build, const Config& c) { return make_decoder(build, llama_config(c)); }
+std::unique_ptr<Model> make_llama_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, llama_config(c)); }
 
 std::unique_ptr<TextEncoder> make_llama_text_model(Module& parent, std::string_view name, const Config& c) {
-  return make_decoder_text_encoder(parent, name, settings(c));
+  return make_decoder_text_encoder(parent, name, llama_config(c));
 }
 
 }  // namespace plimsoll

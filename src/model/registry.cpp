@@ -4,6 +4,7 @@
 
 #include "model/autoencoders.h"
 #include "model/denoisers.h"
+#include "model/encoders.h"
 #include "model/families.h"
 #include "model/megatron.h"
 #include "model/text_encoders.h"
@@ -35,6 +36,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"albert", {"AlbertForMaskedLM"}, InputKind::lm, 512, make_albert},
       {"albert-classifier", {"AlbertForSequenceClassification"}, InputKind::cls, 512, make_albert_classifier},
       {"albert-pretraining", {"AlbertForPreTraining"}, InputKind::pair, 512, make_albert_pretraining},
+      {"bart", {"BartForConditionalGeneration"}, InputKind::lm, 1024, make_bart},
       {"bert", {"BertForMaskedLM"}, InputKind::lm, 512, make_bert},
       {"bert-classifier", {"BertForSequenceClassification"}, InputKind::cls, 512, make_bert_classifier},
       {"bert-pretraining", {"BertForPreTraining"}, InputKind::pair, 512, make_bert_pretraining},
@@ -42,7 +44,10 @@ const std::vector<ModelEntry>& model_registry() {
       {"biogpt-classifier", {"BioGptForSequenceClassification"}, InputKind::cls, 1024, make_biogpt_classifier},
       {"bloom", {"BloomForCausalLM"}, InputKind::lm, 2048, make_bloom},
       {"bloom-classifier", {"BloomForSequenceClassification"}, InputKind::cls, 2048, make_bloom_classifier},
+      {"clip", {"CLIPModel"}, InputKind::own, 77, make_clip},
       {"cohere", {"CohereForCausalLM"}, InputKind::lm, 2048, make_cohere},
+      {"deberta-v2", {"DebertaV2ForMaskedLM"}, InputKind::lm, 512, make_deberta_v2},
+      {"deberta-v2-classifier", {"DebertaV2ForSequenceClassification"}, InputKind::cls, 512, make_deberta_v2_classifier},
       {"dinov2", {"Dinov2ForImageClassification"}, InputKind::image, 224, make_dinov2},
       {"distilbert", {"DistilBertForMaskedLM"}, InputKind::lm, 512, make_distilbert},
       {"distilbert-classifier", {"DistilBertForSequenceClassification"}, InputKind::cls, 512, make_distilbert_classifier},
@@ -68,9 +73,12 @@ const std::vector<ModelEntry>& model_registry() {
       {"hubert-classifier", {"HubertForSequenceClassification"}, InputKind::own, 160000, make_hubert_classifier},
       {"llama", {"LlamaForCausalLM"}, InputKind::lm, 2048, make_llama},
       {"llama-classifier", {"LlamaForSequenceClassification"}, InputKind::cls, 2048, make_llama_classifier},
+      {"llava", {"LlavaForConditionalGeneration"}, InputKind::own, 2048, make_llava},
       {"mamba", {"MambaForCausalLM"}, InputKind::lm, 2048, make_mamba},
       {"mistral", {"MistralForCausalLM"}, InputKind::lm, 2048, make_mistral},
       {"mistral-classifier", {"MistralForSequenceClassification"}, InputKind::cls, 2048, make_mistral_classifier},
+      {"modernbert", {"ModernBertForMaskedLM"}, InputKind::lm, 1024, make_modernbert},
+      {"modernbert-classifier", {"ModernBertForSequenceClassification"}, InputKind::cls, 1024, make_modernbert_classifier},
       {"mpt", {"MptForCausalLM"}, InputKind::lm, 2048, make_mpt},
       {"mpt-classifier", {"MptForSequenceClassification"}, InputKind::cls, 2048, make_mpt_classifier},
       {"olmo2", {"Olmo2ForCausalLM"}, InputKind::lm, 2048, make_olmo2},
@@ -87,12 +95,14 @@ const std::vector<ModelEntry>& model_registry() {
       {"qwen3-classifier", {"Qwen3ForSequenceClassification"}, InputKind::cls, 2048, make_qwen3_classifier},
       {"roberta", {"RobertaForMaskedLM"}, InputKind::lm, 512, make_roberta},
       {"roberta-classifier", {"RobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
+      {"siglip", {"SiglipModel"}, InputKind::own, 64, make_siglip},
       {"stablelm", {"StableLmForCausalLM"}, InputKind::lm, 2048, make_stablelm},
       {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier},
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
       {"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit},
       {"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
       {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier},
+      {"whisper", {"WhisperForConditionalGeneration"}, InputKind::own, 448, make_whisper},
       // transformers: experts, and state spaces with them
       {"mixtral", {"MixtralForCausalLM"}, InputKind::lm, 2048, make_mixtral},
       {"mixtral-classifier", {"MixtralForSequenceClassification"}, InputKind::cls, 2048, make_mixtral_classifier},

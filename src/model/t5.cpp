@@ -2,6 +2,7 @@
 // relative position that the first layer of each stack makes and the others share.
 #include "model/families.h"
 #include "model/text_encoders.h"
+#include "nn/encoder_decoder.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
 #include "nn/text_encoder.h"
@@ -318,14 +319,6 @@ struct T5Stack : Module {
   Dropout dropout;
 };
 
-// _shift_right: labels moved by one token behind the start token.
-Tensor shift_right(const Tensor& labels) {
-  Tensor shifted = filled(labels.tape(), "new_zeros", labels.sizes(), DType::int64);  // (B, T)
-  clone(slice(labels, -1, 0, labels.size(-1) - 1));
-  compare_scalar("eq", shifted);
-  return shifted;
-}
-
 struct T5ForConditionalGeneration : Model {
   T5ForConditionalGeneration(Build& build, const Config& c)
       : Model(build),
@@ -336,8 +329,8 @@ struct T5ForConditionalGeneration : Model {
         lm_head(*this, "lm_head", shared.weight, false) {}
 
   Output forward(const Batch& batch) override {
-    const Tensor encoder_hidden = encoder(batch.input_ids, {});                                   // (B, T, C)
-    const Tensor decoder_input_ids = shift_right(batch.labels ? batch.labels : batch.input_ids);  // (B, T)
+    const Tensor encoder_hidden = encoder(batch.input_ids, {});                                          // (B, T, C)
+    const Tensor decoder_input_ids = shift_tokens_right(batch.labels ? batch.labels : batch.input_ids);  // (B, T)
     const Tensor decoder_hidden = decoder(decoder_input_ids, encoder_hidden);
     const Tensor sequence_output = config.scale_decoder_outputs ? mul_scalar(decoder_hidden) : decoder_hidden;
     const Tensor lm_logits = lm_head(sequence_output);  // (B, T, V)

@@ -18,6 +18,8 @@ bool reads_all(const Tensor& x, bool expected) {
 }
 
 bool is_padded(const Build& build) { return build.batch && build.batch->shape.padding == Padding::mask; }
+// A mask of other tokens than the batch's was made of ones.
+bool has_no_padding(const Build& build, const MaskArgs& args) { return args.ignores_batch || !is_padded(build); }
 bool is_packed(const Build& build) { return build.batch && build.batch->shape.packed_samples > 0; }
 
 // The (B, T) mask as bools; undefined: there is none.
@@ -95,6 +97,17 @@ Tensor causal(const Grid& at, const MaskArgs& args, const Tensor& left_padding) 
   return and_masks(at.q.tape(), {near, past});
 }
 
+Tensor bidirectional(const Grid& at, const MaskArgs& args) {
+  auto any = [&] { return compare_scalar("ge", at.q); };
+  if (!args.sliding_window) return any();
+  auto near = [&] {
+    Tensor distance = sub(at.q, at.k);
+    distance = nondiff("abs", distance, DType::int64);
+    return compare_scalar("le", distance);
+  };
+  return and_masks(at.q.tape(), {near, any});
+}
+
 Tensor unpadded(const Grid& at, const MaskArgs& args, const Tensor& packed, const Tensor& left_padding) {
   if (!packed) return causal(at, args, left_padding);
   auto same_sequence = [&] {
@@ -155,7 +168,7 @@ Tensor create_causal_mask(Build& build, const MaskArgs& args) {
   const std::optional<int64_t> span = args.chunk ? args.chunk : args.sliding_window;
   const bool local = span && args.keys >= *span;
   const bool skippable = !eager && !packed && args.queries == args.keys && !local;
-  if (skippable && (!padding || reads_all(padding, !is_padded(build)))) return {};
+  if (skippable && (!padding || reads_all(padding, has_no_padding(build, args)))) return {};
   const Tensor keep = visible(
       build.tape, args, [&](const Grid& at) { return unpadded(at, args, packed, left_padding); }, padding);
   return eager ? additive(keep, args.dtype) : keep;
@@ -165,11 +178,12 @@ Tensor create_bidirectional_mask(Build& build, const MaskArgs& args) {
   const bool eager = build.eager() || args.only_eager;
   reject_packing(build);
   const Tensor padding = padding_of(build, args);
-  if (!padding) return {};
   if (uses_flash_attention_2(build, args)) return flash_mask(build, padding);
-  if (reads_all(padding, !is_padded(build))) return {};
+  const bool local = args.sliding_window && args.keys >= *args.sliding_window;
+  const bool whole = !padding || reads_all(padding, has_no_padding(build, args));
+  if (whole && !local) return {};
   const Tensor keep = visible(
-      build.tape, args, [](const Grid& at) { return compare_scalar("ge", at.q); }, padding);
+      build.tape, args, [&](const Grid& at) { return bidirectional(at, args); }, padding);
   return eager ? additive(keep, args.dtype) : keep;
 }
 

@@ -19,7 +19,7 @@ struct MaskArgs {
 // Undefined when the attention kernel can do without a mask. Bool for SDPA, additive for eager attention.
 // What flash-attention-2 gets is the padding itself, (B, T), as bools.
 Tensor create_causal_mask(Build& build, const MaskArgs& args);
-// Every token sees every other but padding: undefined without padding.
+// Every token sees every other but padding, within a window to both sides where one is given: undefined without either.
 Tensor create_bidirectional_mask(Build& build, const MaskArgs& args);
 
 }  // namespace plimsoll

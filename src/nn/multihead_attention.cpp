@@ -53,20 +53,42 @@ Tensor MultiheadAttention::operator()(const Tensor& x) const {
   return transpose(out, 1, 0);              // (B, T, E)
 }
 
+// Two products: one for queries, one for keys and values.
+MultiheadAttention::Heads MultiheadAttention::heads_of(const Tensor& query, const Tensor& key) const {
+  const int64_t width = query.size(2), batch = query.size(1);
+  const Tensors weights = split(in_proj_weight_, {width, 2 * width}, 0), biases = split(in_proj_bias_, {width, 2 * width}, 0);
+  const Tensor q_proj = linear(query, weights[0], biases[0]);             // (T, B, E)
+  Tensor kv_proj = linear(key, weights[1], biases[1]);                    // (S, B, 2E)
+  kv_proj = unsqueeze(view(kv_proj, {key.size(0), batch, 2, width}), 0);  // (1, S, B, 2, E)
+  kv_proj = contiguous(squeeze(transpose(kv_proj, 0, -2), -2));           // (2, S, B, E)
+  Heads heads{q_proj, select(kv_proj, 0, 0), select(kv_proj, 0, 1)};
+  for (Tensor* x : {&heads.q, &heads.k, &heads.v}) *x = transpose(view(*x, {x->size(0), batch * num_heads_, width / num_heads_}), 0, 1);
+  return heads;
+}
+
 Tensor MultiheadAttention::operator()(const Tensor& x, Tensor* average_weights) const {
   Forward here(*this);
   const Tensor query = transpose(x, 1, 0);  // (T, B, E)
-  const int64_t tokens = query.size(0), batch = query.size(1), width = query.size(2);
-  const Heads heads = heads_of(query);
+  return weigh(heads_of(query), query.sizes(), average_weights);
+}
+
+Tensor MultiheadAttention::operator()(const Tensor& x, const Tensor& keys, Tensor* average_weights) const {
+  Forward here(*this);
+  const Tensor query = transpose(x, 1, 0), key = transpose(keys, 1, 0);  // (T, B, E), (S, B, E)
+  return weigh(heads_of(query, key), query.sizes(), average_weights);
+}
+
+Tensor MultiheadAttention::weigh(const Heads& heads, const Dims& query, Tensor* average_weights) const {
+  const int64_t tokens = query[0], batch = query[1], width = query[2];
   const Tensor q_scaled = mul_scalar(heads.q);
-  Tensor weights = bmm(q_scaled, transpose(heads.k, -2, -1));  // (B * H, T, T)
+  Tensor weights = bmm(q_scaled, transpose(heads.k, -2, -1));  // (B * H, T, S)
   weights = softmax(weights);
   weights = dropout(weights, dropout_);
   Tensor out = bmm(weights, heads.v);                                     // (B * H, T, D)
   out = view(contiguous(transpose(out, 0, 1)), {tokens * batch, width});  // (T * B, E)
   out = out_proj_(out);
   out = view(out, {tokens, batch, width});
-  weights = view(weights, {batch, num_heads_, tokens, tokens});
+  weights = view(weights, {batch, num_heads_, tokens, -1});
   *average_weights = mean(weights, {1}, false);
   return transpose(out, 1, 0);  // (B, T, E)
 }

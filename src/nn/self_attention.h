@@ -12,6 +12,7 @@ struct SelfAttentionSettings {
   AttentionCall call = {};       // but for its mask
   bool query_first = false;      // made in the order q, k, v; else k, v, q
   const char* suffix = "_proj";  // "q_proj", ..., "out_proj"
+  bool heads_last = false;       // all three are made before any is split into heads
 };
 
 struct SelfAttention : Module {
@@ -20,6 +21,7 @@ struct SelfAttention : Module {
 
  private:
   int64_t head_width_;
+  bool heads_last_;
   AttentionCall call_;
   Linear first_, second_, third_, out_;
   const Linear &q_, &k_, &v_;

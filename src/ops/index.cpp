@@ -142,6 +142,46 @@ Tensor weigh_rows_(const Tensor& x, const Tensor& weights) {
   });
 }
 
+namespace {
+
+// masked_scatter__cuda (IndexKernel.cpp): the mask over all elements, and the number of true ones before each.
+void scatter_scratch(const Tensor& x) {
+  if (!x.tape().dialect.kernels.scratch) return;
+  const Ref<Storage> before = x.tape().scratch(checked_mul(x.numel(), size_of(DType::int64))), mask = x.tape().scratch(x.numel());
+}
+
+// masked_select's: the three coordinates of each value.
+void select_scratch(Tape& tape, const Dims& source) {
+  if (!tape.dialect.kernels.scratch) return;
+  const Ref<Storage> places = tape.scratch(checked_mul(numel(source), 3 * size_of(DType::int64)));
+}
+
+}  // namespace
+
+// saves the mask; backward: the gradient with zeros in those places, and the values of those places
+Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source) {
+  Op op(x.tape(), "masked_scatter", {&x, &source});
+  op.reads(mask);
+  Saved saved = op.save(mask);
+  const Tensor out = empty_like(x);
+  scatter_scratch(x);
+  return op.finish(out, [saved = std::move(saved), values = source.sizes()](Tensors& g, Needs needs) {
+    const Tensor mask = saved.unpack();
+    Tape& tape = mask.tape();
+    Tensors out(2);
+    if (needs[0]) {
+      Op op(tape, "masked_fill", {});
+      out[0] = empty_like(g[0]);
+    }
+    if (needs[1]) {
+      Op op(tape, "masked_scatter_backward", {});
+      out[1] = empty(tape, values, g[0].dtype());
+      select_scratch(tape, values);
+    }
+    return out;
+  });
+}
+
 TopK sort(const Tensor& x) {
   Op op(x.tape(), "sort", {});
   const Tensor values = empty_like(x);
