@@ -14,10 +14,10 @@ namespace plimsoll {
 
 namespace {
 
-constexpr uint8_t kDeepest = 100;               // a snapshot has eight levels
-constexpr size_t kReport = size_t{1} << 24;     // bytes between two calls of `progress`
-constexpr size_t kMostValues = UINT32_MAX - 1;  // ids are 32 bits
-constexpr size_t kSmallIntegers = 256;          // shared, as Python shares them
+constexpr uint8_t kDeepest = 100;            // a snapshot has eight levels
+constexpr size_t kReport = size_t{1} << 24;  // bytes between two calls of `progress`
+constexpr size_t kMostValues = INT32_MAX;    // ids are 32 bits, and half of them numbers of a consumer
+constexpr size_t kSmallIntegers = 256;       // shared, as Python shares them
 constexpr Pickle::Id kIdNone = 0, kIdFalse = 1, kIdTrue = 2, kFirstInteger = 3;
 
 }  // namespace
@@ -125,7 +125,7 @@ class PickleReader {
     ++out_.values_;
     Id id = 0;
     if (dropped_.empty()) {
-      if (out_.nodes_.size() >= kMostValues) refuse("more than 2^32 values");
+      if (out_.nodes_.size() >= kMostValues) refuse("more than 2^31 values");
       id = static_cast<Id>(out_.nodes_.size());
       out_.nodes_.emplace_back();
     } else {
@@ -197,8 +197,8 @@ class PickleReader {
   }
 
   void adopt(Id parent, Id child) {
+    if (out_.kind(child) < Kind::list) return;
     Node& node = out_.nodes_[child];
-    if (node.kind < Kind::list) return;
     node.closed = true;
     if (node.depth >= kDeepest) refuse(fmt::format("values nested more than {} deep", kDeepest));
     out_.nodes_[parent].depth = std::max<uint8_t>(out_.nodes_[parent].depth, node.depth + 1);
@@ -261,41 +261,49 @@ class PickleReader {
     if (node.pieces.first + 2 + count == out_.words_.size()) out_.words_.resize(node.pieces.first);
   }
 
-  // The list's words stand before those of the dict that it is in, which was completed after it.
+  // A list that was made in the dict has its words right before the dict's, which was completed after it, and nobody but the memo knows it:
+  // it is replaced by its number. Another one keeps its id.
   void intern(Id list, Id dict) {
     const int64_t number = consumer_->intern(list);
-    Node& node = out_.nodes_[list];
-    const Node& around = out_.nodes_[dict];
-    const size_t words = around.pieces.first;
-    const bool last = node.pieces.first != 0 && node.pieces.first == node.pieces.last && node.pieces.first + 2 + node.length == words;
-    if (last && around.pieces.first == around.pieces.last) {
-      const size_t moved = out_.words_.size() - words;
-      std::copy_n(out_.words_.begin() + static_cast<int64_t>(words), moved, out_.words_.begin() + node.pieces.first);
-      const uint32_t to = node.pieces.first;
-      out_.words_.resize(to + moved);
-      out_.nodes_[dict].pieces = {to, to};
+    if (number < 0 || number >= Pickle::kNothing - Pickle::kFirstInterned) refuse("more than 2^31 different lists");
+    const Node node = out_.nodes_[list], around = out_.nodes_[dict];
+    const uint32_t words = around.pieces.first, to = node.pieces.first;
+    const bool alone = to != 0 && to == node.pieces.last && to + 2 + node.length == words && words == around.pieces.last;
+    const std::optional<size_t> place = alone ? place_in_memo(list) : std::nullopt;
+    if (!alone || !place) {
+      out_.nodes_[list] = {};
+      out_.nodes_[list].kind = Kind::interned;
+      out_.nodes_[list].integer = number;
+      return;
     }
-    node.kind = Kind::interned;
-    node.depth = 0;
-    node.length = 0;
-    node.integer = number;
+    const Id id = Pickle::kFirstInterned + static_cast<Id>(number);
+    std::replace(out_.words_.begin() + words + 2, out_.words_.end(), list, id);
+    out_.words_.erase(out_.words_.begin() + to, out_.words_.begin() + words);
+    out_.nodes_[dict].pieces = {to, to};
+    memo_[*place] = id;
+    dropped_.push_back(list);
+  }
+
+  // Where a value is in the memo that was written not long ago.
+  std::optional<size_t> place_in_memo(Id value) const {
+    constexpr size_t kSearched = 4096;
+    const size_t least = memo_.size() > kSearched ? memo_.size() - kSearched : 0;
+    for (size_t at = memo_.size(); at-- > least;)
+      if (memo_[at] == value) return at;
+    return {};
   }
 
   // The dict and the numbers that were made in it are forgotten, and so is its place in the memo.
   void drop(Id dict) {
-    constexpr size_t kSearched = 4096;
-    const size_t least = memo_.size() > kSearched ? memo_.size() - kSearched : 0;
-    size_t at = memo_.size();
-    while (at > least && memo_[at - 1] != dict) --at;
-    const bool found = at > least;
-    if (found) memo_[at - 1] = Pickle::kNothing;
+    const std::optional<size_t> place = place_in_memo(dict);
+    if (place) memo_[*place] = Pickle::kNothing;
     for (auto it = out_.items(dict).begin(); it != std::default_sentinel; ++it) {
       ++it;
       if (const Id value = *it; out_.kind(value) == Kind::integer && value >= kFirstInteger + kSmallIntegers) dropped_.push_back(value);
     }
     drop_words(out_.nodes_[dict]);
     out_.nodes_[dict] = {};
-    if (found || least == 0) dropped_.push_back(dict);
+    if (place) dropped_.push_back(dict);
   }
 
   // --- the stack

@@ -56,20 +56,21 @@ class Pickle {
   };
 
   Id root() const { return root_; }
-  Kind kind(Id id) const { return nodes_[id].kind; }
+  Kind kind(Id id) const { return id >= kFirstInterned ? Kind::interned : nodes_[id].kind; }
   bool boolean(Id id) const { return nodes_[id].integer != 0; }
   int64_t integer(Id id) const { return nodes_[id].integer; }
-  int64_t interned(Id id) const { return nodes_[id].integer; }  // what a PickleConsumer made of it
+  int64_t interned(Id id) const { return id >= kFirstInterned ? id - kFirstInterned : nodes_[id].integer; }  // a PickleConsumer's number
   double real(Id id) const { return nodes_[id].real; }
   std::string_view text(Id id) const { return bytes_.substr(nodes_[id].offset, nodes_[id].length); }
   size_t size(Id id) const { return nodes_[id].length; }  // items of a list or tuple, pairs of a dict
   Items items(Id id) const { return {Iterator(words_, nodes_[id].pieces.first)}; }
-  Id find_text(std::string_view text) const;   // kNothing when the file does not have it
+  Id find_text(std::string_view text) const;                     // kNothing when the file does not have it
   size_t kept() const { return nodes_.size() + words_.size(); }  // values and words that take memory now
-  uint64_t values() const { return values_; }  // that were read, taken ones included
+  uint64_t values() const { return values_; }                    // that were read, taken ones included
 
  private:
   friend class PickleReader;
+  static constexpr Id kFirstInterned = Id{1} << 31;  // ids that are numbers of a consumer, and no values of their own
   struct Pieces {
     uint32_t first, last;  // where a piece begins in words_; 0: none
   };
