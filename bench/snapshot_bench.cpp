@@ -101,13 +101,13 @@ BENCHMARK(pickle)->Unit(benchmark::kMillisecond);
 
 void snapshot(benchmark::State& state) {
   measure(state,
-          [](const std::string& bytes) { benchmark::DoNotOptimize(read_snapshot(read_pickle(bytes, "bench"), "bench").stacks.size()); });
+          [](const std::string& bytes) { benchmark::DoNotOptimize(read_snapshot(bytes, "bench").stacks.size()); });
 }
 BENCHMARK(snapshot)->Unit(benchmark::kMillisecond);
 
 void whole_replay(benchmark::State& state) {
   measure(state, [](const std::string& bytes) {
-    const Snapshot s = read_snapshot(read_pickle(bytes, "bench"), "bench");
+    const Snapshot s = read_snapshot(bytes, "bench");
     const AllocConf conf = recorded_settings(s).conf;
     benchmark::DoNotOptimize(
         replay_snapshot(recorded_run(s, 0, conf), conf, {kBoundlessDevice, 0, {}}, ReplayStart::as_recorded).reserved_peak);

@@ -100,7 +100,7 @@ TEST(Fuzz, SnapshotStories) {
     seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
   }
   fuzz(
-      "story", seeds, [](const std::string& bytes) { snapshot_story(read_snapshot(read_pickle(bytes, "fuzz"), "fuzz"), {}, ""); }, kRounds);
+      "story", seeds, [](const std::string& bytes) { snapshot_story(read_snapshot(bytes, "fuzz"), {}, ""); }, kRounds);
 }
 
 // Whatever a file of any format holds: a job or an Error, and the same for the model that it names.

@@ -69,6 +69,28 @@ TEST(WhatIf, GivesVerdictsForADevice) {
   EXPECT_EQ(what_if_json(w)["levers"][0]["outcome"], "saves");
 }
 
+// The same job on a card and on a device whose memory is the host's.
+TEST(WhatIf, MovesNothingToTheHostWhereThatIsTheDevice) {
+  Job job = job_of("gpt2", {{"batch", 2}, {"seq", 64}, {"lora", {{"r", 4}}}, {"ema", true}});
+  for (const char* id : {"gb10", "strix-halo-8060s"}) {
+    const TargetDevice device = target_device(find_device(id));
+    ASSERT_TRUE(one_pool(device)) << id;
+    const WhatIf w = what_if(job, device);
+    for (const LeverEffect& e : w.effects) EXPECT_FALSE(moves_to_host(e.lever)) << e.lever.name;
+    const std::vector<std::string> expected{"activations on the host", "optimizer on the host", "optimizer and gradients on the host",
+                                            "weights of 4 blocks on the host", "moving average on the host"};
+    EXPECT_EQ(w.left_out, expected);
+    const std::string text = what_if_text(w, Style{});
+    EXPECT_EQ(text.find(kOnePool), text.rfind(kOnePool)) << text;
+    EXPECT_NE(text.find(kOnePool), std::string::npos) << text;
+    EXPECT_EQ(what_if_json(w)["left_out"]["levers"].size(), expected.size());
+  }
+  const WhatIf card = what_if(job, target_device(find_device("rtx-3060")));
+  EXPECT_NO_THROW(effect(card, "weights of 4 blocks on the host"));
+  EXPECT_TRUE(card.left_out.empty());
+  EXPECT_TRUE(what_if_json(card)["left_out"].is_null());
+}
+
 TEST(WhatIf, FlagsAreWhatTheCommandLineReads) {
   EXPECT_EQ(flags_of({"", "", {{"checkpointing", "every=2"}}, LeverKind::same_result, ""}), "--checkpointing=every=2");
   EXPECT_EQ(flags_of({"",

@@ -2,6 +2,7 @@
 // break a bound is an Error.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -213,6 +214,109 @@ TEST(Pickle, DeepNestingIsAnError) {
   EXPECT_EQ(error_of(body), "no error");
   expect_error(std::string(1'000'000, ']') + std::string(999'999, 'a'), "nested more than 100 deep");
   expect_error(std::string(1'000'000, '('), "too little on the stack");
+}
+
+// Sums up what it takes; a list that is shared is a number from then on.
+struct Taker : PickleConsumer {
+  explicit Taker(const Pickle& p) : read(p) {}
+  std::string_view key() const override { return "lists"; }
+  std::string_view interned_key() const override { return "shared"; }
+  int64_t intern(Pickle::Id list) override { return 1000 + static_cast<int64_t>(read.size(list)); }
+  void take(size_t list, Pickle::Id dict) override {
+    taken.resize(std::max(taken.size(), list + 1));
+    for (auto it = read.items(dict).begin(); it != std::default_sentinel; ++it) {
+      const Pickle::Id name = *it, value = *++it;
+      if (read.text(name) == "n") taken[list].push_back(read.integer(value));
+      if (read.kind(value) == Kind::interned) shared.push_back(read.interned(value));
+    }
+  }
+  const Pickle& read;
+  std::vector<std::vector<int64_t>> taken;
+  std::vector<int64_t> shared;
+};
+
+// {"lists": [[{"n": 1000, "shared": [...]}, ...], [], ...], "rest": 7}, in protocol 4 in batches that end with an APPEND where one is left.
+std::string lists_of(int protocol, const std::vector<int>& sizes) {
+  PickleWriter w(protocol);
+  uint32_t shared = 0;
+  w.open('}');
+  w.text("lists");
+  w.open(']');
+  for (const int size : sizes) {
+    w.open(']');
+    for (int i = 0; i < size; ++i) {
+      if (w.batches() && i > 0 && i % 1000 == 0) w.batch();
+      w.open('}');
+      w.text("n");
+      w.integer(1000 + i);
+      w.text("shared");
+      if (i == 0) {
+        shared = w.open(']');
+        for (int k = 0; k < 50; ++k) w.integer(5000 + k);
+        w.close('e');
+      } else {
+        w.get(shared);
+      }
+      w.close('u');
+    }
+    w.close('e');
+  }
+  w.close('e');
+  w.text("rest");
+  w.integer(7);
+  w.close('u');
+  return w.finish();
+}
+
+TEST(Pickle, AConsumerTakesWhatNeedNotBeKept) {
+  for (const int protocol : {2, 4}) {
+    const std::vector<int> sizes{3, 0, 2500, 1};
+    const std::string bytes = lists_of(protocol, sizes);
+    Pickle p;
+    Taker taker(p);
+    read_pickle(p, bytes, "f", {}, &taker);
+    ASSERT_EQ(taker.taken.size(), 4u);
+    for (size_t list = 0; list < sizes.size(); ++list) {
+      ASSERT_EQ(taker.taken[list].size(), static_cast<size_t>(sizes[list])) << protocol << " " << list;
+      for (int i = 0; i < sizes[list]; ++i) EXPECT_EQ(taker.taken[list][static_cast<size_t>(i)], 1000 + i);
+    }
+    EXPECT_EQ(taker.shared.size(), 2504u);
+    EXPECT_TRUE(std::all_of(taker.shared.begin(), taker.shared.end(), [](int64_t n) { return n == 1050; }));
+    const std::vector<Pickle::Id> root = items(p, p.root());
+    ASSERT_EQ(root.size(), 4u);
+    EXPECT_EQ(p.integer(root[3]), 7);
+    // Ten times as many take no more than the same.
+    Pickle larger;
+    Taker other(larger);
+    const std::string many = lists_of(protocol, {3, 0, 25000, 1});
+    read_pickle(larger, many, "f", {}, &other);
+    EXPECT_EQ(other.taken[2].size(), 25000u);
+    EXPECT_LE(larger.kept(), p.kept() + 8);
+    EXPECT_GT(larger.values(), 10 * p.kept());
+  }
+}
+
+// What was taken is gone: a file that uses it again is refused.
+TEST(Pickle, WhatWasTakenCannotBeUsedAgain) {
+  PickleWriter w(4);
+  w.open('}');
+  w.text("lists");
+  w.open(']');
+  w.open(']');
+  const uint32_t dict = w.open('}');
+  w.text("n");
+  w.integer(1);
+  w.close('u');
+  w.close('e');
+  w.close('e');
+  w.text("rest");
+  w.get(dict);
+  w.close('u');
+  const std::string bytes = w.finish();
+  Pickle p;
+  Taker taker(p);
+  EXPECT_THROW(read_pickle(p, bytes, "f", {}, &taker), Error);
+  EXPECT_NO_THROW(read_pickle(bytes, "f"));
 }
 
 TEST(Pickle, OnlyProtocolsTwoToFive) {

@@ -77,7 +77,7 @@ TEST(Plans, EqualBruteForceOnASmallSpace) {
   PlanRequest r = request_for(job);
   r.brief = true;
   r.wishes.keep = kAllButActivations;
-  const Space space = space_of(job, r.wishes);
+  const Space space = space_of(job, r.wishes, card(24));
   const std::vector<BlockCost> blocks = block_costs(job, find_device("rtx-4090"));
   const Placement placement(blocks);
   ASSERT_EQ(placement.blocks(), 4u);
@@ -253,6 +253,29 @@ TEST(Plans, RefuseWishesThatMakeNoSense) {
   r.wishes.keep = r.wishes.allow = {"seq"};
   EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("both kept and allowed"), std::string::npos);
   EXPECT_NE(error_of([&] { parse_objective("speed"); }).find("throughput"), std::string::npos);
+}
+
+// Both devices are asked about together: what is executed for the card must not reach the other's answer.
+TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"seq", 512}, {"lora", {{"r", 4}}}, {"config", {{"n_layer", 3}}}}));
+  const std::vector<Plan> plans = make_plans(r, {card(1.5), card(1.5, "gb10")});
+  const auto to_host = [](const Recipe& changes) {
+    for (const auto& [key, value] : changes.items())
+      if (moves_to_host(key, value)) return true;
+    return false;
+  };
+  const Plan &discrete = plans[0], &unified = plans[1];
+  EXPECT_TRUE(std::any_of(discrete.fixes.begin(), discrete.fixes.end(), [](const QuickFix& f) { return moves_to_host(f.lever); }));
+  EXPECT_TRUE(discrete.left_out.empty());
+  if (unified.best) EXPECT_FALSE(to_host(unified.best->run.changes));
+  if (unified.shortage) EXPECT_FALSE(to_host(unified.shortage->smallest.changes));
+  for (const Alternative& a : unified.alternatives) EXPECT_FALSE(to_host(a.run.changes));
+  for (const PlannedRun& p : unified.front) EXPECT_FALSE(to_host(p.changes));
+  for (const std::vector<Rung>* rungs : {&unified.up, &unified.down})
+    for (const Rung& rung : *rungs) EXPECT_FALSE(to_host(rung.run.changes)) << rung.name;
+  for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever)) << f.lever.name;
+  EXPECT_EQ(unified.left_out.size(), 4u);
+  EXPECT_NE(plan_text(unified, Style{}).find(kOnePool), std::string::npos);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ std::string sample(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-Snapshot read(const std::string& bytes) { return read_snapshot(read_pickle(bytes, "f"), "f"); }
+Snapshot read(const std::string& bytes) { return read_snapshot(bytes, "f"); }
 
 struct Replayed {
   Snapshot snapshot;

@@ -465,6 +465,7 @@
     s.append(table([["change", 0, 1], ["saves", 1], [""], ["then needs", 1], ...(w.target ? [["verdict"]] : []), ["result"], ["cost", 0, 1], ["flags", 0, 1]],
       saves.map((l) => [l.name, size(l.saving_bytes), meter(l.saving_bytes, most), size(l.device_bytes), ...(w.target ? [pill(l.verdict)] : []), l.kind, l.cost, make("code", {}, l.flags)])));
     if (rest.length) s.append(make("details", {}, make("summary", {}, `${rest.length} that do not help here`), table([["change", 0, 1], ["why", 0, 1]], rest.map((l) => [l.name, l.reason || (l.outcome === "costs memory" ? `takes ${size(-l.saving_bytes)} more` : "changes nothing here")]))));
+    if (w.left_out) s.append(make("p", {class: "note"}, `Left out (${w.left_out.why}): ${w.left_out.levers.join("; ")}.`));
   }
 
   // --- plan: the ladder and the front

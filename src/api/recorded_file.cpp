@@ -40,6 +40,7 @@ class Content {
     bytes_ = unpacked_;
   }
   std::string_view bytes() const { return bytes_; }
+  void let_go(size_t n) const { file_.let_go(unpacked_.empty() ? n : 0); }
 
  private:
   MappedFile file_;
@@ -174,8 +175,10 @@ Json snapshot_page(const SnapshotStory& s, const std::string& title) {
 }
 
 Snapshot snapshot_of(const Content& content, const RecordedFileRequest& request) {
-  const Pickle pickle = read_pickle(content.bytes(), request.file, request.progress);
-  return read_snapshot(pickle, request.file);
+  return read_snapshot(content.bytes(), request.file, [&](size_t done, size_t total) {
+    content.let_go(done);
+    if (request.progress) request.progress(done, total);
+  });
 }
 
 Json page_of(const Content& content, FileKind kind, const RecordedFileRequest& request) {

@@ -110,8 +110,11 @@ ExitCode answer(const ReplayRequest& request, const Show& show) {
   const MappedFile file(request.file);
   const std::string_view bytes = file.bytes();
   if (looks_like_pickle(bytes)) {
-    const Pickle pickle = read_pickle(bytes, request.file, request.progress);
-    return show_snapshot(request, read_snapshot(pickle, request.file), show);
+    const auto progress = [&](size_t done, size_t total) {
+      file.let_go(done);
+      if (request.progress) request.progress(done, total);
+    };
+    return show_snapshot(request, read_snapshot(bytes, request.file, progress), show);
   }
   if (bytes.starts_with("\x1f\x8b"))
     throw Error(fmt::format("[replay] {} is compressed with gzip", request.file), "unpack it first: gunzip");

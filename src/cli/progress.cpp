@@ -3,18 +3,23 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <iostream>
 
 namespace plimsoll {
 
+namespace {
+constexpr std::chrono::milliseconds kPatience{1000}, kBetween{100}, kPause{10000};  // to the first line, between two; where no terminal is
+}
+
 std::function<void(size_t, size_t)> reading_progress(const std::string& file) {
-  if (!isatty(STDERR_FILENO)) return {};
-  return [file](size_t done, size_t total) {
-    if (done >= total) {
-      std::cerr << "\r\033[K" << std::flush;
-    } else {
-      std::cerr << fmt::format("\rreading {}: {} %", file, done * 100 / total) << std::flush;
-    }
+  using Clock = std::chrono::steady_clock;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  return [file, terminal, next = Clock::now() + kPatience](size_t done, size_t total) mutable {
+    if (done >= total && terminal) std::cerr << "\r\033[K" << std::flush;
+    if (done >= total || Clock::now() < next) return;
+    std::cerr << fmt::format("{}reading {}: {} %{}", terminal ? "\r" : "", file, done * 100 / total, terminal ? "" : "\n") << std::flush;
+    next = Clock::now() + (terminal ? kBetween : kPause);
   };
 }
 

@@ -172,6 +172,11 @@ class Causes {
     if (s_.kind == "windows_commit")
       add("Windows could promise no more memory (RAM and page file together): every process that loads CUDA's libraries takes gigabytes of "
           "that promise, workers of a DataLoader included");
+    if (s_.kind == "cuda_pinned") {
+      add("page-locked memory of the host was refused (cudaHostAlloc), not memory of the device: the RAM, a limit on locked memory "
+          "(ulimit -l, WSL's share of it, a container) or the driver's");
+      return add("where the process had not used the device before, pinning makes its CUDA context first, and that may not have fitted");
+    }
     if (s_.kind == "systemd_oomd") add("systemd-oomd ended the session for memory pressure: it acts before the memory is used up");
     if (s_.kind == "java_heap" || s_.kind == "node_heap")
       add("the heap that the virtual machine was given is used up, not the machine's memory");

@@ -228,6 +228,11 @@ class Reading {
     d_.text = message_of(text);
     d_.excerpt = excerpt_of(log_.before(), raw, log_.after());
     d_.traceback = read_traceback(log_.before(), line.rank);
+    // cudaHostAlloc fails with the words of cudaMalloc.
+    if (symptom.kind == "cuda_error" && (d_.traceback.pins() || has(log_.after().substr(0, 4000), "CachingHostAllocator"))) {
+      d_.symptom->kind = "cuda_pinned";
+      d_.symptom->memory = Memory::host;
+    }
     const auto same_line = has(raw, "it]") || has(raw, "it/s") ? read_progress(raw) : std::nullopt;  // a bar and the error on one line
     d_.progress = same_line ? same_line : progress_.last();
   }

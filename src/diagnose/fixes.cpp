@@ -166,6 +166,13 @@ class Fixes {
     if (s_.kind == "ray")
       add("fewer tasks at once on a node", "each asks for more CPUs then, so that fewer run together",
           "@ray.remote(num_cpus=4, memory=8*2**30)");
+    if (s_.kind == "cuda_pinned") {
+      add("offload without page-locked memory", "ordinary memory may be paged out; copies to the device are slower then",
+          "DeepSpeed: offload_optimizer.pin_memory=false offload_param.pin_memory=false; DataLoader(pin_memory=False)");
+      add("raise the limit on locked memory", "the limit counts, not what is free",
+          "ulimit -l unlimited; docker run --ulimit memlock=-1; WSL: memory= in .wslconfig");
+      add("look whether the device is full", "the CUDA context of the process that pins lies there", "nvidia-smi");
+    }
     if (s_.kind == "windows_commit") {
       add("a larger page file", "it is only a promise: hardly any of it is ever written",
           "System > Advanced > Performance > Virtual memory");

@@ -116,6 +116,16 @@ const Frame* Traceback::models() const {
   return nullptr;
 }
 
+// tensor.pin_memory(), also through DeepSpeed's accelerator and the DataLoader's thread, and torch.empty(..., pin_memory=True).
+bool Traceback::pins() const {
+  for (auto it = frames.rbegin(); it != frames.rend(); ++it) {
+    if (it->function == "__torch_function__" || it->function == "decorate_context") continue;  // PyTorch's own, around a call
+    if (has(it->statement, "set_device(")) return false;  // the loader's thread makes a context on the device first
+    return it->function.ends_with("pin_memory") || has(it->statement, "pin_memory(") || has(it->statement, "pin_memory=True");
+  }
+  return false;
+}
+
 std::string Traceback::phase() const {
   for (const Frame& f : frames) {
     const std::string function = lower(f.function), statement = lower(f.statement);

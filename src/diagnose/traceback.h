@@ -20,6 +20,7 @@ struct Traceback {
 
   const Frame* users() const;   // the innermost that is not in an installed package
   const Frame* models() const;  // the innermost that is in a model's definition: modeling_llama.py, transformer_flux.py
+  bool pins() const;            // the innermost asks for page-locked memory of the host
   std::string phase() const;    // "forward", "backward", "optimizer step", "loading", "evaluation", "saving"; empty: not known
 };
 

@@ -247,7 +247,31 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
 
 }  // namespace
 
+bool moves_to_host(const std::string& key, const nlohmann::json& value) {
+  if (key == "offload_activations" || key == "offload_optimizer") return !value.is_null() && value != false;
+  if (key == "swap_blocks") return value != 0;
+  return key == "ema_place" && value == "host";
+}
+
+bool moves_to_host(const Lever& lever) {
+  return std::any_of(lever.settings.begin(), lever.settings.end(), [](const auto& s) { return moves_to_host(s.first, s.second); });
+}
+
 std::vector<Lever> levers_for(const Job& job) { return Catalogue(job).all(); }
+
+std::vector<Lever> levers_for(const Job& job, const TargetDevice& device) {
+  std::vector<Lever> out = levers_for(job);
+  if (one_pool(device)) std::erase_if(out, [](const Lever& l) { return moves_to_host(l); });
+  return out;
+}
+
+std::vector<std::string> levers_left_out(const Job& job, const TargetDevice& device) {
+  std::vector<std::string> out;
+  if (!one_pool(device)) return out;
+  for (const Lever& l : levers_for(job))
+    if (moves_to_host(l)) out.push_back(l.name);
+  return out;
+}
 
 std::string flags_of(const Lever& lever) { return flags_for(lever.settings); }
 
@@ -276,8 +300,11 @@ WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {
   w.device = now.device;
   w.allocated = now.allocated;
   w.peak_phase = target ? need_of(job, {}).phase : now.phase;
-  if (target) w.target = target->name;
-  const std::vector<Lever> levers = levers_for(job);
+  if (target) {
+    w.target = target->name;
+    w.left_out = levers_left_out(job, *target);
+  }
+  const std::vector<Lever> levers = target ? levers_for(job, *target) : levers_for(job);
   w.effects.resize(levers.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {

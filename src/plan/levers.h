@@ -43,12 +43,24 @@ struct LeverEffect {
 struct WhatIf {
   Bytes device, allocated;  // as it is
   Phase peak_phase = Phase::setup;
-  std::string target;                // the device the verdicts are about; empty: none
-  std::vector<LeverEffect> effects;  // the largest saving first, then those that do nothing, then those that cannot be
+  std::string target;                 // the device the verdicts are about; empty: none
+  std::vector<LeverEffect> effects;   // the largest saving first, then those that do nothing, then those that cannot be
+  std::vector<std::string> left_out;  // names of those that only move bytes to the host, where that is the device: see kOnePool
 };
+
+// Whether that setting takes bytes off the device by keeping them on the host.
+bool moves_to_host(const std::string& key, const nlohmann::json& value);
+bool moves_to_host(const Lever& lever);
+// Whether the host's memory is the device's, so that moving bytes from one to the other gains nothing.
+inline bool one_pool(const TargetDevice& device) { return device.spec.memory == MemoryKind::unified; }
+inline constexpr const char* kOnePool = "one pool: the host is the device";
 
 // Those that could change this job: what is on already is left out.
 std::vector<Lever> levers_for(const Job& job);
+// Those that could help on that device.
+std::vector<Lever> levers_for(const Job& job, const TargetDevice& device);
+// The names of the rest.
+std::vector<std::string> levers_left_out(const Job& job, const TargetDevice& device);
 const char* to_string(LeverKind k);
 const char* to_string(LeverOutcome o);
 // As flags: "--checkpointing --optimizer AdamW8bit".

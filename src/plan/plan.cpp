@@ -25,8 +25,8 @@ constexpr size_t kManyEvents = 2'000'000;  // a loop over tokens in Python: seco
 Bytes share(Bytes b, double part) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * part)}; }
 
 // What this model cannot do is no choice: a fused loss without a language model's head. Nor is what costs nothing and takes more memory.
-Space possible_space(const Job& job, const Wishes& wishes, Evaluator& evaluator) {
-  Space space = space_of(job, wishes);
+Space possible_space(const Job& job, const Wishes& wishes, Evaluator& evaluator, size_t device) {
+  Space space = space_of(job, wishes, evaluator.devices()[device]);
   const std::vector<std::vector<Choice>*> all{&space.losses, &space.offloads, &space.lengths};
   std::vector<Recipe> alone{no_changes()};
   for (const auto* choices : all)
@@ -40,7 +40,7 @@ Space possible_space(const Job& job, const Wishes& wishes, Evaluator& evaluator)
   for (const Recipe& c : space.costless) {
     const Candidate& with_it = evaluator.of(c);
     if (!with_it.needs.empty() &&
-        static_cast<double>(with_it.needs[0].device.high.count) <= 1.005 * static_cast<double>(now.needs[0].device.high.count))
+        static_cast<double>(with_it.needs[device].device.high.count) <= 1.005 * static_cast<double>(now.needs[device].device.high.count))
       space.free = merged(space.free, c);
   }
   for (auto* choices : all) std::erase_if(*choices, [&](const Choice& c) { return !evaluator.of(c.changes).impossible.empty(); });
@@ -61,6 +61,7 @@ class Planner {
     const Candidate& now = evaluator_.of(no_changes());
     plan_.as_is = planned(now, device_);
     plan_.as_is_impossible = now.impossible;
+    plan_.left_out = levers_left_out(request_.job, plan_.device);
     if (request_.objective == Objective::sequence) {
       longest();
     } else {
@@ -186,7 +187,7 @@ class Planner {
       if (!request_.wishes.keep.contains(k.name)) continue;
       Wishes wider = request_.wishes;
       wider.keep.erase(k.name);
-      const Space space = possible_space(request_.job, wider, evaluator_);
+      const Space space = possible_space(request_.job, wider, evaluator_, device_);
       Search search(evaluator_, space, placement_, device_, plan_.limit, Objective::throughput);
       for (const LeverKind kind : kKinds) {
         const Candidate* c = search.best(kind);
@@ -227,7 +228,7 @@ class Planner {
     const Candidate& now = evaluator_.of(no_changes());
     if (now.needs.empty()) return;
     plan_.peak_phase = estimate_peak_phase(now.job);
-    const std::vector<Lever> levers = levers_for(request_.job);
+    const std::vector<Lever> levers = levers_for(request_.job, plan_.device);
     std::vector<Recipe> all;
     for (const Lever& l : levers) {
       Recipe c = no_changes();
@@ -362,9 +363,15 @@ class Planner {
     std::vector<const Candidate*> all;
     for (const Candidate* c : evaluator_.all())
       if (!c->needs.empty() && (!space_.global || c->global_batch() == global_of(*c)) && !c->changes.contains("seq") &&
-          !c->changes.contains("config"))
+          !c->changes.contains("config") && !(one_pool(plan_.device) && moves_to_host(c->changes)))
         all.push_back(c);
     for (const Candidate* c : pareto_front(all, device_)) plan_.front.push_back(planned(*c, device_));
+  }
+
+  static bool moves_to_host(const Recipe& changes) {
+    for (const auto& [key, value] : changes.items())
+      if (plimsoll::moves_to_host(key, value)) return true;
+    return false;
   }
 
   // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
@@ -399,10 +406,10 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
   Evaluator evaluator(request.job, devices, request.calibration);
   evaluator.progress = request.progress;
-  const Space space = possible_space(request.job, request.wishes, evaluator);
   const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
   for (size_t i = 0; i < devices.size(); ++i) {
+    const Space space = possible_space(request.job, request.wishes, evaluator, i);
     out.push_back(Planner(request, evaluator, space, placement, i).make());
     out.back().executed = evaluator.executed();
   }

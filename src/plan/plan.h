@@ -91,9 +91,10 @@ struct Plan {
   std::vector<Sensitivity> sensitivity;
   std::optional<BatchAnswer> batch;
   std::optional<Shortage> shortage;
-  std::string unanswered;  // why there is neither a plan nor a shortage
-  bool shortened = false;  // by itself: without what `full` asks for
-  size_t executed = 0;     // candidates, of all plans that were made together
+  std::string unanswered;             // why there is neither a plan nor a shortage
+  std::vector<std::string> left_out;  // levers that only move bytes to the host, where that is the device: kOnePool
+  bool shortened = false;             // by itself: without what `full` asks for
+  size_t executed = 0;                // candidates, of all plans that were made together
 };
 
 // One plan for each device, from shared executions.

@@ -27,8 +27,8 @@ std::vector<Choice> product(const std::vector<Choice>& a, const std::vector<Choi
 
 class Levers {
  public:
-  Levers(const Job& job, const Wishes& wishes) {
-    for (const Lever& l : levers_for(job)) {
+  Levers(const Job& job, const Wishes& wishes, const TargetDevice& device) {
+    for (const Lever& l : levers_for(job, device)) {
       const auto& all = knobs();
       const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
       if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
@@ -102,9 +102,9 @@ void check(const Wishes& wishes) {
       throw Error(fmt::format("[plan] '{}' is both kept and allowed", name), "leave one of the two out", ExitCode::usage);
 }
 
-Space space_of(const Job& job, const Wishes& wishes) {
+Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device) {
   check(wishes);
-  const Levers levers(job, wishes);
+  const Levers levers(job, wishes, device);
   Space s;
   s.costless = levers.costless();
   for (const Recipe& c : s.costless) s.free = merged(s.free, c);

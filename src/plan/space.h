@@ -48,8 +48,8 @@ struct Space {
   std::optional<int64_t> global;  // what is kept; none: it is free
 };
 
-// `free` holds all that is costless.
-Space space_of(const Job& job, const Wishes& wishes);
+// `free` holds all that is costless. Nothing of it moves bytes to the host of a device that shares its memory.
+Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device);
 std::vector<Split> splits_of(const Space& space, const Job& job);
 
 }  // namespace plimsoll

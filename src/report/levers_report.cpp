@@ -27,6 +27,10 @@ std::vector<std::string> names_of(const WhatIf& w, LeverOutcome outcome) {
 
 }  // namespace
 
+std::string left_out_text(const std::vector<std::string>& names) {
+  return fmt::format("  Left out ({}): {}\n", kOnePool, join(names, "; "));
+}
+
 std::string what_if_text(const WhatIf& w, const Style& style) {
   size_t width = 10;
   for (const LeverEffect& e : w.effects)
@@ -45,9 +49,15 @@ std::string what_if_text(const WhatIf& w, const Style& style) {
   for (const LeverEffect& e : w.effects)
     if (e.outcome == LeverOutcome::costs_memory)
       out += fmt::format("  Takes {} more: {}\n", to_string(Bytes{-e.saving.count}), e.lever.name);
+  if (!w.left_out.empty()) out += left_out_text(w.left_out);
   for (const LeverEffect& e : w.effects)
     if (e.outcome == LeverOutcome::impossible) out += fmt::format("  Not possible: {} ({})\n", e.lever.name, e.note);
   return out;
+}
+
+nlohmann::ordered_json left_out_json(const std::vector<std::string>& levers) {
+  if (levers.empty()) return nullptr;
+  return {{"why", kOnePool}, {"levers", levers}};
 }
 
 nlohmann::ordered_json what_if_json(const WhatIf& w) {
@@ -71,7 +81,8 @@ nlohmann::ordered_json what_if_json(const WhatIf& w) {
           {"allocated_bytes", w.allocated.count},
           {"peak_phase", phase_name(w.peak_phase)},
           {"target", w.target},
-          {"levers", rows}};
+          {"levers", rows},
+          {"left_out", left_out_json(w.left_out)}};
 }
 
 }  // namespace plimsoll

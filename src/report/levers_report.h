@@ -9,7 +9,10 @@
 
 namespace plimsoll {
 
+// What cannot help on the device asked about, and why; one line.
+std::string left_out_text(const std::vector<std::string>& levers);
 std::string what_if_text(const WhatIf& w, const Style& style);
+nlohmann::ordered_json left_out_json(const std::vector<std::string>& levers);
 nlohmann::ordered_json what_if_json(const WhatIf& w);
 
 }  // namespace plimsoll

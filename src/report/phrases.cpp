@@ -122,6 +122,8 @@ const std::map<std::string, std::string, std::less<>> kVietnamese{
     {"half the sequence", "nửa độ dài chuỗi"},
     {"smaller images", "ảnh nhỏ hơn"},
     {"fused optimizer", "optimizer hợp nhất (fused)"},
+    {"Left out", "Không xét"},
+    {"one pool: the host is the device", "bộ nhớ chung: máy chủ và thiết bị là một"},
     {"optimizer parameter by parameter", "optimizer từng tham số một"},
     {"#-bit AdamW", "AdamW #-bit"},
     {"Adafactor", "Adafactor"},

@@ -8,6 +8,7 @@
 
 #include "report/fit_report.h"
 #include "report/job_report.h"
+#include "report/levers_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -282,6 +283,7 @@ std::string plan_text(const Plan& plan, const Style& style) {
   out += rungs_text(plan.up, "Ladder", "the same recipe, closer and closer to the edge", plan, style);
   out += rungs_text(plan.down, "After an OOM", "one step after the other, what disturbs least first", plan, style);
   out += fixes_text(plan, style);
+  if (!plan.left_out.empty()) out += "\n" + left_out_text(plan.left_out);
   out += numbers_text(plan, style);
   const PlannedRun& shown = plan.best ? plan.best->run : plan.as_is;
   if (shown.need.time && !shown.need.time->assumptions.empty()) out += "\n";
@@ -342,6 +344,7 @@ Json plan_json(const Plan& plan) {
     if (!f.why.empty()) row["why"] = f.why;
     out["fixes"].push_back(std::move(row));
   }
+  out["left_out"] = left_out_json(plan.left_out);
   out["sensitivity"] = Json::object();
   for (const Sensitivity& s : plan.sensitivity) out["sensitivity"][s.unit] = s.bytes.count;
   out["batch"] = plan.batch ? Json{{"maximum", plan.batch->maximum}, {"recommended", plan.batch->recommended}, {"note", plan.batch->note}}

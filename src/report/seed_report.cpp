@@ -252,6 +252,9 @@ class SeedWriter {
                                                        {LeverOutcome::impossible, "Not possible:"}};
     for (const auto& [outcome, title] : kRest)
       if (!rest[outcome].empty()) line(fmt::format("- {} {}", say_(title), join(rest[outcome], "; ")));
+    std::vector<std::string> left_out;
+    for (const std::string& name : r_.what_if->left_out) left_out.push_back(say_(name));
+    if (!left_out.empty()) line(fmt::format("- {} ({}): {}", say_("Left out"), say_(kOnePool), join(left_out, "; ")));
   }
 
   std::string verdict(Verdict v) const {

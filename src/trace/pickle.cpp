@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "trace/pickle_opcodes.h"
 #include "util/error.h"
@@ -13,16 +14,17 @@ namespace plimsoll {
 
 namespace {
 
-constexpr uint8_t kDeepest = 100;               // a snapshot has eight levels
-constexpr size_t kReport = size_t{1} << 24;     // bytes between two calls of `progress`
-constexpr size_t kMostValues = UINT32_MAX - 1;  // ids are 32 bits
-constexpr size_t kSmallIntegers = 256;          // shared, as Python shares them
+constexpr uint8_t kDeepest = 100;            // a snapshot has eight levels
+constexpr size_t kReport = size_t{1} << 24;  // bytes between two calls of `progress`
+constexpr size_t kMostValues = INT32_MAX;    // ids are 32 bits, and half of them numbers of a consumer
+constexpr size_t kSmallIntegers = 256;       // shared, as Python shares them
 constexpr Pickle::Id kIdNone = 0, kIdFalse = 1, kIdTrue = 2, kFirstInteger = 3;
 
 }  // namespace
 
 std::string_view kind_name(Pickle::Kind kind) {
-  static constexpr std::string_view kNames[] = {"None", "a bool", "a whole number", "a float", "a text", "a list", "a tuple", "a dict"};
+  static constexpr std::string_view kNames[] = {"None",   "a bool",  "a whole number", "a float", "a text", "a list that was read",
+                                                "a list", "a tuple", "a dict"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -39,7 +41,8 @@ Pickle::Id Pickle::find_text(std::string_view text) const { return texts_[slot_o
 // The stack machine of a pickle, with bounds: every read against what is left, every pop against the last mark.
 class PickleReader {
  public:
-  PickleReader(std::string_view bytes, const std::string& name, const ReadProgress& progress) : name_(name), progress_(progress) {
+  PickleReader(Pickle& out, std::string_view bytes, const std::string& name, const ReadProgress& progress, PickleConsumer* consumer)
+      : name_(name), progress_(progress), consumer_(consumer), out_(out) {
     out_.bytes_ = bytes;
     out_.words_.assign(2, 0);  // index 0 means no piece
     out_.texts_.assign(1024, Pickle::kNothing);
@@ -49,7 +52,7 @@ class PickleReader {
     for (size_t i = 0; i < kSmallIntegers; ++i) add(Kind::integer, static_cast<int64_t>(i));
   }
 
-  Pickle read() {
+  void read() {
     if (!looks_like_pickle(out_.bytes_)) refuse("no pickle of protocol 2 to 5 begins here");
     at_ = 2;
     size_t next_report = kReport;
@@ -59,7 +62,6 @@ class PickleReader {
         next_report = at_ + kReport;
       }
     if (progress_) progress_(out_.bytes_.size(), out_.bytes_.size());
-    return std::move(out_);
   }
 
  private:
@@ -120,12 +122,22 @@ class PickleReader {
   // --- values
 
   Id add(Kind kind, int64_t integer, uint32_t length = 0) {
-    if (out_.nodes_.size() >= kMostValues) refuse("more than 2^32 values");
-    Node& node = out_.nodes_.emplace_back();
+    ++out_.values_;
+    Id id = 0;
+    if (dropped_.empty()) {
+      if (out_.nodes_.size() >= kMostValues) refuse("more than 2^31 values");
+      id = static_cast<Id>(out_.nodes_.size());
+      out_.nodes_.emplace_back();
+    } else {
+      id = dropped_.back();
+      dropped_.pop_back();
+      out_.nodes_[id] = {};
+    }
+    Node& node = out_.nodes_[id];
     node.kind = kind;
     node.length = length;
     node.integer = integer;
-    return static_cast<Id>(out_.nodes_.size() - 1);
+    return id;
   }
 
   Id container(Kind kind) {
@@ -185,8 +197,8 @@ class PickleReader {
   }
 
   void adopt(Id parent, Id child) {
+    if (out_.kind(child) < Kind::list) return;
     Node& node = out_.nodes_[child];
-    if (node.kind < Kind::list) return;
     node.closed = true;
     if (node.depth >= kDeepest) refuse(fmt::format("values nested more than {} deep", kDeepest));
     out_.nodes_[parent].depth = std::max<uint8_t>(out_.nodes_[parent].depth, node.depth + 1);
@@ -197,6 +209,101 @@ class PickleReader {
     for (size_t i = first; i < stack_.size(); i += 2)
       if (out_.kind(stack_[i]) != Kind::text) refuse(fmt::format("a dict key is {}, expected a text", kind_name(out_.kind(stack_[i]))));
     extend(dict, first);
+  }
+
+  // --- what a consumer takes
+
+  Id known(std::string_view text, Id& id) const { return id == Pickle::kNothing ? id = out_.find_text(text) : id; }
+
+  // Whether the value at `at` is the list under the consumer's key: it stands right after it in the outermost dict.
+  bool is_consumed_list(size_t at) {
+    return at >= 2 && out_.kind(stack_[at]) == Kind::list && stack_[at - 1] == known(consumer_->key(), key_) &&
+           out_.kind(stack_[0]) == Kind::dict;
+  }
+
+  // Of which of those lists the dict on top of the stack will be an item. It stands right after that list: others of it were taken.
+  std::optional<size_t> consumed_list() {
+    if (stack_.size() < 5) return {};
+    const size_t list = stack_.size() - 2;
+    if (out_.kind(stack_[list]) != Kind::list) return {};
+    for (size_t i = marks_.size(); i-- > 0;) {  // its siblings stand between the outer list's mark and it
+      if (marks_[i] > list || marks_[i] < 3) continue;
+      if (is_consumed_list(marks_[i] - 1)) return out_.size(stack_[marks_[i] - 1]) + list - marks_[i];
+      break;
+    }
+    if (is_consumed_list(list - 1)) return out_.size(stack_[list - 1]);
+    return {};
+  }
+
+  void offer_dict() {
+    const std::optional<size_t> list = consumed_list();
+    if (!list) return;
+    const Id dict = stack_.back();
+    Id shared = Pickle::kNothing;
+    for (auto it = out_.items(dict).begin(); it != std::default_sentinel; ++it) {
+      const Id key = *it, value = *++it;
+      if (key == known(consumer_->interned_key(), interned_key_) && out_.kind(value) == Kind::list) shared = value;
+    }
+    if (shared != Pickle::kNothing) intern(shared, dict);
+    consumer_->take(*list, dict);
+    drop(dict);
+    if (!marks_.empty() && marks_.back() + 1 == stack_.size()) {
+      stack_.pop_back();  // a batch gets shorter
+    } else {
+      stack_.back() = kIdNone;  // APPEND follows
+    }
+  }
+
+  // The words of a value that was the last to be completed.
+  void drop_words(const Node& node) {
+    if (node.pieces.first == 0 || node.pieces.first != node.pieces.last) return;
+    const size_t count = node.kind == Kind::dict ? 2 * size_t{node.length} : node.length;
+    if (node.pieces.first + 2 + count == out_.words_.size()) out_.words_.resize(node.pieces.first);
+  }
+
+  // A list that was made in the dict has its words right before the dict's, which was completed after it, and nobody but the memo knows it:
+  // it is replaced by its number. Another one keeps its id.
+  void intern(Id list, Id dict) {
+    const int64_t number = consumer_->intern(list);
+    if (number < 0 || number >= Pickle::kNothing - Pickle::kFirstInterned) refuse("more than 2^31 different lists");
+    const Node node = out_.nodes_[list], around = out_.nodes_[dict];
+    const uint32_t words = around.pieces.first, to = node.pieces.first;
+    const bool alone = to != 0 && to == node.pieces.last && to + 2 + node.length == words && words == around.pieces.last;
+    const std::optional<size_t> place = alone ? place_in_memo(list) : std::nullopt;
+    if (!alone || !place) {
+      out_.nodes_[list] = {};
+      out_.nodes_[list].kind = Kind::interned;
+      out_.nodes_[list].integer = number;
+      return;
+    }
+    const Id id = Pickle::kFirstInterned + static_cast<Id>(number);
+    std::replace(out_.words_.begin() + words + 2, out_.words_.end(), list, id);
+    out_.words_.erase(out_.words_.begin() + to, out_.words_.begin() + words);
+    out_.nodes_[dict].pieces = {to, to};
+    memo_[*place] = id;
+    dropped_.push_back(list);
+  }
+
+  // Where a value is in the memo that was written not long ago.
+  std::optional<size_t> place_in_memo(Id value) const {
+    constexpr size_t kSearched = 4096;
+    const size_t least = memo_.size() > kSearched ? memo_.size() - kSearched : 0;
+    for (size_t at = memo_.size(); at-- > least;)
+      if (memo_[at] == value) return at;
+    return {};
+  }
+
+  // The dict and the numbers that were made in it are forgotten, and so is its place in the memo.
+  void drop(Id dict) {
+    const std::optional<size_t> place = place_in_memo(dict);
+    if (place) memo_[*place] = Pickle::kNothing;
+    for (auto it = out_.items(dict).begin(); it != std::default_sentinel; ++it) {
+      ++it;
+      if (const Id value = *it; out_.kind(value) == Kind::integer && value >= kFirstInteger + kSmallIntegers) dropped_.push_back(value);
+    }
+    drop_words(out_.nodes_[dict]);
+    out_.nodes_[dict] = {};
+    if (place) dropped_.push_back(dict);
   }
 
   // --- the stack
@@ -222,6 +329,7 @@ class PickleReader {
     if (out_.kind(parent) != kind)
       refuse(fmt::format("an opcode finds {} on the stack, expected {}", kind_name(out_.kind(parent)), kind_name(kind)));
     kind == Kind::dict ? set_items(parent, mark) : extend(parent, mark);
+    if (consumer_ && kind == Kind::dict) offer_dict();
   }
 
   void collect(Kind kind, size_t first) {
@@ -329,13 +437,16 @@ class PickleReader {
 
   const std::string& name_;
   const ReadProgress& progress_;
-  Pickle out_;
+  PickleConsumer* consumer_;
+  Pickle& out_;
   size_t at_ = 0, opcode_at_ = 0;
   size_t texts_ = 0;
   uint64_t puts_ = 0;
   std::vector<Id> stack_;
   std::vector<size_t> marks_;
   std::vector<Id> memo_;
+  std::vector<Id> dropped_;                                      // ids to use again
+  Id key_ = Pickle::kNothing, interned_key_ = Pickle::kNothing;  // of the consumer, once the file has them
 };
 
 bool looks_like_pickle(std::string_view bytes) {
@@ -343,7 +454,13 @@ bool looks_like_pickle(std::string_view bytes) {
 }
 
 Pickle read_pickle(std::string_view bytes, const std::string& name, const ReadProgress& progress) {
-  return PickleReader(bytes, name, progress).read();
+  Pickle out;
+  read_pickle(out, bytes, name, progress, nullptr);
+  return out;
+}
+
+void read_pickle(Pickle& out, std::string_view bytes, const std::string& name, const ReadProgress& progress, PickleConsumer* consumer) {
+  PickleReader(out, bytes, name, progress, consumer).read();
 }
 
 }  // namespace plimsoll

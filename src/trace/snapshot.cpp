@@ -38,19 +38,18 @@ struct Place {
   }
 };
 
-// A key of this format and its id in this file.
+// A key of this format and its id in this file, once the file has it.
 struct Key {
   std::string_view name;
-  Id id;
+  mutable Id id = Pickle::kNothing;
 };
 
-class SnapshotReader {
+class SnapshotReader : public PickleConsumer {
  public:
-  SnapshotReader(const Pickle& pickle, const std::string& name) : p_(pickle), name_(name), stacks_(pickle, out_) {
-    for (size_t i = 0; i < std::size(kActions); ++i) actions_[i] = p_.find_text(kActions[i]);
-  }
+  explicit SnapshotReader(const std::string& name) : name_(name), stacks_(p_, out_) { actions_.fill(Pickle::kNothing); }
 
-  Snapshot read() {
+  Snapshot read(std::string_view bytes, const ReadProgress& progress) {
+    read_pickle(p_, bytes, name_, progress, this);
     const Id root = p_.root();
     const Place top;
     if (p_.kind(root) == Kind::list) {  // torch.cuda.memory_snapshot() alone
@@ -69,6 +68,17 @@ class SnapshotReader {
     return std::move(out_);
   }
 
+  std::string_view key() const override { return "device_traces"; }
+  std::string_view interned_key() const override { return "frames"; }
+  int64_t intern(Id frames) override { return stacks_.stack(frames); }
+  void take(size_t device, Id dict) override {
+    const Place top, traces{&top, "device_traces"}, list{&traces, "", static_cast<int64_t>(device)};
+    SnapshotTrace& trace = trace_of(device, traces);
+    const Place here{&list, "", static_cast<int64_t>(trace.entries.size())};
+    expect_one(dict, here);
+    entry(dict, trace, here);
+  }
+
  private:
   static constexpr const char* kActions[] = {
       "alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom", "snapshot"};
@@ -79,11 +89,12 @@ class SnapshotReader {
 
   // --- dicts
 
-  Key key(std::string_view name) const { return {name, p_.find_text(name)}; }
+  static Key key(std::string_view name) { return {name}; }
 
   // The last value wins, as in Python.
-  Id find(Id dict, Key key) const {
+  Id find(Id dict, const Key& key) const {
     Id found = Pickle::kNothing;
+    if (key.id == Pickle::kNothing) key.id = p_.find_text(key.name);
     if (key.id == Pickle::kNothing) return found;
     for (auto it = p_.items(dict).begin(); it != std::default_sentinel; ++it) {
       const Id name = *it, value = *++it;
@@ -92,7 +103,7 @@ class SnapshotReader {
     return found;
   }
 
-  bool has(Id dict, Key key) const {
+  bool has(Id dict, const Key& key) const {
     const Id id = find(dict, key);
     return id != Pickle::kNothing && p_.kind(id) != Kind::none;
   }
@@ -109,14 +120,14 @@ class SnapshotReader {
     if (++read_ > p_.values()) refuse(fmt::format("{} is there more than once", at.text()));
   }
 
-  Id field(Id dict, Key key, Kind kind, const Place& at) const {
+  Id field(Id dict, const Key& key, Kind kind, const Place& at) const {
     const Id id = find(dict, key);
     if (id == Pickle::kNothing) refuse(fmt::format("{} has no '{}'", at.text(), key.name));
     expect(id, kind, {&at, key.name});
     return id;
   }
 
-  Id list(Id dict, Key key, const Place& at) const { return field(dict, key, Kind::list, at); }
+  Id list(Id dict, const Key& key, const Place& at) const { return field(dict, key, Kind::list, at); }
 
   int64_t in_range(Id id, int64_t least, int64_t most, const Place& at) const {
     expect(id, Kind::integer, at);
@@ -125,15 +136,15 @@ class SnapshotReader {
     return value;
   }
 
-  int64_t whole(Id dict, Key key, int64_t least, int64_t most, const Place& at) const {
+  int64_t whole(Id dict, const Key& key, int64_t least, int64_t most, const Place& at) const {
     return in_range(field(dict, key, Kind::integer, at), least, most, {&at, key.name});
   }
 
-  int64_t whole_or(Id dict, Key key, int64_t missing, int64_t least, int64_t most, const Place& at) const {
+  int64_t whole_or(Id dict, const Key& key, int64_t missing, int64_t least, int64_t most, const Place& at) const {
     return has(dict, key) ? whole(dict, key, least, most, at) : missing;
   }
 
-  std::string_view word(Id dict, Key key, const Place& at) const { return p_.text(field(dict, key, Kind::text, at)); }
+  std::string_view word(Id dict, const Key& key, const Place& at) const { return p_.text(field(dict, key, Kind::text, at)); }
 
   // --- segments
 
@@ -182,7 +193,7 @@ class SnapshotReader {
         refuse(fmt::format("{}.address is {}, expected {}, where the block before it ends", here.text(), b.address, end));
       b.state = state(word(id, state_, here), here);
       b.requested = b.state == State::free ? 0 : requested(id, b.size, here);
-      if (b.state != State::free && has(id, frames_)) b.stack = stacks_.stack(field(id, frames_, Kind::list, here));
+      if (b.state != State::free && has(id, frames_)) b.stack = stack_of(id, here);
       end = checked_add(end, b.size);
       s.blocks.push_back(b);
     }
@@ -230,16 +241,22 @@ class SnapshotReader {
 
   // --- traces
 
+  SnapshotTrace& trace_of(size_t device, const Place& at) {
+    if (device >= static_cast<size_t>(kMostDevices)) refuse(fmt::format("{} has more than {} devices", at.text(), kMostDevices));
+    if (out_.traces.size() <= device) out_.traces.resize(device + 1);
+    return out_.traces[device];
+  }
+
+  // What was not taken while the file was read: lists without entries, and entries that are written in an unusual way.
   void traces(Id list, const Place& at) {
-    if (static_cast<int64_t>(p_.size(list)) > kMostDevices) refuse(fmt::format("{} has {} devices", at.text(), p_.size(list)));
-    int64_t i = 0;
+    size_t i = 0;
     for (const Id id : p_.items(list)) {
-      const Place here{&at, "", i++};
+      const Place here{&at, "", static_cast<int64_t>(i)};
       expect(id, Kind::list, here);
-      SnapshotTrace& trace = out_.traces.emplace_back();
-      int64_t n = 0;
+      SnapshotTrace& trace = trace_of(i++, at);
       for (const Id one : p_.items(id)) {
-        const Place there{&here, "", n++};
+        if (p_.kind(one) == Kind::none) continue;  // was taken
+        const Place there{&here, "", static_cast<int64_t>(trace.entries.size())};
         expect_one(one, there);
         entry(one, trace, there);
       }
@@ -249,17 +266,33 @@ class SnapshotReader {
   void entry(Id dict, SnapshotTrace& trace, const Place& at) {
     SnapshotEntry e;
     const Id action = field(dict, action_, Kind::text, at);
-    e.action = static_cast<Action>(std::find(std::begin(actions_), std::end(actions_), action) - std::begin(actions_));
+    e.action = action_of(action);
     const bool plain = e.action < Action::oom, of_segment = plain && e.action >= Action::segment_alloc;
     if (plain || e.action == Action::oom) e.size = whole(dict, size_, 0, of_segment ? kLargestMemory : kLargestRequest, at);
     if (plain) e.address = whole(dict, addr_, 0, kHighestAddress, at);
     if (e.action == Action::oom) e.address = whole_or(dict, device_free_, kLargestMemory, 0, kLargestMemory, at);
     e.stream = whole_or(dict, stream_, 0, INT64_MIN, INT64_MAX, at);
-    if (has(dict, frames_)) e.stack = stacks_.stack(list(dict, frames_, at));
+    if (has(dict, frames_)) e.stack = stack_of(dict, at);
     const int64_t time = whole_or(dict, time_us_, 0, 0, int64_t{1} << 62, at);
     if (trace.entries.empty()) trace.first_time = time;
     trace.last_time = e.time = time;
     trace.entries.push_back(e);
+  }
+
+  Action action_of(Id text) {
+    const auto known = std::find(actions_.begin(), actions_.end(), text);
+    if (known != actions_.end()) return static_cast<Action>(known - actions_.begin());
+    const auto* named = std::find(std::begin(kActions), std::end(kActions), p_.text(text));
+    if (named == std::end(kActions)) return Action::unknown;
+    actions_[static_cast<size_t>(named - std::begin(kActions))] = text;
+    return static_cast<Action>(named - std::begin(kActions));
+  }
+
+  uint32_t stack_of(Id dict, const Place& at) {
+    const Id id = find(dict, frames_);
+    if (p_.kind(id) == Kind::interned) return static_cast<uint32_t>(p_.interned(id));
+    expect(id, Kind::list, {&at, frames_.name});
+    return stacks_.stack(id);
   }
 
   void annotations(Id list, const Place& at) {
@@ -303,11 +336,11 @@ class SnapshotReader {
     }
   }
 
-  const Pickle& p_;
+  Pickle p_;
   const std::string& name_;
   Snapshot out_;
   SnapshotStacks stacks_;
-  size_t read_ = 0;  // segments, blocks and entries
+  uint64_t read_ = 0;  // segments, blocks and entries
   std::array<Id, std::size(kActions)> actions_{};
   const Key device_ = key("device"), address_ = key("address"), total_size_ = key("total_size"), stream_ = key("stream"),
             segment_type_ = key("segment_type"), is_expandable_ = key("is_expandable"), segment_pool_id_ = key("segment_pool_id"),
@@ -318,6 +351,8 @@ class SnapshotReader {
 
 }  // namespace
 
-Snapshot read_snapshot(const Pickle& pickle, const std::string& name) { return SnapshotReader(pickle, name).read(); }
+Snapshot read_snapshot(std::string_view bytes, const std::string& name, const ReadProgress& progress) {
+  return SnapshotReader(name).read(bytes, progress);
+}
 
 }  // namespace plimsoll

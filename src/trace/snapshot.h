@@ -93,7 +93,9 @@ struct Snapshot {
   std::optional<SnapshotSettings> settings;
 };
 
-// Throws Error that names the key for a value of the wrong type or an impossible size. Unknown keys are ignored.
-Snapshot read_snapshot(const Pickle& pickle, const std::string& name);
+// Entries are taken while the file is read, so that memory goes by their number (40 bytes each and what the file's memo has for them), by
+// the segments and by what is distinct of call stacks and texts, not by the file's length. Throws Error that names the key for a value of
+// the wrong type or an impossible size. Unknown keys are ignored.
+Snapshot read_snapshot(std::string_view bytes, const std::string& name, const ReadProgress& progress = {});
 
 }  // namespace plimsoll

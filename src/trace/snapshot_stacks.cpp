@@ -19,6 +19,13 @@ std::string_view base_name(std::string_view path) {
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
+// The finalizer of SplitMix64: every bit depends on every other.
+uint64_t mixed(uint64_t x) {
+  x = (x + 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 30)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
 // A Python frame of the user or of a library above PyTorch, or a module of a simulated run (snapshot_writer.h).
 bool outside_of_pytorch(std::string_view file) {
   return file.starts_with(kSimulatedFile) || (file.ends_with(".py") && !has(file, "/torch/") && !has(file, "\\torch\\"));
@@ -33,16 +40,13 @@ std::string simulated_place(std::string_view name, std::string_view module) {
 
 }  // namespace
 
-SnapshotStacks::SnapshotStacks(const Pickle& pickle, Snapshot& out)
-    : pickle_(pickle),
-      out_(out),
-      name_(pickle.find_text("name")),
-      filename_(pickle.find_text("filename")),
-      line_(pickle.find_text("line")) {}
+SnapshotStacks::SnapshotStacks(const Pickle& pickle, Snapshot& out) : pickle_(pickle), out_(out) {}
 
 uint32_t SnapshotStacks::stack(Pickle::Id frames) {
   if (pickle_.kind(frames) != Kind::list || pickle_.size(frames) == 0) return 0;
-  const auto [it, added] = stacks_.try_emplace(frames, static_cast<uint32_t>(out_.stacks.size()));
+  uint64_t hash = pickle_.size(frames);
+  for (const Pickle::Id id : pickle_.items(frames)) hash = mixed(hash ^ id);
+  const auto [it, added] = stacks_.try_emplace(hash, static_cast<uint32_t>(out_.stacks.size()));
   if (!added) return it->second;
   SnapshotStack s;
   for (const Pickle::Id id : pickle_.items(frames)) {
@@ -65,6 +69,10 @@ SnapshotStacks::Frame SnapshotStacks::look_at(Pickle::Id id) {
   if (pickle_.kind(id) != Kind::dict) return {false, 0};
   std::string_view name, file;
   int64_t line = 0;
+  const auto find = [&](Pickle::Id& id, std::string_view text) {
+    if (id == Pickle::kNothing) id = pickle_.find_text(text);
+  };
+  find(name_, "name"), find(filename_, "filename"), find(line_, "line");
   for (auto it = pickle_.items(id).begin(); it != std::default_sentinel; ++it) {
     const Pickle::Id key = *it, value = *++it;
     const Kind kind = pickle_.kind(value);

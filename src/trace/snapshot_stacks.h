@@ -1,4 +1,4 @@
-// The call stacks of a snapshot, each looked at once however many entries share it.
+// The call stacks of a snapshot, each looked at and kept once, however often a file has it.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class SnapshotStacks {
  public:
   SnapshotStacks(const Pickle& pickle, Snapshot& out);
 
-  // Index into Snapshot::stacks for the value of a "frames" key; 0 for None and an empty list.
+  // Index into Snapshot::stacks for the value of a "frames" key, the same for equal lists; 0 for None and an empty list.
   uint32_t stack(Pickle::Id frames);
 
  private:
@@ -29,8 +29,8 @@ class SnapshotStacks {
 
   const Pickle& pickle_;
   Snapshot& out_;
-  Pickle::Id name_, filename_, line_;
-  std::unordered_map<Pickle::Id, uint32_t> stacks_;
+  Pickle::Id name_ = Pickle::kNothing, filename_ = Pickle::kNothing, line_ = Pickle::kNothing;  // of keys, once the file has them
+  std::unordered_map<uint64_t, uint32_t> stacks_;                                               // by a hash of all their frames
   std::unordered_map<Pickle::Id, Frame> frames_;
   std::unordered_map<std::string, uint32_t> places_;
 };

@@ -58,6 +58,11 @@ void MappedFile::read_all(int descriptor, const std::string& path) {
   bytes_ = copy_;
 }
 
+void MappedFile::let_go(size_t n) const {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (mapping_) madvise(mapping_, n / page * page, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (mapping_) munmap(mapping_, bytes_.size());
 }

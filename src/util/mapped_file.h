@@ -16,6 +16,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::string_view bytes() const { return bytes_; }
+  // The first `n` bytes are not needed for now: they no longer count as this process's memory. Looking at them reads them again.
+  void let_go(size_t n) const;
 
  private:
   void read_all(int descriptor, const std::string& path);

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-Snapshot read(const std::string& bytes) { return read_snapshot(read_pickle(bytes, "f"), "f"); }
+Snapshot read(const std::string& bytes) { return read_snapshot(bytes, "f"); }
 
 std::string sample(const std::string& name) {
   std::ifstream in(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/data" / (name + ".pickle"), std::ios::binary);
