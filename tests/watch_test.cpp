@@ -176,6 +176,27 @@ TEST_F(Watching, WhoWritesALog) {
   EXPECT_EQ(writer_of(s_, path("train.log")), 10);
 }
 
+TEST_F(Watching, WhoIsBeforeATeeIsFound) {
+  file("/train.log", "");
+  const auto open = [&](int pid, int fd, const std::string& what, const char* flags) {
+    const std::string folder = "proc/" + std::to_string(pid);
+    fs::create_directories(root_ / folder / "fd");
+    fs::create_symlink(what, root_ / folder / "fd" / std::to_string(fd));
+    file("/" + folder + "/fdinfo/" + std::to_string(fd), std::string("pos:\t0\nflags:\t") + flags + "\n");
+  };
+  file("/proc/31/status", "Name:\ttee\nVmRSS:\t2000 kB\n");
+  file("/proc/32/status", "Name:\tpython3\nVmRSS:\t900000 kB\n");
+  open(31, 0, "pipe:[4711]", "00");
+  open(31, 3, fs::canonical(root_ / "train.log").string(), "0100001");
+  EXPECT_EQ(writer_of(s_, path("train.log")), 31);  // nobody is at the other end
+  open(32, 1, "pipe:[4711]", "01");
+  EXPECT_EQ(writer_of(s_, path("train.log")), 32);
+  open(32, 0, "pipe:[4712]", "00");  // yes | python train.py | tee train.log
+  file("/proc/33/status", "Name:\tyes\nVmRSS:\t1800 kB\n");
+  open(33, 1, "pipe:[4712]", "01");
+  EXPECT_EQ(writer_of(s_, path("train.log")), 32);
+}
+
 TEST_F(Watching, TheHost) {
   file("/proc/10/cgroup", "0::/job/step\n");
   file("/sys/fs/cgroup/job/memory.max", "17179869184\n");

@@ -269,7 +269,7 @@ void Judge::growth(std::vector<Finding>& found) {
         const double before = now_.time - leak.growth.window / 2;
         const auto blocks = series->blocks(now_.time, leak.growth.window / 2, 2);
         const bool grows = blocks.size() == 2 && blocks[1].low - blocks[0].low > 0.2 * leak.growth.slope * (now_.time - before);
-        if (!grows || leak.times < kTimesGrowing) leaks_.erase(place.id);
+        if (leak.times < kTimesGrowing ? --leak.times == 0 : !grows) leaks_.erase(place.id);
       }
     }
     const auto leak = leaks_.find(place.id);
