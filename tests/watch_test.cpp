@@ -402,6 +402,26 @@ TEST(Leaks, AreFoundUnderTheSawTooth) {
   }));
 }
 
+// Looks meet steps of less than a second anywhere, so that the floor scatters as much as it rises in a block.
+TEST(Leaks, AreFoundUnderQuickSteps) {
+  const auto anywhere = [](int t) {
+    const double x = std::sin(t * 12.9898) * 43758.5453;
+    return x - std::floor(x);
+  };
+  EXPECT_LT(leak_after(300, [&](int t) { return 1.0 * kGiB + 0.4 * kMiB * t + 30.0 * kMiB * anywhere(t); }).value_or(999), 130);
+  EXPECT_FALSE(leak_after(600, [&](int t) { return 1.0 * kGiB + 30.0 * kMiB * anywhere(t); }));
+}
+
+// On a crowded machine imports take minutes: the heap grows as by a leak, and libraries are mapped meanwhile.
+TEST(Leaks, AreNotImports) {
+  const auto imports = [](int t) { return 10.0 * kMiB + 0.9 * kMiB * std::min(t, 140); };
+  const auto mapped = [](Sample& s, int t) {
+    s.processes[0].rss = *s.processes[0].anonymous + Bytes{30 * kMiB + std::min(t, 140) * kMiB / 3};
+  };
+  EXPECT_FALSE(leak_after(300, imports, mapped));
+  EXPECT_TRUE(leak_after(300, imports));
+}
+
 TEST(Leaks, AreNotSeenInHealthyRuns) {
   EXPECT_FALSE(leak_after(600, [](int) { return 2.0 * kGiB; }));
   EXPECT_FALSE(leak_after(600, [](int t) { return 2.0 * kGiB + saw(t, 7, 2.0 * kGiB); }));

@@ -140,6 +140,18 @@ struct Window {
   bool shortest;
 };
 
+// Whether it really goes up and down on its way: what only ever rises, in steps, is no line with noise around it.
+bool scatters(const Window& w, double slope) {
+  int falls = 0;
+  double deepest = 0;
+  for (size_t i = w.from + 1; i < w.all.size(); ++i) {
+    const double fall = w.all[i - 1].low - w.all[i].low;
+    falls += fall > 0 ? 1 : 0;
+    deepest = std::max(deepest, fall);
+  }
+  return falls >= 2 && deepest >= slope / 2;
+}
+
 // The largest rise from one block to the next; where blocks scatter, from two to the next two.
 double largest_jump(const Window& w, bool noisy) {
   double jump = 0;
@@ -157,7 +169,7 @@ std::optional<Growth> growth_along(const Window& w, const Axis& axis, const Stra
   const Line line = fit(all, axis, w.from, w.from, n);
   const double grown = line.slope * static_cast<double>(kBlocks - 1), level = all.back().low;
   if (grown < std::max(kLeastGrowth, kLeastShare * level) || line.r2 < wanted.r2 || concordance(all, w.from) < wanted.rising) return {};
-  if (wanted.noisy && line.memory > kNoMemory) return {};
+  if (wanted.noisy && (line.memory > kNoMemory || !scatters(w, line.slope))) return {};
   std::vector<double> heights;
   for (size_t i = w.from; i < n; ++i) heights.push_back(all[i].high - all[i].low);
   std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
