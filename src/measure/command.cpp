@@ -124,7 +124,7 @@ std::string text_of(const Job& job, const Outcome& out, double lr, int64_t limit
 }
 
 // As the trainer does it; arguments of the optimizer win over that, and --lr over both.
-Recipe recipe_of(const Flags& flags, const Job& job) {
+Recipe chosen_recipe(const Flags& flags, const Job& job) {
   Recipe r = recipe_of(job.family, flags.job.input);
   const Config& a = job.optimizer.args;
   r.learning_rate = flags.learning_rate.value_or(a.number({"lr"}, r.learning_rate));
@@ -163,7 +163,7 @@ ExitCode run(Flags& flags) {
   flags.model.chunked_scan = flags.scan == "chunked";
   if ((flags.compare || flags.walk) && (flags.threads > 1 || flags.model.chunked_scan))
     throw Error("[compare] what is simulated is one thread and the scan as published", "leave --threads and --scan out", ExitCode::usage);
-  flags.train.recipe = recipe_of(flags, job);
+  flags.train.recipe = chosen_recipe(flags, job);
   flags.train.limits = limits_of(flags.limit_from);
   const int64_t limit = flags.limit.empty() ? 0 : parse_bytes(flags.limit, "--limit").count;
   const Data data(flags.data_dir, flags.train.seed);
