@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -58,6 +59,10 @@ const std::string kUnet =
     "--config up_block_types=UpBlock2D+CrossAttnUpBlock2D --config attention_head_dim=2 --config cross_attention_dim=64 --seq 64 --batch 1 "
     "--precision fp32 --lora r=4,target_modules=to_q+to_v ";
 
+const std::string kStdiff =
+    "stdiff --config H=8 --config Wd=8 --config To=2 --config Tp=2 --config ch=32+32 --config head=32 --config layers_per_block=1 "
+    "--config model_channels=4 --config n_downs=1 --config dt=0.5 --config xformers_on=false --batch 2 --precision fp32 ";
+
 class Measure : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -79,9 +84,19 @@ TEST_F(Measure, LossFallsOnText) {
   }
 }
 
+// The noise is another one in each step, so that ends are averaged.
 TEST_F(Measure, LossFallsOnPictures) {
-  const Json j = document(kFsdm + "--steps 12 --lr 0.003 --data_dir " + kData + "/images");
-  EXPECT_LT(j["steps"].back()["loss"].get<double>(), 0.9 * j["steps"].front()["loss"].get<double>());
+  const std::string whole_unet = kUnet.substr(0, kUnet.find("--lora"));
+  for (const std::string& model : {kFsdm, kStdiff, whole_unet}) {
+    const Json j = document(model + "--steps 12 --lr 0.003 --data_dir " + kData + "/images");
+    ASSERT_EQ(j["steps"].size(), 12u) << model;
+    const auto mean = [&](size_t from) {
+      double sum = 0;
+      for (size_t i = from; i < from + 3; ++i) sum += j["steps"][i]["loss"].get<double>() / 3;
+      return sum;
+    };
+    EXPECT_LT(mean(9), 0.9 * mean(0)) << model;
+  }
 }
 
 TEST_F(Measure, EveryAllocationOfMambaIsTheSimulatedOne) {
@@ -106,10 +121,13 @@ TEST_F(Measure, AChunkedScanTakesLess) {
   EXPECT_LT(chunked, whole);
 }
 
-TEST_F(Measure, TheTraceOfARunIsReplayed) {
+TEST_F(Measure, TheTraceOfARunIsReplayedAndReported) {
   ASSERT_EQ(run(kMamba + "--save-trace " + file("run.trace")).code, 0);
-  const std::string command = "'" PLIMSOLL_BINARY "' replay " + file("run.trace") + " > /dev/null 2>&1";
-  EXPECT_EQ(std::system(command.c_str()), 0);
+  for (const char* verb : {"replay ", "report "}) {
+    const std::string command = "'" PLIMSOLL_BINARY "' " + std::string(verb) + file("run.trace") + " > " + file("out") + " 2>&1";
+    EXPECT_EQ(std::system(command.c_str()), 0) << bytes_of(file("out"));
+  }
+  EXPECT_NE(bytes_of(file("out")).find("optimizer state"), std::string::npos) << bytes_of(file("out"));
 }
 
 TEST_F(Measure, AStoppedRunEndsWhereAWholeOneDoes) {
@@ -132,6 +150,80 @@ TEST_F(Measure, UnderATooSmallBudgetItFinishesInSmallerMicroBatches) {
   EXPECT_LT(scaled["steps"][1]["micro_batch"], 4);
   EXPECT_LE(scaled["peak"].get<int64_t>(), limit);
   EXPECT_NEAR(scaled["steps"][1]["loss"].get<double>(), free["steps"][1]["loss"].get<double>(), 1e-5);
+}
+
+// Adam's first state after one step is its share of the gradient.
+TEST_F(Measure, GradientsAreTheSameInSmallerMicroBatches) {
+  const std::string whole = file("whole"), parts = file("parts");
+  const Json free = document(kStdiff + "--steps 1 --checkpoint " + whole);
+  const Json scaled =
+      document(kStdiff + "--steps 1 --auto-scale --limit " + std::to_string(free["peak"].get<int64_t>() - 4096) + " --checkpoint " + parts);
+  ASSERT_EQ(scaled["steps"][0]["micro_batch"], 1);
+  const std::string a = bytes_of(whole), b = bytes_of(parts);
+  const auto header = [](const std::string& file) {
+    uint64_t length = 0;
+    std::memcpy(&length, file.data(), sizeof length);
+    return std::pair{Json::parse(file.substr(8, length)), 8 + length};
+  };
+  const auto [names, begin] = header(a);
+  const uint64_t begin_b = header(b).second;
+  double off = 0, all = 0;
+  for (const auto& [name, entry] : names.items()) {
+    if (!name.starts_with("optimizer.exp_avg.")) continue;
+    for (uint64_t at = entry["data_offsets"][0]; at < entry["data_offsets"][1].get<uint64_t>(); at += 4) {
+      float x = 0, y = 0;
+      std::memcpy(&x, &a[begin + at], 4);
+      std::memcpy(&y, &b[begin_b + at], 4);
+      off += (x - y) * (x - y);
+      all += x * x;
+    }
+  }
+  EXPECT_GT(all, 0);
+  EXPECT_LT(off, 1e-10 * all);  // 1e-5 of its length
+}
+
+// Too small at first; then a neighbour leaves.
+TEST_F(Measure, MicroBatchesGrowWhenThereIsRoomAgain) {
+  const std::string job = kMamba + "--config dropout=0 --steps 9 ";
+  const Json free = document(job);
+  const int64_t peak = free["peak"];
+  const Json grown = document(job + "--auto-scale --grow --grow-after 2 --limit " + std::to_string(peak * 6 / 10) +
+                              " --limit-from 5=" + std::to_string(2 * peak));
+  ASSERT_EQ(grown["steps"].size(), 9u);
+  EXPECT_LT(grown["steps"][3]["micro_batch"], 4);
+  EXPECT_EQ(grown["steps"][8]["micro_batch"], 4);
+  EXPECT_EQ(grown["steps"][4]["limit"], 2 * peak);
+  bool said = false;
+  for (const Json& step : grown["steps"]) said |= step["decision"].get<std::string>().find("are expected with") != std::string::npos;
+  EXPECT_TRUE(said) << grown;
+  for (size_t i = 0; i < 9; ++i) EXPECT_NEAR(grown["steps"][i]["loss"].get<double>(), free["steps"][i]["loss"].get<double>(), 1e-4) << i;
+  EXPECT_EQ(run(kMamba + "--limit-from tomorrow").code, 2);
+}
+
+TEST_F(Measure, TheRecipeIsTheTrainersOwn) {
+  const std::string small = " --config d_model=16 --config n_layers=1 --config vocab_size=64 --seq 8 --batch 1 --accumulation 1 --steps 1";
+  const auto recipe = [&](const std::string& arguments) { return document(arguments + small)["recipe"]; };
+  EXPECT_EQ(recipe("mamba-trainer").dump(), R"({"betas":[0.9,0.95],"eps":1e-08,"lr":0.0003,"weight_decay":0.1})");
+  EXPECT_EQ(recipe("--model_size small --vram 8gb --training_preset fast")["lr"], 5e-4);
+  EXPECT_EQ(recipe("--model_size small --vram 8gb --training_preset careful --lr 0.5")["lr"], 0.5);
+  EXPECT_EQ(recipe("mamba-trainer --optimizer-args lr=0.25 --optimizer-args eps=0.5")["eps"], 0.5);
+  std::ofstream(file("own.json")) << R"({"model": {"d_model": 16, "n_layers": 1, "max_seq_len": 8}, "vram": {"batch_size": 1,
+    "gradient_accumulation_steps": 1}, "training": {"learning_rate": 0.002, "weight_decay": 0.3, "adam_beta2": 0.5}})";
+  for (const std::string& way : {file("own.json"), "--config " + file("own.json")})
+    EXPECT_EQ(recipe(way).dump(), R"({"betas":[0.9,0.5],"eps":1e-08,"lr":0.002,"weight_decay":0.3})") << way;
+}
+
+// Recursion and attention at three scales; the preset's depth with fewer tokens and a narrower model.
+TEST_F(Measure, HybridPresetsTrain) {
+  for (const char* preset : {"hybrid-small", "hybrid-medium"}) {
+    const Json j =
+        document(std::string("--model_size ") + preset +
+                 " --vram 8gb --config d_model=32 --config n_layers=2 --config vocab_size=256 --config dropout=0 --seq 16 --batch 2 "
+                 "--accumulation 1 --steps 8 --lr 0.01 --precision fp32 --data_dir " +
+                 kData + "/text");
+    ASSERT_EQ(j["steps"].size(), 8u) << preset;
+    EXPECT_LT(j["steps"].back()["loss"].get<double>(), 0.9 * j["steps"].front()["loss"].get<double>()) << preset;
+  }
 }
 
 TEST_F(Measure, ALimitBelowTheWeightsIsNamed) {

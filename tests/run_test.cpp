@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -377,6 +378,48 @@ TEST(Run, RewritesAFileOfATrainerThatIsKnown) {
   const Result refused = run(folder, "--set 'batch={batch}' --batch 4 -- sh " + (folder / "train.sh") + " " + (folder / "alias.yaml"));
   EXPECT_EQ(refused.code, 5) << refused.err;
   EXPECT_NE(refused.err.find("alias"), std::string::npos) << refused.err;
+}
+
+std::string resumed(const Folder& folder, const std::string& command) {
+  std::istringstream words(command);
+  const Words split{std::istream_iterator<std::string>(words), {}};
+  std::string out;
+  for (const std::string& word : resume_words(resume_of_trainer(split))) out += (out.empty() ? "" : " ") + word;
+  if (const size_t at = out.find(folder.path.string()); at != std::string::npos) out.replace(at, folder.path.string().size(), "DIR");
+  return out;
+}
+
+TEST(Run, TrainersAreToldToGoOnInTheirOwnWords) {
+  const Folder folder;
+  const std::string out = folder / "out";
+  fs::create_directories(out);
+  write(folder / "axolotl.yml", "base_model: gpt2\nmicro_batch_size: 2\ngradient_accumulation_steps: 1\nlearning_rate: 1e-4\n");
+  write(folder / "lf.yaml", "model_name_or_path: gpt2\nstage: sft\nfinetuning_type: full\noutput_dir: " + out + "\n");
+  write(folder / "tune.yaml", "output_dir: " + out +
+                                  "\nmodel:\n  _component_: torchtune.models.llama3_2.llama3_2_1b\nbatch_size: 2\ncheckpointer:\n  "
+                                  "_component_: torchtune.training.FullModelHFCheckpointer\n");
+  write(folder / "args.json", R"({"model_name_or_path": "gpt2", "per_device_train_batch_size": 2, "output_dir": ")" + out + "\"}");
+  const std::string llama = "llamafactory-cli train " + (folder / "lf.yaml"),
+                    tune = "tune run full_finetune_single_device --config " + (folder / "tune.yaml");
+  const std::string flags = " --model_name_or_path gpt2 --per_device_train_batch_size 2 --output_dir " + out;
+  const std::string lora =
+      "train_network.py --pretrained_model_name_or_path sd --network_module networks.lora --save_state --output_dir " + out;
+  EXPECT_EQ(resumed(folder, "axolotl train " + (folder / "axolotl.yml")), "--auto-resume-from-checkpoints");
+  for (const std::string& command : {llama, tune, "python run_clm.py" + flags, "accelerate launch " + lora})
+    EXPECT_EQ(resumed(folder, command), "") << "no checkpoint yet: " << command;
+  fs::create_directories(out + "/checkpoint-5");
+  fs::create_directories(out + "/epoch_0");
+  fs::create_directories(out + "/last-000002-state");
+  write(out + "/epoch_0/recipe_state.pt", "");
+  EXPECT_EQ(resumed(folder, llama), "resume_from_checkpoint=DIR/out/checkpoint-5");
+  EXPECT_EQ(resumed(folder, "llamafactory-cli train --stage sft --finetuning_type full" + flags),
+            "--resume_from_checkpoint DIR/out/checkpoint-5");
+  EXPECT_EQ(resumed(folder, tune), "resume_from_checkpoint=True");
+  EXPECT_EQ(resumed(folder, "python run_clm.py" + flags), "--resume_from_checkpoint DIR/out/checkpoint-5");
+  EXPECT_EQ(resumed(folder, "python run_clm.py " + (folder / "args.json")), "") << "it reads a file alone";
+  EXPECT_EQ(resumed(folder, "accelerate launch " + lora), "--resume DIR/out/last-000002-state --skip_until_initial_step");
+  EXPECT_EQ(resumed(folder, "accelerate launch sdxl_train.py --pretrained_model_name_or_path sd --save_state --output_dir " + out),
+            "--resume DIR/out/last-000002-state");
 }
 
 // gpt2 with 1024 tokens in 7.31 GiB: 4 do not fit, so they are not tried.

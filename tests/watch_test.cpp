@@ -150,6 +150,27 @@ TEST_F(Watching, WhoWritesALog) {
   EXPECT_EQ(writer_of(s_, path("train.log")), 10);
 }
 
+TEST_F(Watching, WhoIsBeforeATeeIsFound) {
+  file("/train.log", "");
+  const auto open = [&](int pid, int fd, const std::string& what, const char* flags) {
+    const std::string folder = "proc/" + std::to_string(pid);
+    fs::create_directories(root_ / folder / "fd");
+    fs::create_symlink(what, root_ / folder / "fd" / std::to_string(fd));
+    file("/" + folder + "/fdinfo/" + std::to_string(fd), std::string("pos:\t0\nflags:\t") + flags + "\n");
+  };
+  file("/proc/31/status", "Name:\ttee\nVmRSS:\t2000 kB\n");
+  file("/proc/32/status", "Name:\tpython3\nVmRSS:\t900000 kB\n");
+  open(31, 0, "pipe:[4711]", "00");
+  open(31, 3, fs::canonical(root_ / "train.log").string(), "0100001");
+  EXPECT_EQ(writer_of(s_, path("train.log")), 31);  // nobody is at the other end
+  open(32, 1, "pipe:[4711]", "01");
+  EXPECT_EQ(writer_of(s_, path("train.log")), 32);
+  open(32, 0, "pipe:[4712]", "00");  // yes | python train.py | tee train.log
+  file("/proc/33/status", "Name:\tyes\nVmRSS:\t1800 kB\n");
+  open(33, 1, "pipe:[4712]", "01");
+  EXPECT_EQ(writer_of(s_, path("train.log")), 32);
+}
+
 TEST_F(Watching, TheHost) {
   file("/proc/10/cgroup", "0::/job/step\n");
   file("/sys/fs/cgroup/job/memory.max", "17179869184\n");
@@ -353,6 +374,26 @@ TEST(Leaks, AreFoundUnderTheSawTooth) {
     d.ours = d.used = Bytes{8 * kGiB + t * 10 * kMiB};
     s.devices.push_back(d);
   }));
+}
+
+// Looks meet steps of less than a second anywhere, so that the floor scatters as much as it rises in a block.
+TEST(Leaks, AreFoundUnderQuickSteps) {
+  const auto anywhere = [](int t) {
+    const double x = std::sin(t * 12.9898) * 43758.5453;
+    return x - std::floor(x);
+  };
+  EXPECT_LT(leak_after(300, [&](int t) { return 1.0 * kGiB + 0.4 * kMiB * t + 30.0 * kMiB * anywhere(t); }).value_or(999), 130);
+  EXPECT_FALSE(leak_after(600, [&](int t) { return 1.0 * kGiB + 30.0 * kMiB * anywhere(t); }));
+}
+
+// On a crowded machine imports take minutes: the heap grows as by a leak, and libraries are mapped meanwhile.
+TEST(Leaks, AreNotImports) {
+  const auto imports = [](int t) { return 10.0 * kMiB + 0.9 * kMiB * std::min(t, 140); };
+  const auto mapped = [](Sample& s, int t) {
+    s.processes[0].rss = *s.processes[0].anonymous + Bytes{30 * kMiB + std::min(t, 140) * kMiB / 3};
+  };
+  EXPECT_FALSE(leak_after(300, imports, mapped));
+  EXPECT_TRUE(leak_after(300, imports));
 }
 
 TEST(Leaks, AreNotSeenInHealthyRuns) {

@@ -26,9 +26,20 @@ def saw(t, period, height):
 class Run:
     """A figure in bytes for each second: of the main process, the workers, a device, /dev/shm."""
 
-    def __init__(self, seconds, main=2 * GIB, worker=300 * MIB, workers=4, device=None, shm=64 * MIB, steps=None, restart=None):
+    def __init__(self, seconds, main=2 * GIB, worker=300 * MIB, workers=4, device=None, shm=64 * MIB, steps=None, restart=None, crowd=None):
         self.seconds, self.main, self.worker, self.workers = seconds, main, worker, workers
-        self.device, self.shm, self.steps, self.restart = device, shm, steps, restart
+        self.device, self.shm, self.steps, self.restart, self.crowd = device, shm, steps, restart, crowd
+
+
+def paces(seed, crowd, seconds):
+    """Work done until each second on a machine that is shared: now nearly a whole core for some seconds, now a `crowd`th of one."""
+    noise, done, pace, left = random.Random(seed), [0.0], 0.9, 0.0
+    for _ in range(seconds + 1):
+        if left <= 0:
+            pace, left = 0.9 / noise.uniform(1, crowd), noise.expovariate(1 / 6)
+        left -= 1
+        done.append(done[-1] + pace)
+    return done
 
 
 def at(value, t):
@@ -37,12 +48,15 @@ def at(value, t):
 
 def looks(run, seed):
     noise = random.Random(seed)
+    work = paces(seed, run.crowd or 1, run.seconds)
     for second in range(run.seconds):
-        t = second + noise.random() * 0.2
+        now = second + noise.random() * 0.2
+        t = work[second] / 0.9 if run.crowd else now
+        cpu = work[second + 1] - work[second]
         jitter = lambda v: int(v * (1 + noise.gauss(0, 0.0005)))
         anonymous = jitter(at(run.main, t))
         first = 100 + (int(t // run.restart) * 10 if run.restart else 0)
-        rows = [dict(pid=10, role="main", rss_bytes=anonymous + 400 * MIB, anonymous_bytes=anonymous, pss_bytes=anonymous, cpu=0.9)]
+        rows = [dict(pid=10, role="main", rss_bytes=anonymous + 400 * MIB, anonymous_bytes=anonymous, pss_bytes=anonymous, cpu=cpu)]
         for w in range(run.workers):
             size = jitter(at(run.worker, t % run.restart if run.restart else t))
             rows.append(dict(pid=first + w, role="worker", rss_bytes=size + 200 * MIB, anonymous_bytes=size, pss_bytes=size, own_bytes=size, cpu=0.4))
@@ -57,7 +71,7 @@ def looks(run, seed):
             rate, total = run.steps
             seen = int(t * rate)
             steps = dict(step=seen % total, total=total, seen=seen, rate=rate, rounds=seen // total)
-        yield dict(time=1e9 + t, processes=rows, devices=devices, host=host, steps=steps)
+        yield dict(time=1e9 + now, processes=rows, devices=devices, host=host, steps=steps)
 
 
 def records(seed, scale, settle):
@@ -129,6 +143,22 @@ LEAKS = {
     "/dev/shm": Run(600, shm=lambda t: 64 * MIB + RATE * t + saw(t, 3, 60 * MIB)),
 }
 
+SLOW = 0.4 * MIB
+SLOW_LEAKS = {
+    "main": Run(600, main=lambda t: 2 * GIB + SLOW * t),
+    "main, half a GiB in all": Run(600, main=lambda t: GIB // 2 + SLOW * t),
+    "main, under steps of 0.3 s, 30 MiB": Run(600, main=lambda t: GIB + SLOW * t + saw(t, 0.3, 30 * MIB)),
+    "main, under steps of 2 s, 50 MiB": Run(600, main=lambda t: GIB + SLOW * t + saw(t, 2, 50 * MIB)),
+    "main, under steps of 2 s, 200 MiB": Run(900, main=lambda t: GIB + SLOW * t + saw(t, 2, 200 * MIB)),
+    "main, a step up every 10 s": Run(600, main=lambda t: GIB + 10 * SLOW * int(t / 10)),
+    "main, after imports of 20 s": Run(600, main=lambda t: 300 * MIB * min(t / 20, 1) + SLOW * max(0, t - 20)),
+    "workers": Run(600, worker=lambda t: 150 * MIB + SLOW / 4 * t),
+    "the device": Run(600, device=lambda t: 4 * GIB + 2 * MIB * int(SLOW * t / (2 * MIB))),
+    "/dev/shm": Run(600, shm=lambda t: 64 * MIB + SLOW * t + saw(t, 3, 16 * MIB)),
+}
+CROWDED = {f"main, a machine shared by {n}, {i}": Run(600, main=lambda t, n=n: GIB // 2 + n / 1.5 * SLOW * t, crowd=n) for n in (3, 6, 10) for i in range(4)}
+CROWDED |= {f"workers, a machine shared by {n}, {i}": Run(600, worker=lambda t, n=n: 150 * MIB + n / 1.5 * SLOW / 4 * t, crowd=n) for n in (3, 6, 10) for i in range(4)}
+
 
 def judge(binary, run, seed):
     """(seconds, level, text) of every alert that was raised."""
@@ -157,14 +187,16 @@ def main():
         false += bool(alarms)
         noted += bool(notes)
         print(f"  {name:<55} {'ALARM ' + str(alarms[:2]) if alarms else 'a note until the epoch ends' if notes else 'nothing'}", flush=True)
-    found = 0
-    print(f"{len(LEAKS)} leaks of {RATE / MIB:.0f} MiB a second")
-    for seed, (name, run) in enumerate(LEAKS.items()):
-        times = [r for r in judge(binary, run, seed) if "leak" in r[2] and r[1] != "note"]
-        found += bool(times)
-        print(f"  {name:<55} {f'found after {times[0][0]:.0f} s' if times else 'NOT FOUND'}", flush=True)
-    print(f"{false} of {len(HEALTHY)} healthy runs raised an alarm, {noted} a note; {found} of {len(LEAKS)} leaks were found")
-    return 0 if false == 0 and found == len(LEAKS) else 1
+    found, leaks = 0, 0
+    for title, group in ((f"{RATE / MIB:.0f} MiB a second", LEAKS), ("0.4 MiB a second", SLOW_LEAKS), ("0.4 MiB a second and more, now quick, now slow", CROWDED)):
+        print(f"{len(group)} leaks of {title}")
+        leaks += len(group)
+        for seed, (name, run) in enumerate(group.items()):
+            times = [r for r in judge(binary, run, seed) if "leak" in r[2] and r[1] != "note"]
+            found += bool(times)
+            print(f"  {name:<55} {f'found after {times[0][0]:.0f} s' if times else 'NOT FOUND'}", flush=True)
+    print(f"{false} of {len(HEALTHY)} healthy runs raised an alarm, {noted} a note; {found} of {leaks} leaks were found")
+    return 0 if false == 0 and found == leaks else 1
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@
 #include "trace/trace_file.h"
 #include "util/bytes.h"
 #include "util/parse_bytes.h"
+#include "util/text.h"
 
 namespace plimsoll::measure {
 
@@ -27,6 +28,8 @@ struct Flags {
   TrainSettings train;
   LiveOptions model;
   std::string limit, data_dir, save_trace, log, scan = "sequential";
+  std::vector<std::string> limit_from;
+  std::optional<double> learning_rate;
   int threads = 1;
   bool json = false, compare = false, walk = false;
 };
@@ -62,7 +65,13 @@ nlohmann::ordered_json json_of(const StepResult& r) {
           {"peak", r.peak},
           {"phases", phases},
           {"micro_batch", r.micro_batch},
-          {"out_of_memory", r.out_of_memory}};
+          {"out_of_memory", r.out_of_memory},
+          {"limit", r.limit},
+          {"decision", r.decision}};
+}
+
+nlohmann::ordered_json json_of(const Recipe& r) {
+  return {{"lr", r.learning_rate}, {"weight_decay", r.weight_decay}, {"betas", {r.beta1, r.beta2}}, {"eps", r.eps}};
 }
 
 class Log {
@@ -83,33 +92,67 @@ class Log {
   std::ofstream out_;
 };
 
-std::string title(const Job& job, const Outcome& out) {
-  return fmt::format("{}  {} parameters, {} trained, batch {} x {}, {}{}\n\n", job.model.empty() ? job.family : job.model,
+std::string title(const Job& job, const Outcome& out, double lr) {
+  return fmt::format("{}  {} parameters, {} trained, batch {} x {}, {}{}, lr {:g}\n\n", job.model.empty() ? job.family : job.model,
                      with_commas(out.parameters), with_commas(out.trainable), job.batch, job.accumulation,
-                     job.precision == Precision::fp32 ? "fp32" : "bf16 autocast", job.checkpointing.on ? ", checkpointing" : "");
+                     job.precision == Precision::fp32 ? "fp32" : "bf16 autocast", job.checkpointing.on ? ", checkpointing" : "", lr);
 }
 
-std::string text_of(const Job& job, const Outcome& out, int64_t limit) {
-  std::string text = title(job, out);
+// What was out of the ordinary in a step.
+std::string remark(const StepResult& r, int64_t limit_before) {
+  std::vector<std::string> said;
+  if (r.limit != limit_before) said.push_back("limit " + to_string(Bytes{r.limit}));
+  if (r.out_of_memory) said.push_back(fmt::format("{} out of memory", r.out_of_memory));
+  if (!r.decision.empty()) said.push_back(r.decision);
+  return join(said, "; ");
+}
+
+std::string text_of(const Job& job, const Outcome& out, double lr, int64_t limit) {
+  std::string text = title(job, out, lr);
   text += fmt::format("  {:>6} {:>10} {:>9} {:>15} {:>12}  {}\n", "step", "loss", "seconds", "peak", "micro-batch", "");
   const size_t n = out.steps.size();
   constexpr size_t kShown = 5;
   for (size_t i = 0; i < n; ++i) {
     if (n > 2 * kShown && i == kShown) text += fmt::format("  {:>6}\n", "...");
-    if (n > 2 * kShown && i >= kShown && i < n - kShown && out.steps[i].out_of_memory == 0) continue;
     const StepResult& r = out.steps[i];
-    text += fmt::format("  {:>6} {:>10.4f} {:>9.3f} {:>15} {:>12}  {}\n", r.step, r.loss, r.seconds, with_commas(r.peak), r.micro_batch,
-                        r.out_of_memory ? fmt::format("{} out of memory", r.out_of_memory) : "");
+    const std::string said = remark(r, i > 0 ? out.steps[i - 1].limit : r.limit);
+    if (n > 2 * kShown && i >= kShown && i < n - kShown && said.empty()) continue;
+    text +=
+        fmt::format("  {:>6} {:>10.4f} {:>9.3f} {:>15} {:>12}  {}\n", r.step, r.loss, r.seconds, with_commas(r.peak), r.micro_batch, said);
   }
   text += fmt::format("\n  peak  {} bytes ({})", with_commas(out.peak), to_string(Bytes{out.peak}));
   return text + (limit > 0 ? fmt::format(" of {}\n", to_string(Bytes{limit})) : "\n");
 }
 
-void take_optimizer_arguments(const Job& job, TrainSettings& s) {
+// As the trainer does it; arguments of the optimizer win over that, and --lr over both.
+Recipe chosen_recipe(const Flags& flags, const Job& job) {
+  Recipe r = recipe_of(job.family, flags.job.input);
   const Config& a = job.optimizer.args;
-  s.learning_rate = a.number({"lr"}, s.learning_rate);
-  s.weight_decay = a.number({"weight_decay"}, s.weight_decay);
-  s.eps = a.number({"eps"}, s.eps);
+  r.learning_rate = flags.learning_rate.value_or(a.number({"lr"}, r.learning_rate));
+  r.weight_decay = a.number({"weight_decay"}, r.weight_decay);
+  r.eps = a.number({"eps"}, r.eps);
+  if (const nlohmann::json* betas = a.find({"betas"})) {
+    if (!betas->is_array() || betas->size() != 2 || !(*betas)[0].is_number() || !(*betas)[1].is_number())
+      throw Error("[optimizer] betas is " + betas->dump().substr(0, 80) + ", expected two numbers",
+                  "e.g. --optimizer-args betas=[0.9,0.95]");
+    r.beta1 = (*betas)[0];
+    r.beta2 = (*betas)[1];
+  }
+  return r;
+}
+
+// "11=24MiB": another limit from that step on.
+std::map<int64_t, int64_t> limits_of(const std::vector<std::string>& words) {
+  std::map<int64_t, int64_t> out;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const std::string step = word.substr(0, equals);
+    if (equals == std::string::npos || step.empty() || step.size() > 9 || step.find_first_not_of("0123456789") != std::string::npos ||
+        std::stoll(step) < 1)
+      throw Error("[limit] '" + word + "' is no step and size", "e.g. --limit-from 11=24MiB", ExitCode::usage);
+    out[std::stoll(step)] = parse_bytes(word.substr(equals + 1), "--limit-from").count;
+  }
+  return out;
 }
 
 ExitCode run(Flags& flags) {
@@ -121,7 +164,8 @@ ExitCode run(Flags& flags) {
   flags.model.chunked_scan = flags.scan == "chunked";
   if ((flags.compare || flags.walk) && (flags.threads > 1 || flags.model.chunked_scan))
     throw Error("[compare] what is simulated is one thread and the scan as published", "leave --threads and --scan out", ExitCode::usage);
-  take_optimizer_arguments(job, flags.train);
+  flags.train.recipe = chosen_recipe(flags, job);
+  flags.train.limits = limits_of(flags.limit_from);
   const int64_t limit = flags.limit.empty() ? 0 : parse_bytes(flags.limit, "--limit").count;
   const Data data(flags.data_dir, flags.train.seed);
   Log log(flags.log);
@@ -149,13 +193,17 @@ ExitCode run(Flags& flags) {
   if (flags.json) {
     nlohmann::ordered_json steps = nlohmann::ordered_json::array();
     for (const StepResult& r : out.steps) steps.push_back(json_of(r));
-    nlohmann::ordered_json document{{"model", job.model},         {"parameters", out.parameters},
-                                    {"trainable", out.trainable}, {"limit", limit},
-                                    {"peak", out.peak},           {"steps", steps}};
+    nlohmann::ordered_json document{{"model", job.model},
+                                    {"parameters", out.parameters},
+                                    {"trainable", out.trainable},
+                                    {"recipe", json_of(flags.train.recipe)},
+                                    {"limit", limit},
+                                    {"peak", out.peak},
+                                    {"steps", steps}};
     if (twin) document["simulated"] = twin_json(*twin);
     std::cout << document.dump(2) << '\n';
   } else {
-    std::cout << text_of(job, out, limit);
+    std::cout << text_of(job, out, flags.train.recipe.learning_rate, out.steps.empty() ? limit : out.steps.back().limit);
     if (twin) std::cout << '\n' << twin_text(*twin);
     if (flags.walk) std::cout << '\n' << (difference.empty() ? "Every allocation is the same.\n" : difference);
   }
@@ -202,10 +250,15 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       "Exit codes: 0 done (with --compare: all equal), 3 does not fit, or not equal, 2 wrong usage, 5 input not understood, 1 a bug.");
   flags->job.add_input_to(app);
   app.add_option("--limit", flags->limit, "bytes of the virtual device (8GiB); beyond it PyTorch's out-of-memory error")->type_name("SIZE");
+  app.add_option("--limit-from", flags->limit_from, "another limit from step N on, as when a neighbour leaves (repeatable)")
+      ->allow_extra_args(false)
+      ->type_name("N=SIZE");
   app.add_option("--data_dir,--data-dir", flags->data_dir,
                  "folder of text, or of .ppm, .pgm and .npy pictures; without it, samples are made up")
       ->type_name("DIR");
-  app.add_option("--lr", flags->train.learning_rate, "learning rate (default 0.001)")->check(number_between(1e-12, 1e6))->type_name("X");
+  app.add_option("--lr", flags->learning_rate, "learning rate (default: the trainer's, by its file, flags or preset)")
+      ->check(number_between(1e-12, 1e6))
+      ->type_name("X");
   app.add_option("--seed", flags->train.seed, "of weights, samples and dropout (default 1)")->type_name("N");
   app.add_option("--checkpoint", flags->train.checkpoint, "file that the run is saved to, whole or not at all")->type_name("FILE");
   app.add_option("--save-every", flags->train.save_every, "steps between checkpoints (default: at the end alone)")

@@ -1,5 +1,5 @@
-// MambaLanguageModel of infrabrew/mamba-recursive-model: the selective scan as its Python writes it, one step for each token, and the same
-// scan in chunks of which only the first state is kept.
+// MambaLanguageModel and HybridRecursiveMambaModel of infrabrew/mamba-recursive-model: the selective scan as its Python writes it, one step
+// for each token, and the same scan in chunks of which only the first state is kept. Locals are those of src/model/mamba_trainer.cpp.
 #include "measure/live_model.h"
 
 namespace plimsoll::measure {
@@ -14,15 +14,19 @@ struct Settings {
         d_state(job.config.size({"d_state"}, 16)),
         d_inner(d_model * job.config.size({"expand_factor"}, 2)),
         max_seq_len(job.config.size({"max_seq_len"}, 2048)),
+        max_recursion_depth(job.config.size({"max_recursion_depth"}, 3)),
+        hybrid(job.config.text({"model_type"}, "") == "hybrid_recursive"),
+        use_hierarchical_attention(job.config.flag({"use_hierarchical_attention"}, true)),
         dropout(job.config.number({"dropout"}, 0.1)),
         chunk(options.chunked_scan ? options.chunk : 0) {
-    if (job.config.text({"model_type"}, "") == "hybrid_recursive")
-      throw Error("[measure] the hybrid model is simulated, not trained", "choose a --model_size without 'hybrid'");
+    if (hybrid && use_hierarchical_attention && (d_model % 8 != 0 || job.seq < 4))
+      throw Error("[measure] the hybrid model needs a d_model of whole eights and 4 tokens", "change d_model or --seq");
     if (job.seq > max_seq_len)
       throw Error("[measure] " + std::to_string(job.seq) + " tokens, and max_seq_len is " + std::to_string(max_seq_len),
                   "raise max_seq_len, or lower --seq");
   }
-  int64_t vocab_size, d_model, n_layers, d_state, d_inner, max_seq_len;
+  int64_t vocab_size, d_model, n_layers, d_state, d_inner, max_seq_len, max_recursion_depth;
+  bool hybrid, use_hierarchical_attention;
   double dropout;
   int64_t chunk;  // 0: the whole sequence at once
 };
@@ -120,6 +124,9 @@ struct MambaBlock : Unit {
     return x + residual;
   }
 
+  // Among the blocks of the language model.
+  Tensor operator()(const Tensor& x, Tensors&) const { return (*this)(x); }
+
   LayerNorm norm;
   Linear in_proj;
   SelectiveSSM ssm;
@@ -127,7 +134,177 @@ struct MambaBlock : Unit {
   double dropout;
 };
 
+struct DepthGate : Unit {
+  DepthGate(const Unit& parent, std::string_view name, const Settings& c)
+      : Unit(parent, name), first(*this, "0", c.d_model, c.d_model / 2), second(*this, "2", c.d_model / 2, c.max_recursion_depth) {}
+  Tensor operator()(Tensor x) const {
+    const Within here(place);
+    x = first(x);
+    x = torch::gelu(x);
+    x = second(x);
+    return torch::softmax(wide(x), -1);
+  }
+  Linear first, second;
+};
+
+struct RecursiveLayer : Unit {
+  RecursiveLayer(const Unit& parent, std::string_view name, const Settings& c)
+      : Unit(parent, name),
+        norm(*this, "0", c.d_model),
+        up(*this, "1", c.d_model, 2 * c.d_model),
+        down(*this, "4", 2 * c.d_model, c.d_model),
+        dropout(c.dropout) {}
+  Tensor operator()(Tensor x) const {
+    const Within here(place);
+    x = norm(x);
+    x = up(x);  // (B, T, 2C)
+    x = torch::gelu(x);
+    x = torch::dropout(x, dropout, true);
+    return down(x);
+  }
+  LayerNorm norm;
+  Linear up, down;
+  double dropout;
+};
+
+struct RecursiveProcessor : Unit {
+  RecursiveProcessor(const Unit& parent, std::string_view name, const Settings& c)
+      : Unit(parent, name), depth_gate(*this, "depth_gate", c), recursive_layers(*this, "recursive_layers") {
+    for (int64_t i = 0; i < c.max_recursion_depth; ++i) recursive_layers.add(c);
+    memory_mixer = std::make_unique<Linear>(*this, "memory_mixer", 2 * c.d_model, c.d_model);
+  }
+
+  Tensor operator()(const Tensor& x, Tensor* state) const {
+    const Within here(place);
+    const Tensor depth_weights = depth_gate(x.mean(1));  // (B, depths)
+    *state = torch::zeros_like(x);                       // (B, T, C)
+    Tensor output = x, transformed, combined, new_state;
+    for (size_t depth = 0; depth < recursive_layers.size(); ++depth) {
+      const Tensor weight = depth_weights.select(1, static_cast<int64_t>(depth)).view({x.size(0), 1, 1});
+      transformed = recursive_layers[depth](output);     // (B, T, C)
+      combined = torch::cat({transformed, *state}, -1);  // (B, T, 2C)
+      new_state = (*memory_mixer)(combined);             // (B, T, C)
+      {
+        const Tensor weighted = weight * transformed;
+        output = output + weighted;
+      }
+      const Tensor weighted = weight * new_state;
+      *state = *state + weighted;
+    }
+    return output;
+  }
+
+  DepthGate depth_gate;
+  UnitList<RecursiveLayer> recursive_layers;
+  std::unique_ptr<Linear> memory_mixer;
+};
+
+// torch.nn.MultiheadAttention of tokens with themselves; it also returns weights, averaged over heads.
+struct MultiheadAttention : Unit {
+  MultiheadAttention(const Unit& parent, std::string_view name, int64_t embed_dim)
+      : Unit(parent, name),
+        in_proj_weight(parameter("in_proj_weight", {3 * embed_dim, embed_dim}, Init::normal(0.02))),
+        in_proj_bias(parameter("in_proj_bias", {3 * embed_dim}, Init::zeros())),
+        out_proj(*this, "out_proj", embed_dim, embed_dim) {}
+
+  Tensor operator()(const Tensor& x, Tensor* average_weights) const {
+    const Within here(place);
+    const Tensor query = x.transpose(1, 0);  // (T, B, E)
+    const int64_t tokens = query.size(0), batch = query.size(1), width = query.size(2), head = width / kHeads;
+    Tensor q, k, v;  // (B * heads, T, D)
+    {
+      Tensor proj = torch::linear(query, in_proj_weight, in_proj_bias);                                    // (T, B, 3E)
+      proj = proj.view({tokens, batch, 3, width}).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous();  // (3, T, B, E)
+      const auto part = [&](int64_t i) { return proj.select(0, i).view({tokens, batch * kHeads, head}).transpose(0, 1); };
+      q = part(0);
+      k = part(1);
+      v = part(2);
+    }
+    const Tensor q_scaled = q * std::sqrt(1 / static_cast<double>(head));
+    Tensor weights = torch::bmm(q_scaled, k.transpose(-2, -1));  // (B * heads, T, T)
+    weights = torch::softmax(wide(weights), -1);
+    Tensor out = torch::bmm(low(weights), v);                              // (B * heads, T, D)
+    out = out.transpose(0, 1).contiguous().view({tokens * batch, width});  // (T * B, E)
+    out = out_proj(out);
+    out = out.view({tokens, batch, width});
+    weights = weights.view({batch, kHeads, tokens, tokens});
+    *average_weights = weights.mean(1);
+    return out.transpose(1, 0);  // (B, T, E)
+  }
+
+  static constexpr int64_t kHeads = 8;
+  Tensor in_proj_weight, in_proj_bias;
+  Linear out_proj;
+};
+
+// Attention over all tokens, means of two and means of four.
+struct HierarchicalAttention : Unit {
+  HierarchicalAttention(const Unit& parent, std::string_view name, int64_t d_model)
+      : Unit(parent, name), scale_projections(*this, "scale_projections"), scale_attentions(*this, "scale_attentions") {
+    for (int i = 0; i < 3; ++i) scale_projections.add(d_model, d_model);
+    for (int i = 0; i < 3; ++i) scale_attentions.add(d_model);
+    scale_fusion = std::make_unique<Linear>(*this, "scale_fusion", 3 * d_model, d_model);
+  }
+
+  Tensor operator()(const Tensor& x) const {
+    const Within here(place);
+    Tensors scale_outputs;
+    Tensor pooled, projected, attended, weights;
+    for (size_t i = 0; i < scale_projections.size(); ++i) {
+      const int64_t scale = int64_t{1} << i;
+      pooled = scale == 1 ? x : torch::avg_pool1d(x.transpose(1, 2), scale, scale).transpose(1, 2);  // (B, T / scale, C)
+      projected = scale_projections[i](pooled);
+      attended = scale_attentions[i](projected, &weights);
+      if (scale > 1) attended = torch::upsample_linear1d(attended.transpose(1, 2), {x.size(1)}, false).transpose(1, 2);  // (B, T, C)
+      scale_outputs.push_back(attended);
+    }
+    const Tensor fused = torch::cat(scale_outputs, -1);  // (B, T, 3C)
+    return (*scale_fusion)(fused);                       // (B, T, C)
+  }
+
+  UnitList<Linear> scale_projections;
+  UnitList<MultiheadAttention> scale_attentions;
+  std::unique_ptr<Linear> scale_fusion;
+};
+
+struct RecursiveMambaBlock : Unit {
+  RecursiveMambaBlock(const Unit& parent, std::string_view name, const Settings& c)
+      : Unit(parent, name), mamba_block(*this, "mamba_block", c), recursive_processor(*this, "recursive_processor", c), dropout(c.dropout) {
+    if (c.use_hierarchical_attention)
+      hierarchical_attention = std::make_unique<HierarchicalAttention>(*this, "hierarchical_attention", c.d_model);
+    fusion = std::make_unique<Linear>(*this, "fusion.0", 2 * c.d_model, c.d_model);
+    fusion_norm = std::make_unique<LayerNorm>(*this, "fusion.1", c.d_model);
+  }
+
+  // `states` of all blocks live until the model returns.
+  Tensor operator()(const Tensor& x, Tensors& states) const {
+    const Within here(place);
+    const Tensor mamba_out = mamba_block(x);  // (B, T, C)
+    Tensor state;
+    Tensor recursive_out = recursive_processor(mamba_out, &state);
+    if (hierarchical_attention) {
+      const Tensor attended = (*hierarchical_attention)(recursive_out);
+      recursive_out = recursive_out + attended;
+    }
+    const Tensor combined = torch::cat({mamba_out, recursive_out}, -1);  // (B, T, 2C)
+    Tensor output = (*fusion)(combined);
+    output = (*fusion_norm)(output);
+    output = torch::dropout(output, dropout, true);
+    output = output + x;
+    states.push_back(state);
+    return output;
+  }
+
+  MambaBlock mamba_block;
+  RecursiveProcessor recursive_processor;
+  std::unique_ptr<HierarchicalAttention> hierarchical_attention;
+  std::unique_ptr<Linear> fusion;
+  std::unique_ptr<LayerNorm> fusion_norm;
+  double dropout;
+};
+
 // The head shares the embedding's weight; labels are not shifted, as in train.py.
+template <class Block>
 class MambaLanguageModel : public LiveLanguageModel, public Unit {
  public:
   MambaLanguageModel(Build& build, const Job& job, const Settings& c)
@@ -144,10 +321,17 @@ class MambaLanguageModel : public LiveLanguageModel, public Unit {
     const Tensor& ids = inputs[0];
     Tensor x = torch::embedding(embedding, ids);  // (B, T, C)
     x = x + getitem(pos_embedding, 1, 0, ids.size(1));
+    Tensors states;
     for (size_t i = 0; i < blocks.size(); ++i) {
-      const MambaBlock& block = blocks[i];
-      x = run_block(
-          block, [&block](const Tensor& h) { return block(h); }, x);
+      const Block& block = blocks[i];
+      const auto run = [&block](const Tensors& in) {
+        Tensors out(1);
+        out[0] = block(in[0], out);
+        return out;
+      };
+      Tensors out = build.checkpointing ? checkpoint(run, {x}) : run({x});
+      x = std::move(out[0]);
+      states.insert(states.end(), out.begin() + 1, out.end());
     }
     x = (*norm_f)(x);
     const Tensor logits = torch::linear(x, embedding);  // (B, T, V)
@@ -156,14 +340,16 @@ class MambaLanguageModel : public LiveLanguageModel, public Unit {
 
  private:
   Tensor pos_embedding, embedding;
-  UnitList<MambaBlock> blocks;
+  UnitList<Block> blocks;
   std::unique_ptr<LayerNorm> norm_f;
 };
 
 }  // namespace
 
 std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job, const LiveOptions& options) {
-  return std::make_unique<MambaLanguageModel>(build, job, Settings(job, options));
+  const Settings settings(job, options);
+  if (settings.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, job, settings);
+  return std::make_unique<MambaLanguageModel<MambaBlock>>(build, job, settings);
 }
 
 }  // namespace plimsoll::measure

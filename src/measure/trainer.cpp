@@ -123,6 +123,8 @@ StepResult Trainer::train_step(int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   StepResult result;
   result.step = step + 1;
+  if (const auto limit = settings_.limits.find(step + 1); limit != settings_.limits.end()) budget_.set_limit(limit->second);
+  result.limit = budget_.limit();
   budget_.begin_step();
   result.loss = accumulate_gradients(step, result);
   begin_phase(Phase::optimizer);
@@ -139,7 +141,8 @@ StepResult Trainer::train_step(int64_t step) {
   }
   result.micro_batch = scaler_.batch();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (settings_.auto_scale && settings_.grow) scaler_.report({.peak = result.peak, .limit = budget_.limit(), .seconds = result.seconds});
+  if (settings_.auto_scale && settings_.grow)
+    result.decision = scaler_.report({.peak = result.peak, .limit = budget_.limit(), .seconds = result.seconds}).reason;
   return result;
 }
 
@@ -160,6 +163,8 @@ double Trainer::accumulate_gradients(int64_t step, StepResult& result) {
       why = e.what_without_backtrace();
     }
     ++result.out_of_memory;
+    result.peak = 0;  // of the micro-batches that go through
+    result.by_phase = {};
     loss_.reset();
     drop_gradients();
     model_->forget();
@@ -240,7 +245,7 @@ void Trainer::make_states() {
 
 // torch.optim.AdamW, one parameter after the other. `denominator` lives on into the next turn, as its Python name does.
 void Trainer::adamw(int64_t step) {
-  const TrainSettings& s = settings_;
+  const Recipe& s = settings_.recipe;
   const double correction1 = 1 - std::pow(s.beta1, step + 1), correction2 = std::sqrt(1 - std::pow(s.beta2, step + 1));
   Tensor denominator;
   for (size_t i = 0; i < trained_.size(); ++i) {

@@ -3,25 +3,28 @@
 #pragma once
 
 #include <functional>
+#include <map>
 
 #include "allocator/timeline.h"
 #include "measure/live_model.h"
+#include "measure/recipe.h"
 #include "scale/batch_scaler.h"
 
 namespace plimsoll::measure {
 
 struct TrainSettings {
   int64_t steps = 2;
-  double learning_rate = 1e-3, weight_decay = 0.01, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  Recipe recipe;
   double ema_decay = 0.999;
   uint64_t seed = 1;
   int64_t traced_steps = 2;  // at the beginning; 0: none
   std::string checkpoint;    // file; empty: none is written
   int64_t save_every = 0;    // steps; 0: at the end alone
   bool resume = false;
-  bool auto_scale = false;  // after an out-of-memory error: smaller micro-batches, the same step again
-  bool grow = false;        // and larger ones when it went well for a while
-  int64_t grow_after = 20;  // whole steps
+  bool auto_scale = false;            // after an out-of-memory error: smaller micro-batches, the same step again
+  bool grow = false;                  // and larger ones when it went well for a while
+  int64_t grow_after = 20;            // whole steps
+  std::map<int64_t, int64_t> limits;  // by the step from which on they hold: bytes of the virtual device
 };
 
 struct StepResult {
@@ -30,6 +33,8 @@ struct StepResult {
   int64_t peak = 0;
   ByPhase by_phase{};
   int64_t micro_batch = 0, out_of_memory = 0;  // errors in this step
+  int64_t limit = 0;                           // bytes that it had; 0: none
+  std::string decision;                        // why the micro-batch is another one from the next step on
 };
 
 struct Outcome {

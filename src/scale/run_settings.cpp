@@ -316,17 +316,31 @@ class OfTrainer final : public RunSettings {
   Job job_;
 };
 
-// The value of a flag of the command, or of its file of settings.
-std::string flag_value(const std::vector<std::string>& command, const std::string& name) {
-  const Json flags = command_document(command).value.value("flags", Json::object());
-  if (flags.contains(name) && flags[name].is_string()) return flags[name].get<std::string>();
+// --output_dir DIR, or output_dir=DIR; empty: the words do not say it.
+std::string output_by_words(const Document& command) {
+  const Json flags = command.value.value("flags", Json::object());
+  if (flags.contains("output_dir") && flags["output_dir"].is_string()) return flags["output_dir"].get<std::string>();
+  for (const Json& word : command.value.value("arguments", Json::array()))
+    if (const std::string text = word.is_string() ? word.get<std::string>() : ""; text.starts_with("output_dir=")) return text.substr(11);
+  return "";
+}
+
+// Of a file that the command names: a key of its own, or of a section.
+std::string output_by_files(const std::vector<std::string>& command) {
+  const auto said = [](const Json& object) {
+    return object.is_object() && object.contains("output_dir") && object["output_dir"].is_string() ? object["output_dir"].get<std::string>()
+                                                                                                   : "";
+  };
   for (const std::string& word : command) {
     std::error_code error;
     if (!fs::is_regular_file(word, error)) continue;
     try {
       const Document d = read_document(word);
-      if (d.value.is_object() && d.value.contains(name) && d.value[name].is_string()) return d.value[name].get<std::string>();
-    } catch (const Error&) {
+      if (const std::string found = said(d.value); !found.empty()) return found;
+      if (d.value.is_object())
+        for (const auto& section : d.value.items())
+          if (const std::string found = said(section.value()); !found.empty()) return found;
+    } catch (const Error&) {  // not one of settings
     }
   }
   return "";
@@ -370,14 +384,24 @@ Resume resume_of_trainer(const std::vector<std::string>& command) {
     return {};
   }
   const std::string& t = job.trainer;
-  const std::string output = flag_value(command, "output_dir");
-  if ((t == "transformers" || t == "TRL" || t == "LLaMA-Factory") && !output.empty())
-    return {t == "LLaMA-Factory" ? "resume_from_checkpoint={checkpoint}" : "--resume_from_checkpoint {checkpoint}",
-            output + "/checkpoint-*", "resume_from_checkpoint of " + t};
-  if (t == "axolotl") return {"--auto-resume-from-checkpoints", "", "auto_resume_from_checkpoints of axolotl"};
-  if (t == "torchtune") return {"resume_from_checkpoint=True", "", "resume_from_checkpoint of torchtune"};
-  if (t == "sd-scripts" && !output.empty())
-    return {"--resume {checkpoint}", output + "/*-state", "--resume of kohya's scripts (with --save_state)"};
+  const Document words = command_document(command);
+  const std::string by_words = output_by_words(words), output = by_words.empty() ? output_by_files(command) : by_words;
+  if (t == "axolotl") return {"--auto-resume-from-checkpoints", "", "auto_resume_from_checkpoints of axolotl"};  // finds it itself
+  if (output.empty()) return {};
+  const std::string how = "resume_from_checkpoint of " + t, checkpoints = output + "/checkpoint-*";
+  // A script of transformers that is given a file takes nothing beside it.
+  if (t == "TRL" || (t == "transformers" && !by_words.empty())) return {"--resume_from_checkpoint {checkpoint}", checkpoints, how};
+  // Beside a file it reads name=value, else flags.
+  if (t == "LLaMA-Factory")
+    return {words.value["flags"].contains("output_dir") ? "--resume_from_checkpoint {checkpoint}" : "resume_from_checkpoint={checkpoint}",
+            checkpoints, how};
+  // It finds the newest epoch_N or step_N itself, and stops where there is none.
+  if (t == "torchtune") return {"resume_from_checkpoint=True", output + "/*_*/recipe_state.pt", how};
+  if (t == "sd-scripts") {
+    const bool network = words.value.value("program", "").ends_with("train_network.py");  // the others begin to count anew
+    return {network ? "--resume {checkpoint} --skip_until_initial_step" : "--resume {checkpoint}", output + "/*-state",
+            "--resume of kohya's scripts (with --save_state)"};
+  }
   return {};
 }
 

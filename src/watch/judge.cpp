@@ -14,6 +14,8 @@ namespace {
 constexpr double kLinger = 10;        // seconds after which an alert that no rule repeats is over
 constexpr double kBetweenGrowth = 5;  // seconds between two looks for leaks
 constexpr double kAfterEpoch = 40;    // seconds after the first epoch in which none is looked for
+constexpr double kStarting = 600;     // seconds in which a run may still start
+constexpr double kLoading = 0.1;      // of its growth, in pages of programs and libraries: it starts
 constexpr int kTimesGrowing = 4;      // looks in a row that must see it
 constexpr double kLoadWindow = 30;    // seconds over which the loads of workers are averaged
 constexpr double kBusyWorkers = 0.85, kIdleWorkers = 0.15, kWaitingMain = 0.5, kIdleDevice = 0.5;
@@ -63,7 +65,7 @@ void Judge::keep(const Sample& s) {
   const auto plot = [&](const std::string& name, const std::optional<Bytes>& b) {
     if (b) series_[name].add(s.time, static_cast<double>(b->count));
   };
-  std::optional<Bytes> tree, main, main_own, workers;
+  std::optional<Bytes> tree, main, main_own, workers, code;
   std::vector<int64_t> pids;
   double worker_load = 0, main_load = 0, main_cpu = 0;
   for (const ProcessSample& p : s.processes) {
@@ -71,6 +73,7 @@ void Judge::keep(const Sample& s) {
     if (trains(p)) {
       add_to(main, p.rss);
       add_to(main_own, p.anonymous ? p.anonymous : p.rss);
+      if (p.rss && p.anonymous) add_to(code, *p.rss - *p.anonymous - p.shmem.value_or(Bytes{0}));
       main_load = std::max(main_load, p.load());
       main_cpu += p.cpu;
     }
@@ -87,6 +90,7 @@ void Judge::keep(const Sample& s) {
   }
   if (!s.processes.empty()) {
     loads_["main"].add(s.time, main_load);
+    if (code) code_.add(s.time, static_cast<double>(code->count));
     work_.add(s.time, work_.last() + main_cpu * (work_.empty() ? 0 : s.time - work_.points().back().time));
   }
   plot("run", tree);
@@ -249,6 +253,13 @@ std::vector<LeakPlace> leak_places(const std::vector<DeviceSample>& devices) {
 
 }  // namespace
 
+// Imports map programs and libraries while they fill the heap; on a machine that is shared by many they take minutes.
+bool Judge::starts(const Growth& growth) const {
+  if (now_.time - growth.window > began_ + kStarting) return false;
+  const std::vector<Series::Block> halves = code_.blocks(now_.time, growth.window / 2, 2);
+  return halves.size() == 2 && halves[1].high - halves[0].low > kLoading * growth.grown;
+}
+
 void Judge::growth(std::vector<Finding>& found) {
   // What the first epoch collected is gone with its end, and evidence starts anew.
   const int64_t rounds = now_.steps ? now_.steps->rounds : 0;
@@ -260,7 +271,8 @@ void Judge::growth(std::vector<Finding>& found) {
     const Series* series = find(place.series);
     if (!series || series->empty()) continue;
     if (look) {
-      const auto growth = steady_growth(*series, now_.time, &work_);
+      auto growth = steady_growth(*series, now_.time, &work_);
+      if (growth && place.id == "leak:main" && starts(*growth)) growth.reset();
       Leak& leak = leaks_[place.id];
       if (growth) {
         leak = {*growth, now_.time, leak.times + 1};
@@ -269,7 +281,7 @@ void Judge::growth(std::vector<Finding>& found) {
         const double before = now_.time - leak.growth.window / 2;
         const auto blocks = series->blocks(now_.time, leak.growth.window / 2, 2);
         const bool grows = blocks.size() == 2 && blocks[1].low - blocks[0].low > 0.2 * leak.growth.slope * (now_.time - before);
-        if (!grows || leak.times < kTimesGrowing) leaks_.erase(place.id);
+        if (leak.times < kTimesGrowing ? --leak.times == 0 : !grows) leaks_.erase(place.id);
       }
     }
     const auto leak = leaks_.find(place.id);

@@ -75,6 +75,7 @@ class Judge {
   void full_host(std::vector<Finding>& found) const;
   void full_shm(std::vector<Finding>& found) const;
   void growth(std::vector<Finding>& found);
+  bool starts(const Growth& growth) const;  // the main process is still being loaded
   void thrashing(std::vector<Finding>& found) const;
   void loader(std::vector<Finding>& found) const;
   void others(std::vector<Finding>& found) const;
@@ -93,6 +94,7 @@ class Judge {
   double began_ = 0;
   std::map<std::string, Series> series_, loads_;  // loads: what workers, main and devices do, 0 to 1
   Series work_;                                   // what the main processes have used of cores, in seconds
+  Series code_;                                   // what they hold of files: programs, libraries, memory-mapped data
   std::vector<int64_t> worker_pids_;
   Peaks peaks_;
   std::map<std::string, State> states_;

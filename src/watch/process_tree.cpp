@@ -251,24 +251,51 @@ std::string ProcessTree::variable(const std::string& name) const {
   return "";
 }
 
-std::optional<int64_t> writer_of(const Surroundings& s, const std::string& path) {
-  std::error_code error;
-  const fs::path file = fs::canonical(path, error);
-  if (error) return {};
-  std::vector<int64_t> pids;
+namespace {
+
+// Processes that have it open for writing, the oldest first. `what` as links in /proc/PID/fd tell it: a path, or "pipe:[4711]".
+std::vector<int64_t> writers(const Surroundings& s, const fs::path& what) {
+  std::vector<int64_t> pids, out;
   for (const std::string& name : s.list("/proc"))
     if (const auto pid = whole_number(name)) pids.push_back(*pid);
   std::sort(pids.begin(), pids.end());
   for (const int64_t pid : pids) {
     const std::string folder = fmt::format("/proc/{}/", pid);
     for (const std::string& fd : s.list(folder + "fd")) {
-      if (fs::read_symlink(s.root + folder + "fd/" + fd, error) != file || error) continue;
+      std::error_code error;
+      if (fs::read_symlink(s.root + folder + "fd/" + fd, error) != what || error) continue;
       const auto info = key_values(s.read(folder + "fdinfo/" + fd).value_or(""), ':');  // "flags:\t0100001": octal
       const auto flags = info.find("flags");
-      if (flags != info.end() && (flags->second.back() == '1' || flags->second.back() == '2') && pid != getpid()) return pid;
+      if (flags == info.end() || (flags->second.back() != '1' && flags->second.back() != '2') || pid == getpid()) continue;
+      out.push_back(pid);
+      break;
     }
   }
-  return {};
+  return out;
+}
+
+Bytes resident(const Surroundings& s, int64_t pid) {
+  return kilobytes(s.read(fmt::format("/proc/{}/status", pid)).value_or(""), "VmRSS:").value_or(Bytes{0});
+}
+
+}  // namespace
+
+std::optional<int64_t> writer_of(const Surroundings& s, const std::string& path) {
+  std::error_code error;
+  fs::path what = fs::canonical(path, error);
+  if (error) return {};
+  std::vector<int64_t> found = writers(s, what);
+  // `python train.py | tee log`: who writes the log only passes on, and is smaller than who it reads from.
+  constexpr int kLongestPipe = 4;
+  for (int i = 0; i < kLongestPipe && !found.empty(); ++i) {
+    what = fs::read_symlink(s.root + fmt::format("/proc/{}/fd/0", found.front()), error);
+    if (error || !what.string().starts_with("pipe:")) break;
+    const std::vector<int64_t> before = writers(s, what);
+    const Bytes here = resident(s, found.front());
+    if (std::none_of(before.begin(), before.end(), [&](int64_t pid) { return resident(s, pid) > here; })) break;
+    found = before;
+  }
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 }  // namespace plimsoll

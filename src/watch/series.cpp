@@ -12,20 +12,35 @@ constexpr double kHour = 3600, kDay = 86400, kMinute = 60;
 
 using Blocks = std::vector<Series::Block>;
 
+// Where blocks are on the axis that growth is measured along, in units of a mean block.
+using Axis = std::vector<double>;
+
 struct Line {
-  double slope = 0, r2 = 0;  // per block
+  double slope = 0, r2 = 0;  // the slope per unit of the axis
+  double scatter = 0;        // standard deviation around it
+  double memory = 0;         // how much what is off in one block is off in the next: the correlation of neighbours
 };
 
-// Least squares through the floors of blocks [from, to).
-Line fit(const Blocks& b, size_t from, size_t to) {
+// Least squares through the floors of blocks [from, to); the axis begins at `origin`.
+Line fit(const Blocks& b, const Axis& axis, size_t origin, size_t from, size_t to) {
   const double n = static_cast<double>(to - from);
+  const auto x = [&](size_t i) { return axis[i - origin]; };
+  const auto y = [&](size_t i) { return b[i].low - b[from].low; };
   double sx = 0, sy = 0, sxx = 0, sxy = 0, syy = 0;
-  for (size_t i = from; i < to; ++i) {
-    const double x = static_cast<double>(i - from), y = b[i].low - b[from].low;
-    sx += x, sy += y, sxx += x * x, sxy += x * y, syy += y * y;
-  }
+  for (size_t i = from; i < to; ++i) sx += x(i), sy += y(i), sxx += x(i) * x(i), sxy += x(i) * y(i), syy += y(i) * y(i);
   const double vx = sxx - sx * sx / n, vy = syy - sy * sy / n, c = sxy - sx * sy / n;
-  return {vx > 0 ? c / vx : 0, vx > 0 && vy > 0 ? c * c / (vx * vy) : 0};
+  if (vx <= 0 || vy <= 0) return {};
+  Line line{c / vx, c * c / (vx * vy), 0, 0};
+  double squares = 0, neighbours = 0, last = 0;
+  for (size_t i = from; i < to; ++i) {
+    const double off = y(i) - sy / n - line.slope * (x(i) - sx / n);
+    squares += off * off;
+    neighbours += i > from ? off * last : 0;
+    last = off;
+  }
+  line.scatter = n > 2 ? std::sqrt(squares / (n - 2)) : 0;
+  line.memory = squares > 0 ? neighbours / squares : 0;
+  return line;
 }
 
 // Of all pairs of blocks, those that rise less those that fall: 1 for a rise without exception (Kendall).
@@ -79,12 +94,12 @@ double slower(const std::vector<double>& work, size_t a, size_t b, size_t c) {
 }
 
 // Whether the last third of what is known rose by less than the third before it: a cache that fills, a heap that fragments. The first third
-// is that of the start, where anything may happen.
-bool levels_off(const Blocks& b, const std::vector<double>& work, double still) {
+// is that of the start, where anything may happen. `noise`: by which the last third may be off.
+bool levels_off(const Blocks& b, const std::vector<double>& work, double still, double noise) {
   const size_t third = b.size() / 3, n = b.size();
   const auto level = [&](size_t end) { return (b[end - 1].low + b[end - 2].low) / 2; };
   const double last = level(b.size()) - level(b.size() - third), before = level(b.size() - third) - level(b.size() - 2 * third);
-  return last * slower(work, n - 2 * third, n - third, n) < still * before;
+  return last * slower(work, n - 2 * third, n - third, n) + noise < still * before;
 }
 
 // How many blocks before the last `count` were above this level: what rises to where it was before is no new growth.
@@ -98,40 +113,110 @@ constexpr size_t kBlocks = 12;
 constexpr size_t kHistory = 45 * kBlocks;  // blocks that are looked back for a fall: all that is known
 constexpr double kLeastGrowth = 8 << 20;   // bytes in a window
 constexpr double kLeastShare = 0.005;      // of the level
-constexpr double kStraight = 0.9, kRising = 0.8;
-constexpr double kStillGrowing = 0.7;  // slope of the second half over that of the first
+constexpr double kStillGrowing = 0.7;      // slope of the second half over that of the first
 constexpr double kNotLevelling = 0.75;
 constexpr double kOfSawTooth = 0.5;  // growth over the height of the saw-tooth in a block
 constexpr double kFallBack = 0.5;
-constexpr double kLargestJump = 0.36;  // of the growth in one block: a few large allocations are no leak
-constexpr double kAtTheEnd = 0.4;      // rise of the last block over that of the line; of the last two: half
-constexpr double kShortest = 80;       // seconds
+constexpr double kAtTheEnd = 0.4;  // rise of the last block over that of the line; of the last two: half
+constexpr double kShortest = 80;   // seconds
+
+// How straight a rise has to be. `jump`: of the growth, in one block: a few large allocations are no leak.
+struct Straightness {
+  double r2, rising, jump;
+  bool noisy;
+};
+constexpr Straightness kClear{0.9, 0.8, 0.36, false};
+// Looks that meet a quick saw-tooth anywhere scatter around a line. That is told from a curve and from noise that wanders by its having no
+// memory; what is asked of the halves and the end is asked within its error.
+constexpr Straightness kScattered{0.8, 0.6, 0.45, true};
+constexpr double kNoMemory = 0.2;
+
+// The blocks of a window, and what is known of the time before it.
+struct Window {
+  const Blocks& all;
+  size_t from;               // its first block
+  double length;             // seconds of a block
+  std::vector<double> work;  // of each block; empty: not known
+  bool shortest;
+};
+
+// Whether it really goes up and down on its way: what only ever rises, in steps, is no line with noise around it.
+bool scatters(const Window& w, double slope) {
+  int falls = 0;
+  double deepest = 0;
+  for (size_t i = w.from + 1; i < w.all.size(); ++i) {
+    const double fall = w.all[i - 1].low - w.all[i].low;
+    falls += fall > 0 ? 1 : 0;
+    deepest = std::max(deepest, fall);
+  }
+  return falls >= 2 && deepest >= slope / 2;
+}
+
+// The largest rise from one block to the next; where blocks scatter, from two to the next two.
+double largest_jump(const Window& w, bool noisy) {
+  double jump = 0;
+  for (size_t i = w.from + 1; i < w.all.size(); ++i) {
+    if (!noisy) jump = std::max(jump, w.all[i].low - w.all[i - 1].low);
+    if (noisy && i >= w.from + 2 && i + 1 < w.all.size())
+      jump = std::max(jump, (w.all[i].low + w.all[i + 1].low - w.all[i - 1].low - w.all[i - 2].low) / 2);
+  }
+  return jump;
+}
+
+std::optional<Growth> growth_along(const Window& w, const Axis& axis, const Straightness& wanted, bool by_work) {
+  const Blocks& all = w.all;
+  const size_t n = all.size(), half = w.from + kBlocks / 2;
+  const Line line = fit(all, axis, w.from, w.from, n);
+  const double grown = line.slope * static_cast<double>(kBlocks - 1), level = all.back().low;
+  if (grown < std::max(kLeastGrowth, kLeastShare * level) || line.r2 < wanted.r2 || concordance(all, w.from) < wanted.rising) return {};
+  if (wanted.noisy && (line.memory > kNoMemory || !scatters(w, line.slope))) return {};
+  std::vector<double> heights;
+  for (size_t i = w.from; i < n; ++i) heights.push_back(all[i].high - all[i].low);
+  std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
+  if (grown < kOfSawTooth * (heights[kBlocks / 2] - line.slope)) return {};  // what a block grows by itself is no saw-tooth
+  if (largest_jump(w, wanted.noisy) > wanted.jump * grown) return {};
+  const double noise = wanted.noisy ? line.scatter : 0;
+  // A long window may have stopped to grow a while ago; in the shortest, steps of twenty seconds have no rise in every block.
+  const double end = all[n - 1].low - all[n - 2].low, before_end = all[n - 2].low - all[n - 3].low;
+  if (!w.shortest && (end + noise < kAtTheEnd * line.slope || end + before_end + noise < line.slope)) return {};
+  const double first = fit(all, axis, w.from, w.from, half).slope, second = fit(all, axis, w.from, half, n).slope;
+  constexpr double kHalf = kBlocks / 2;
+  const double slope_error = noise / std::sqrt(kHalf * (kHalf * kHalf - 1) / 12);  // of a line through half of them
+  const double faster = by_work ? 1 : slower(w.work, w.from, half, n);
+  if (second * faster + slope_error < kStillGrowing * first || levels_off(all, w.work, kNotLevelling, noise)) return {};
+  if (falls_back(all, kFallBack * grown) || above(all, kBlocks, level - grown / 2) > kBlocks / 3) return {};
+  return Growth{w.length * static_cast<double>(kBlocks), line.slope / w.length, grown};
+}
+
+// By what was done instead of time: the middle of each block, in units of a mean one. Empty: not known, or next to nothing was done.
+Axis axis_of_work(const Window& w) {
+  Axis axis;
+  if (w.work.empty()) return axis;
+  double done = 0;
+  for (size_t i = w.from; i < w.all.size(); ++i) {
+    axis.push_back(done + w.work[i] / 2);
+    done += w.work[i];
+  }
+  const double span = axis.back() - axis.front();
+  if (span <= 0) return {};
+  for (double& x : axis) x *= static_cast<double>(kBlocks - 1) / span;
+  return axis;
+}
 
 std::optional<Growth> growth_in(const Series& series, double now, double window, const Series* done) {
   const double length = window / static_cast<double>(kBlocks);
   const Blocks all = series.blocks(now, length, static_cast<int>(kHistory));
   if (all.size() < kBlocks) return {};
-  const size_t from = all.size() - kBlocks;
-  const Line line = fit(all, from, all.size());
-  const double grown = line.slope * static_cast<double>(kBlocks - 1), level = all.back().low;
-  if (grown < std::max(kLeastGrowth, kLeastShare * level) || line.r2 < kStraight || concordance(all, from) < kRising) return {};
-  std::vector<double> heights;
-  for (size_t i = from; i < all.size(); ++i) heights.push_back(all[i].high - all[i].low);
-  std::nth_element(heights.begin(), heights.begin() + kBlocks / 2, heights.end());
-  if (grown < kOfSawTooth * (heights[kBlocks / 2] - line.slope)) return {};  // what a block grows by itself is no saw-tooth
-  const double first = fit(all, from, from + kBlocks / 2).slope, second = fit(all, from + kBlocks / 2, all.size()).slope;
-  double jump = 0;
-  for (size_t i = from + 1; i < all.size(); ++i) jump = std::max(jump, all[i].low - all[i - 1].low);
-  if (jump > kLargestJump * grown) return {};
-  // A long window may have stopped to grow a while ago; in the shortest, steps of twenty seconds have no rise in every block.
-  const size_t n = all.size();
-  const double end = all[n - 1].low - all[n - 2].low, before_end = all[n - 2].low - all[n - 3].low;
-  if (window > kShortest && (end < kAtTheEnd * line.slope || end + before_end < line.slope)) return {};
-  const std::vector<double> work = work_of(done, now, length, all.size());
-  if (second * slower(work, from, from + kBlocks / 2, all.size()) < kStillGrowing * first || levels_off(all, work, kNotLevelling))
-    return {};
-  if (falls_back(all, kFallBack * grown) || above(all, kBlocks, level - grown / 2) > kBlocks / 3) return {};
-  return Growth{window, line.slope / length, grown};
+  const Window w{all, all.size() - kBlocks, length, work_of(done, now, length, all.size()), window <= kShortest};
+  Axis time(kBlocks);
+  std::iota(time.begin(), time.end(), 0.0);
+  const Axis work = axis_of_work(w);
+  for (const Straightness& wanted : {kClear, kScattered}) {
+    if (const auto growth = growth_along(w, time, wanted, false)) return growth;
+    if (work.empty()) continue;
+    if (const auto growth = growth_along(w, work, wanted, true)) return growth;
+  }
+  return {};
 }
 
 }  // namespace

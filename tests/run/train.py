@@ -23,6 +23,7 @@ def arguments():
     p.add_argument("--resume", default="")
     p.add_argument("--capacity", type=int, default=0, help="micro-batches above this run out of the memory of a device that is not here")
     p.add_argument("--oom_rank", type=int, default=0)
+    p.add_argument("--killed", action="store_true", help="by signal 9, as the kernel does when the host's memory ends; no word is said")
     p.add_argument("--address_space", type=int, default=0, help="MiB above what is mapped at the start: real allocations fail")
     p.add_argument("--num_workers", type=int, default=0)
     p.add_argument("--most_workers", type=int, default=99, help="with more of them, one is killed")
@@ -51,6 +52,8 @@ def mapped_bytes():
 
 def use_memory(a, rank):
     if a.capacity and a.micro_batch_size > a.capacity and rank == a.oom_rank:
+        if a.killed:
+            os.kill(os.getpid(), signal.SIGKILL)
         raise getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)(
             "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB of which 1.02 GiB is free. Process "
             "1234 has 6.77 GiB memory in use. Of the allocated memory 6.20 GiB is allocated by PyTorch, and 89.00 MiB is reserved by "
@@ -60,9 +63,10 @@ def use_memory(a, rank):
 @record
 def main():
     a = arguments()
-    rank, world = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    mpi = os.environ.get("OMPI_COMM_WORLD_RANK", 0), os.environ.get("OMPI_COMM_WORLD_SIZE", 1)
+    rank, world = int(os.environ.get("RANK", mpi[0])), int(os.environ.get("WORLD_SIZE", mpi[1]))
     if world > 1:
-        torch.distributed.init_process_group("gloo")
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=world)
     if a.address_space:
         limit = mapped_bytes() + a.address_space * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
