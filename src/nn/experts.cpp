@@ -31,11 +31,12 @@ void read_sparse_steps(const Config& c, MoeConfig& m) {
   for (size_t i = 0; i < m.sparse_layer.size(); ++i) m.sparse_layer[i] = (static_cast<int64_t>(i) + 1) % step == 0;
   const nlohmann::json* dense = c.find({"mlp_only_layers"});
   if (!dense) return;
-  const auto is_layer = [](const nlohmann::json& i) { return i.is_number_unsigned(); };
+  const auto is_layer = [](const nlohmann::json& i) { return i.is_number_integer(); };
   if (!dense->is_array() || !std::all_of(dense->begin(), dense->end(), is_layer))
     throw Error("[" + c.source() + "] mlp_only_layers " + dump(*dense) + " is not a list of layers' numbers", "for example [0, 3]");
   for (const nlohmann::json& i : *dense)
-    if (i.get<uint64_t>() < m.sparse_layer.size()) m.sparse_layer[i.get<size_t>()] = false;
+    if (const int64_t layer = i.get<int64_t>(); layer >= 0 && layer < m.num_hidden_layers)
+      m.sparse_layer[static_cast<size_t>(layer)] = false;
 }
 
 void reject_sharded_experts(const Module& experts) {

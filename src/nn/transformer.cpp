@@ -110,10 +110,10 @@ Tensor flash_attention_2_forward(const Build& build, const Tensor& query, const 
 void update_cache(Build& build, Tensor& k, Tensor& v) {
   if (!build.cache) return;
   if (!build.legacy()) {
-    auto joined = [&](const Tensor& x) {
+    auto joined = [&, dtype = k.dtype()](const Tensor& x) {  // values, too, begin as nothing in the keys' type
       Dims none = x.sizes();
       none[2] = 0;
-      return cat({empty(build.tape, none, x.dtype()), x}, 2);
+      return cat({empty(build.tape, none, dtype), x}, 2);
     };
     Tensor keys = joined(k);
     v = joined(v);
