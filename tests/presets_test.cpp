@@ -282,6 +282,8 @@ const std::map<std::string, int64_t> kParameters{
     {"clip-vit-large-patch14", 427616513},
     {"siglip-base-patch16-224", 203155970},
     {"llava-1.5-7b", 7063427072},
+    {"qwen2-vl-2b", 2208985600},
+    {"qwen2-vl-7b", 8291375616},
 };
 
 int64_t parameters_of(const Preset& preset) {

@@ -13,6 +13,7 @@ std::unique_ptr<Model> make_deberta_v2_classifier(Build& build, const Config& co
 std::unique_ptr<Model> make_llava(Build& build, const Config& config);
 std::unique_ptr<Model> make_modernbert(Build& build, const Config& config);
 std::unique_ptr<Model> make_modernbert_classifier(Build& build, const Config& config);
+std::unique_ptr<Model> make_qwen2_vl(Build& build, const Config& config);
 std::unique_ptr<Model> make_siglip(Build& build, const Config& config);
 std::unique_ptr<Model> make_whisper(Build& build, const Config& config);
 

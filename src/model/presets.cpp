@@ -329,6 +329,8 @@ const std::vector<Preset>& presets() {
       {"clip-vit-base-patch32", "clip", R"({})", 77},
       {"clip-vit-large-patch14", "clip", R"({"projection_dim":768,"text_config":{"hidden_size":768,"intermediate_size":3072,"num_attention_heads":12},"vision_config":{"hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":24,"num_attention_heads":16,"patch_size":14}})", 77},
       {"siglip-base-patch16-224", "siglip", R"({})", 64},
+      {"qwen2-vl-2b", "qwen2_vl", R"({"vocab_size":151936,"hidden_size":1536,"intermediate_size":8960,"num_hidden_layers":28,"num_attention_heads":12,"num_key_value_heads":2,"tie_word_embeddings":true,"vision_config":{"hidden_size":1536}})", 2048},
+      {"qwen2-vl-7b", "qwen2_vl", R"({"hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"vision_config":{"hidden_size":3584}})", 2048},
       {"llava-1.5-7b", "llava", R"({"text_config":{"vocab_size":32064,"max_position_embeddings":4096}})", 2048},
       {"vit-b16", "vit", R"({})", 224},
       {"vit-s16", "vit", R"({"hidden_size":384,"num_attention_heads":6,"intermediate_size":1536})", 224},

@@ -5,11 +5,8 @@
 #include "model/text_encoders.h"
 #include "nn/causal_lm.h"
 #include "nn/decoder_stack.h"
+#include "nn/qwen_vl.h"
 #include "nn/text_encoder.h"
-#include "nn/transformer.h"
-#include "ops/matmul.h"
-#include "ops/pointwise.h"
-#include "ops/reshape.h"
 
 namespace plimsoll {
 
@@ -30,23 +27,6 @@ struct VisionConfig {
   }
   int64_t depth, hidden_size, intermediate_size, out_hidden_size, heads, in_channels, patch, temporal_patch, merge;
 };
-
-DecoderConfig text_config(const Config& c) {
-  DecoderConfig d;
-  d.vocab_size = 152064;
-  d.hidden_size = 8192;
-  d.intermediate_size = 29568;
-  d.num_hidden_layers = 80;
-  d.num_attention_heads = 64;
-  d.num_key_value_heads = 8;
-  read_decoder_config(c, d);
-  RopeDefaults rope{d.head_dim, 32768};
-  rope.types = {"default", "mrope"};
-  d.rope = rope_settings(c, rope);
-  d.qkv_bias = true;
-  if (c.flag({"use_sliding_window"}, false)) throw Error("[qwen2.5-vl-text] use_sliding_window is not simulated", "set it to false");
-  return d;
-}
 
 // Qwen2_5_VisionTransformerPretrainedModel: its weights.
 struct VisionTower : Module {
@@ -106,135 +86,18 @@ struct VisionTower : Module {
   Merger merger;
 };
 
-// Sections of three tables, side by side: one table, (B, 1, T, D). Every attention makes its own.
-Tensor merged(const Tensor& tables) {
-  return unsqueeze(filled(tables.tape(), "cat", {tables.size(1), tables.size(2), tables.size(3)}, tables.dtype()), 1);
-}
-
-struct VLAttention : Module {
-  VLAttention(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false) {}
-
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
-    Tensor q = q_proj(x), k = k_proj(x), v = v_proj(x);
-    q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
-    k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
-    v = transpose(view(v, heads), 1, 2);
-    {
-      const Tensor cos = merged(tables.cos), sin = merged(tables.sin);
-      Tensor q_embed = rotate(q, cos, sin), k_embed = rotate(k, cos, sin);
-      q = q_embed;
-      k = k_embed;
-    }
-    AttentionCall call;
-    call.mask = mask;
-    call.dropout = config.attention_dropout;
-    call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor weights;
-    Tensor out = attention(build(), q, k, v, call, &weights);    // (B, T, H, D)
-    out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
-    out = o_proj(out);                                           // (B, T, C)
-    return out;
-  }
-
-  const DecoderConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
-};
-
-struct VLLayer : Module {
-  VLLayer(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    Tensor residual = x;
-    Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = self_attn(hidden, tables, mask);
-    hidden = add(residual, hidden);
-    residual = hidden;
-    hidden = post_attention_layernorm(hidden);
-    hidden = mlp(hidden);
-    hidden = add(residual, hidden);
-    return hidden;
-  }
-  VLAttention self_attn;
-  GatedMLP mlp;
-  RMSNorm input_layernorm, post_attention_layernorm;
-};
-
-// Qwen2_5_VLTextModel
-struct LanguageModel : Module {
-  LanguageModel(Module& parent, const DecoderConfig& c)
-      : Module(parent, "language_model"),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
-        layers(*this, "layers"),
-        norm(add_layers(c), "norm", c.hidden_size),
-        rotary_emb(*this, "rotary_emb", c.rope) {}
-  Module& add_layers(const DecoderConfig& c) {
-    for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
-    return *this;
-  }
-
-  Tensor operator()(const Tensor& embeds, Tensors* states, const Tensor& attention_mask) {
-    Forward here(*this);
-    const int64_t batch = embeds.size(0), tokens = embeds.size(1);
-    Tensor positions = arange(tape(), tokens);
-    positions = nondiff("add", positions, DType::int64);
-    positions = expand(view(positions, {1, 1, -1}), {3, batch, tokens});
-    MaskArgs args{batch, tokens, tokens, embeds.dtype(), {}, {}};
-    args.attention_mask = attention_mask;
-    const Tensor mask = create_causal_mask(build(), args);
-    Tensor hidden = embeds;
-    const CosSin tables = rotary(hidden, positions);
-    for (VLLayer& layer : layers) {
-      if (states) states->push_back(hidden);
-      hidden = layer(hidden, tables, mask);
-    }
-    hidden = norm(hidden);
-    if (states) states->push_back(hidden);
-    return hidden;
-  }
-
-  // Three tables: of time, height and width. (3, B, T, D)
-  CosSin rotary(const Tensor& x, const Tensor& positions) const {
-    Forward here(rotary_emb);
-    const Tensor frequencies = expand(view(rotary_emb.inv_freq, {1, 1, -1, 1}), {3, positions.size(1), -1, 1});
-    const Tensor wide = to(unsqueeze(positions, 2), DType::float32);
-    AutocastGuard fp32(tape(), std::nullopt);
-    const Tensor freqs = transpose(matmul(frequencies, wide), 2, 3);
-    const Tensor emb = cat({freqs, freqs}, -1);
-    CosSin tables;
-    tables.cos = mul_scalar(cos(emb));
-    tables.sin = mul_scalar(sin(emb));
-    return {to(tables.cos, x.dtype()), to(tables.sin, x.dtype())};
-  }
-
-  Embedding embed_tokens;
-  ModuleList<VLLayer> layers;
-  RMSNorm norm;
-  RotaryEmbedding rotary_emb;
-};
-
 struct VLModel : Module {
   VLModel(Module& parent, const DecoderConfig& text, const std::optional<VisionConfig>& vision)
-      : Module(parent, "model"), visual(vision ? std::make_unique<VisionTower>(*this, *vision) : nullptr), language_model(*this, text) {}
+      : Module(parent, "model"),
+        visual(vision ? std::make_unique<VisionTower>(*this, *vision) : nullptr),
+        language_model(*this, "language_model", text) {}
   std::unique_ptr<VisionTower> visual;
-  LanguageModel language_model;
+  QwenVLTextModel language_model;
 };
 
 struct Qwen2_5_VLTextEncoder : TextEncoder {
   Qwen2_5_VLTextEncoder(Module& parent, std::string_view name, const Config& c)
-      : TextEncoder(parent, name), config(text_config(c)), model(*this, config, vision_config(c)) {
+      : TextEncoder(parent, name), config(qwen_vl_text_config(c)), model(*this, config, vision_config(c)) {
     const HeadSettings h = plimsoll::lm_head(config);
     lm_head = h.tied ? std::make_unique<Linear>(*this, h.head, model.language_model.embed_tokens.weight, false)
                      : std::make_unique<Linear>(*this, h.head, h.width, h.vocab_size, false);
@@ -256,7 +119,7 @@ struct Qwen2_5_VLTextEncoder : TextEncoder {
     build().cache = &out.kept;
     {
       const Tensor embeds = model.language_model.embed_tokens(input_ids);  // (N, T, C)
-      out.last_hidden_state = model.language_model(embeds, output_hidden_states ? &out.hidden_states : nullptr, out.attention_mask);
+      out.last_hidden_state = model.language_model(embeds, {}, out.attention_mask, output_hidden_states ? &out.hidden_states : nullptr);
     }
     build().cache = nullptr;
     out.kept.push_back((*lm_head)(out.last_hidden_state));  // (N, T, vocabulary)

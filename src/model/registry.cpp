@@ -91,6 +91,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"phi3-classifier", {"Phi3ForSequenceClassification"}, InputKind::cls, 2048, make_phi3_classifier},
       {"qwen2", {"Qwen2ForCausalLM"}, InputKind::lm, 2048, make_qwen2},
       {"qwen2-classifier", {"Qwen2ForSequenceClassification"}, InputKind::cls, 2048, make_qwen2_classifier},
+      {"qwen2_vl", {"Qwen2VLForConditionalGeneration"}, InputKind::own, 2048, make_qwen2_vl},
       {"qwen3", {"Qwen3ForCausalLM"}, InputKind::lm, 2048, make_qwen3},
       {"qwen3-classifier", {"Qwen3ForSequenceClassification"}, InputKind::cls, 2048, make_qwen3_classifier},
       {"roberta", {"RobertaForMaskedLM"}, InputKind::lm, 512, make_roberta},

@@ -128,7 +128,10 @@ struct WhisperForConditionalGeneration : Model {
         config(c),
         model(*this, "model", config),
         proj_out(config.tie_word_embeddings ? std::make_unique<Linear>(*this, "proj_out", model.decoder.embed_tokens.weight, false)
-                                            : std::make_unique<Linear>(*this, "proj_out", config.d_model, config.vocab_size, false)) {}
+                                            : std::make_unique<Linear>(*this, "proj_out", config.d_model, config.vocab_size, false)) {
+    // gradient_checkpointing_enable: without adapters only for models whose main input are ids.
+    build.input_require_grads = build.input_require_grads && build.tuning.has_adapter();
+  }
 
   Tensors make_inputs(int64_t samples, int64_t length, DType dtype) override {
     require_positions("whisper", length, "max_target_positions", config.max_target_positions);

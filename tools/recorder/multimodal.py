@@ -3,6 +3,7 @@ number of tokens; of LLaVA's and Qwen2-VL's those of its images among them. `ima
 import os
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 
 def every_layer():
@@ -64,7 +65,7 @@ def qwen2_vl(net, batch, tokens, device, dtype, settings):
     vision, images, side = net.config.vision_config, batch * settings.get('images', 1), settings.get('image_size', 448)
     height, width = side if isinstance(side, list) else (side, side)
     patches = (height // vision.patch_size) * (width // vision.patch_size)
-    torch.Tensor.tolist = lambda self: [patches if self.dtype == torch.int32 else patches // vision.spatial_merge_size**2] * images
+    FakeTensor.tolist = lambda self: [patches if self.dtype == torch.int32 else patches // vision.spatial_merge_size**2] * images
     ids = torch.zeros(batch, tokens, device=device, dtype=torch.long)
     inputs = dict(input_ids=ids, labels=ids, position_ids=torch.zeros(3, batch, tokens, device=device, dtype=torch.long))
     if not images: return inputs

@@ -1,0 +1,137 @@
+#include "nn/qwen_vl.h"
+
+#include "nn/masking.h"
+#include "nn/transformer.h"
+#include "ops/matmul.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+
+namespace plimsoll {
+
+DecoderConfig qwen_vl_text_config(const Config& c) {
+  DecoderConfig d;
+  d.vocab_size = 152064;
+  d.hidden_size = 8192;
+  d.intermediate_size = 29568;
+  d.num_hidden_layers = 80;
+  d.num_attention_heads = 64;
+  d.num_key_value_heads = 8;
+  read_decoder_config(c, d);
+  RopeDefaults rope{d.head_dim, 32768};
+  rope.types = {"default", "mrope"};
+  d.rope = rope_settings(c, rope);
+  d.qkv_bias = true;
+  if (c.flag({"use_sliding_window"}, false)) throw Error("[" + c.source() + "] use_sliding_window is not simulated", "set it to false");
+  return d;
+}
+
+namespace {
+
+// Sections of three tables, side by side: one table, (B, 1, T, D). Every attention makes its own.
+Tensor merged(const Tensor& tables) {
+  return unsqueeze(filled(tables.tape(), "cat", {tables.size(1), tables.size(2), tables.size(3)}, tables.dtype()), 1);
+}
+
+}  // namespace
+
+QwenVLAttention::QwenVLAttention(Module& parent, std::string_view name, const DecoderConfig& c)
+    : Module(parent, name),
+      config(c),
+      q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim),
+      k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
+      v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
+      o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false) {}
+
+Tensor QwenVLAttention::operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
+  Forward here(*this);
+  const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
+  Tensor q = q_proj(x), k = k_proj(x), v = v_proj(x);
+  q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
+  k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
+  v = transpose(view(v, heads), 1, 2);
+  {
+    const Tensor cos = merged(tables.cos), sin = merged(tables.sin);
+    Tensor q_embed = rotate(q, cos, sin), k_embed = rotate(k, cos, sin);
+    q = q_embed;
+    k = k_embed;
+  }
+  AttentionCall call;
+  call.mask = mask;
+  call.dropout = config.attention_dropout;
+  call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
+  Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
+  out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
+  out = o_proj(out);                                           // (B, T, C)
+  return out;
+}
+
+QwenVLDecoderLayer::QwenVLDecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c)
+    : Module(parent, name),
+      self_attn(*this, "self_attn", c),
+      mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
+      input_layernorm(*this, "input_layernorm", c.hidden_size),
+      post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
+
+Tensor QwenVLDecoderLayer::operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
+  Forward here(*this);
+  Tensor weights, residual = x;
+  Tensor hidden = input_layernorm(x);  // (B, T, C)
+  hidden = run_attention(self_attn, hidden, &weights, tables, mask);
+  hidden = add(residual, hidden);
+  residual = hidden;
+  hidden = post_attention_layernorm(hidden);
+  hidden = run_part(mlp, hidden);
+  hidden = add(residual, hidden);
+  return hidden;
+}
+
+QwenVLTextModel::QwenVLTextModel(Module& parent, std::string_view name, const DecoderConfig& c)
+    : Module(parent, name),
+      embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
+      layers(*this, "layers"),
+      norm(add_layers(c), "norm", c.hidden_size),
+      rotary_emb(*this, "rotary_emb", c.rope) {}
+
+Module& QwenVLTextModel::add_layers(const DecoderConfig& c) {
+  for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
+  return *this;
+}
+
+Tensor QwenVLTextModel::operator()(const Tensor& embeds, const Tensor& position_ids, const Tensor& attention_mask, Tensors* states) {
+  Forward here(*this);
+  const int64_t batch = embeds.size(0), tokens = embeds.size(1);
+  Tensor positions = position_ids;
+  if (!positions) {
+    positions = arange(tape(), tokens);
+    positions = nondiff("add", positions, DType::int64);
+    positions = expand(view(positions, {1, 1, -1}), {3, batch, tokens});
+  }
+  MaskArgs args{batch, tokens, tokens, embeds.dtype(), {}, {}};
+  args.attention_mask = attention_mask;
+  const Tensor mask = create_causal_mask(build(), args);
+  Tensor hidden = embeds;
+  const CosSin tables = rotary(hidden, positions);
+  for (QwenVLDecoderLayer& layer : layers) {
+    if (states) states->push_back(hidden);
+    const auto run = [&layer, tables, mask](const Tensor& x) { return layer(x, tables, mask); };
+    hidden = run_block(layer, run, hidden);
+  }
+  hidden = norm(hidden);
+  if (states) states->push_back(hidden);
+  return hidden;
+}
+
+CosSin QwenVLTextModel::rotary(const Tensor& x, const Tensor& positions) const {
+  Forward here(rotary_emb);
+  const Tensor frequencies = expand(view(rotary_emb.inv_freq, {1, 1, -1, 1}), {3, positions.size(1), -1, 1});
+  const Tensor wide = to(unsqueeze(positions, 2), DType::float32);
+  AutocastGuard fp32(tape(), std::nullopt);
+  const Tensor freqs = transpose(matmul(frequencies, wide), 2, 3);
+  const Tensor emb = cat({freqs, freqs}, -1);
+  CosSin tables;
+  tables.cos = mul_scalar(cos(emb));
+  tables.sin = mul_scalar(sin(emb));
+  return {to(tables.cos, x.dtype()), to(tables.sin, x.dtype())};
+}
+
+}  // namespace plimsoll
