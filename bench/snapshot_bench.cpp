@@ -100,8 +100,7 @@ void pickle(benchmark::State& state) {
 BENCHMARK(pickle)->Unit(benchmark::kMillisecond);
 
 void snapshot(benchmark::State& state) {
-  measure(state,
-          [](const std::string& bytes) { benchmark::DoNotOptimize(read_snapshot(bytes, "bench").stacks.size()); });
+  measure(state, [](const std::string& bytes) { benchmark::DoNotOptimize(read_snapshot(bytes, "bench").stacks.size()); });
 }
 BENCHMARK(snapshot)->Unit(benchmark::kMillisecond);
 

@@ -95,7 +95,8 @@ TEST(Resolve, AConfigurationByItsClassItsTypeOrTheTextModelInside) {
   const auto family = [&](const std::string& config) { return resolved(folder.write("config.json", config)).family; };
   EXPECT_EQ(family(R"({"architectures":["BertForSequenceClassification"],"model_type":"bert"})"), "bert-classifier");
   EXPECT_EQ(family(R"({"architectures":["LlamaModel"],"model_type":"llama"})"), "llama");
-  const Job job = resolved(folder.write("config.json", R"({"model_type":"llava_next","text_config":{"model_type":"llama","hidden_size":64}})"));
+  const Job job =
+      resolved(folder.write("config.json", R"({"model_type":"llava_next","text_config":{"model_type":"llama","hidden_size":64}})"));
   EXPECT_EQ(job.family, "llama");
   EXPECT_EQ(job.config.size({"hidden_size"}, 0), 64);
   EXPECT_FALSE(job.findings.empty());
@@ -109,16 +110,21 @@ TEST(Resolve, ModelsOfTextAndImagesAreReadWithBothConfigurations) {
     job.steps = 1;
     return job.family + " " + std::to_string(simulate(job).parameters);
   };
-  const std::string vision = R"("vision_config":{"hidden_size":32,"intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":2,"image_size":16,"patch_size":8,"num_channels":3)";
+  const std::string vision =
+      R"("vision_config":{"hidden_size":32,"intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":2,"image_size":16,"patch_size":8,"num_channels":3)";
   const int64_t layer = 4 * (32 * 32 + 32) + (32 * 64 + 64) + (64 * 32 + 32) + 4 * 32;
   const int64_t clip_vision = 32 + 32 * 3 * 64 + 5 * 32 + layer + 4 * 32;
   const int64_t llama = 2 * 100 * 32 + 32 + (4 * 32 * 32 + 3 * 32 * 64 + 2 * 32), projector = 2 * (32 * 32 + 32);
-  EXPECT_EQ(parameters(R"({"architectures":["LlavaForConditionalGeneration"],"model_type":"llava","text_config":{"model_type":"llama","vocab_size":100,
-      "hidden_size":32,"intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":2},)" + vision + R"(,"model_type":"clip_vision_model"}})"),
-            "llava " + std::to_string(clip_vision + projector + llama));
+  EXPECT_EQ(
+      parameters(
+          R"({"architectures":["LlavaForConditionalGeneration"],"model_type":"llava","text_config":{"model_type":"llama","vocab_size":100,
+      "hidden_size":32,"intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":2},)" +
+          vision + R"(,"model_type":"clip_vision_model"}})"),
+      "llava " + std::to_string(clip_vision + projector + llama));
   const int64_t clip_text = 100 * 32 + 77 * 32 + layer + 2 * 32;
   EXPECT_EQ(parameters(R"({"model_type":"clip","projection_dim":8,"text_config":{"vocab_size":100,"hidden_size":32,"intermediate_size":64,
-      "num_hidden_layers":1,"num_attention_heads":2},)" + vision + "}}"),
+      "num_hidden_layers":1,"num_attention_heads":2},)" +
+                       vision + "}}"),
             "clip " + std::to_string(clip_vision + clip_text + 2 * 8 * 32 + 1));
   EXPECT_EQ(resolved(folder.write("config.json", R"({"model_type":"siglip"})")).seq, 64);
   EXPECT_EQ(resolved(folder.write("config.json", R"({"model_type":"whisper"})")).seq, 448);

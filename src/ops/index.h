@@ -24,7 +24,7 @@ Tensor scatter_reduce_(const Tensor& x, const Tensor& indices, const Tensor& src
 Tensor scatter_(const Tensor& x, const Tensor& indices, const Tensor& src);
 // x.mul_(weights) with one weight for each row, which wants a gradient too: returns x's memory with the new history.
 Tensor weigh_rows_(const Tensor& x, const Tensor& weights);
-TopK sort(const Tensor& x);       // of integers: no gradient
+TopK sort(const Tensor& x);  // of integers: no gradient
 // x.masked_scatter(mask, source) with x: (B, T, C), mask: (B, T, 1) with as many true elements, over all C, as source has values.
 Tensor masked_scatter(const Tensor& x, const Tensor& mask, const Tensor& source);
 Tensor argsort(const Tensor& x);  // of integers

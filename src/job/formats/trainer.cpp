@@ -205,7 +205,8 @@ void set_packed(Reader& r, int64_t rows, int64_t tokens, std::string_view path) 
 }
 
 void not_simulated(Reader& r, std::string_view path, const std::string& what) {
-  r.finding(Effect::unknown, path, what + " is not read from here yet: the answer is for a process that holds all of it; ask with --fsdp or --megatron");
+  r.finding(Effect::unknown, path,
+            what + " is not read from here yet: the answer is for a process that holds all of it; ask with --fsdp or --megatron");
   if (r.job.parallel.ddp) apply_setting(r.job, "ddp", false, r.origin(path));
 }
 
