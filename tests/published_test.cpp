@@ -69,7 +69,11 @@ TEST_F(Published, SeveralProcessesWithoutShardingAreDistributedDataParallel) {
   EXPECT_EQ(read(j.dump()).at(0).unsupported, "parallel: zero_stage");
   j["parallel"]["zero_stage"] = 0;
   j["software"]["framework"] = "Megatron-LM";
-  EXPECT_EQ(read(j.dump()).at(0).unsupported, "parallel: Megatron's own data parallel");
+  j["train"]["precision"]["weights"] = j["train"]["precision"]["compute"] = "bf16";
+  const PublishedRow megatron = read(j.dump()).at(0);
+  ASSERT_EQ(megatron.unsupported, "");
+  EXPECT_EQ(megatron.job.family, "megatron");
+  EXPECT_EQ(megatron.job.parallel.megatron->data(), 8);
 }
 
 TEST_F(Published, EachKindIsPredictedByItsOwnNumber) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "estimate/device_memory.h"
+#include "estimate/stand_in.h"
 #include "hardware/lookup.h"
 #include "model/registry.h"
 #include "step/train.h"
@@ -44,7 +45,7 @@ PublishedScore score_published(const PublishedRow& row) {
     const Trace trace = simulate(job).trace;
     const CudaTimeline run = cuda_timeline(trace);
     DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
-    DeviceMemory memory = device_memory(run, facts);
+    DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run, facts));
     if (!row.torch_stated) {  // with an old one all kernels would be in memory
       facts.torch = {1, 12};
       memory.device.high = std::max(memory.device.high, device_memory(run, facts).device.high);

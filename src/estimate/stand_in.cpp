@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "model/megatron.h"
 #include "model/weights_only.h"
 
 namespace plimsoll {
@@ -13,15 +14,35 @@ struct Peaks {
   double low = 0, usual = 0, high = 0;
 };
 
-Peaks scaled_peaks(const Trace& trace, const StandInRange& activations, const StandInRange& rest) {
+// Half as many tokens again as an equal share: what the busiest ranks of published runs had in their first steps.
+constexpr StandInRange kRoutedTokens{1, 1.5};
+
+bool routes_freely(const Job& job) {
+  if (!job.parallel.megatron) return false;
+  const MegatronConfig c(job.family, job.config, *job.parallel.megatron);
+  return c.experts > 0 && c.capacity == 0;
+}
+
+// By scope: whether it is of the experts.
+std::vector<bool> expert_scopes(const Trace& trace) {
+  std::vector<bool> out(trace.scopes.size());
+  for (size_t i = 1; i < out.size(); ++i) out[i] = out[trace.scopes[i].parent] || trace.names[trace.scopes[i].name] == "experts";
+  return out;
+}
+
+// `only`: scopes whose activations are meant; empty: all.
+Peaks scaled_peaks(const Trace& trace, const StandInRange& activations, const StandInRange& rest, const std::vector<bool>& only = {}) {
   Peaks peaks;
   double soft = 0, firm = 0;
   std::vector<Category> label(trace.storages.size());
-  const auto sum_of = [&](Category c) -> double& { return c == Category::activation || c == Category::backward ? soft : firm; };
   for (const Event& e : trace.events) {
     if (e.kind == Event::Kind::phase || e.kind == Event::Kind::step) continue;
     const StorageRecord& s = trace.storages[e.storage];
     const double bytes = static_cast<double>(s.bytes);
+    const bool meant = only.empty() || only[s.scope];
+    const auto sum_of = [&](Category c) -> double& {
+      return meant && (c == Category::activation || c == Category::backward) ? soft : firm;
+    };
     if (e.kind != Event::Kind::alloc) sum_of(label[e.storage]) -= bytes;
     if (e.kind == Event::Kind::free) continue;
     label[e.storage] = e.kind == Event::Kind::alloc ? s.born_as : static_cast<Category>(e.value);
@@ -38,9 +59,11 @@ Bytes at_least_nothing(Bytes b) { return std::max(b, Bytes{0}); }
 }  // namespace
 
 DeviceMemory with_stand_in_range(const Job& job, const Trace& trace, const DeviceMemory& memory) {
-  if (job.family != kWeightsOnly) return memory;
+  const bool unknown = job.family == kWeightsOnly;
+  if (!unknown && !routes_freely(job)) return memory;
   const bool headers = job.config.find({"weights"}) != nullptr;
-  const Peaks peaks = scaled_peaks(trace, kStandInActivations, headers ? StandInRange{1, 1} : kStandInParameters);
+  const Peaks peaks = unknown ? scaled_peaks(trace, kStandInActivations, headers ? StandInRange{1, 1} : kStandInParameters)
+                              : scaled_peaks(trace, kRoutedTokens, StandInRange{1, 1}, expert_scopes(trace));
   const Bytes less{static_cast<int64_t>(peaks.usual - peaks.low)}, more{static_cast<int64_t>(peaks.high - peaks.usual)};
   DeviceMemory m = memory;
   for (ByteRange* r : {&m.allocated, &m.reserved, &m.device}) {

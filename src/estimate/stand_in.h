@@ -1,5 +1,6 @@
-// The interval of a run whose architecture is not known: what its weights decide is exact, activations are a range around the stand-in
-// that was simulated (model/weights_only.h).
+// The interval of a run of which something is not known before it runs. Of an architecture that is not known, what its weights decide is exact,
+// and activations are a range around the stand-in that was simulated (model/weights_only.h). Of experts under Megatron-LM it is how many tokens
+// the router sends to this rank: equal shares were simulated.
 #pragma once
 
 #include "estimate/device_memory.h"
@@ -7,7 +8,7 @@
 
 namespace plimsoll {
 
-// `memory` itself for any other model.
+// `memory` itself for any other run.
 DeviceMemory with_stand_in_range(const Job& job, const Trace& trace, const DeviceMemory& memory);
 
 }  // namespace plimsoll

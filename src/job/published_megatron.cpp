@@ -22,11 +22,8 @@ Json config_of(const Json& sizes) {
   Json c{{"num_layers", sizes.at("num_layers")},
          {"hidden_size", sizes.at("hidden_size")},
          {"num_attention_heads", sizes.at("num_heads")},
-         {"num_query_groups", sizes.at("num_kv_heads")},
-         {"kv_channels", sizes.at("head_dim")},
+         {"num_query_groups", number(sizes, "num_kv_heads", sizes.at("num_heads").get<int64_t>())},
          {"ffn_hidden_size", sizes.at("ffn_size")},
-         {"padded_vocab_size", sizes.at("vocab_padded")},
-         {"max_position_embeddings", sizes.at("max_position")},
          {"swiglu", text(sizes, "ffn_kind") == "swiglu"},
          {"position_embedding_type", text(sizes, "position") == "learned" ? "learned_absolute" : "rope"},
          {"normalization", text(sizes, "norm") == "rmsnorm" ? "RMSNorm" : "LayerNorm"},
@@ -35,6 +32,9 @@ Json config_of(const Json& sizes) {
          {"add_qkv_bias", flag(sizes, "qkv_bias")},
          {"hidden_dropout", sizes.value("hidden_dropout", 0.0)},
          {"attention_dropout", sizes.value("attention_dropout", 0.0)}};
+  for (const auto& [theirs, ours] : {std::pair("head_dim", "kv_channels"), std::pair("vocab_size", "vocab_size"),
+                                     std::pair("vocab_padded", "padded_vocab_size"), std::pair("max_position", "max_position_embeddings")})
+    if (const int64_t n = number(sizes, theirs, 0); n > 0) c[ours] = n;
   if (sizes.contains("mla"))
     c.update(sizes["mla"]);
   else

@@ -52,6 +52,7 @@ std::string unsupported_part(const Json& row) {
   const Json& train = row.at("train");
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
   if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
+  if (lower(text_at(row.at("software"), "framework")).find("torchtitan") != std::string::npos) return "model: torchtitan's own modules";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "lora") && text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)

@@ -28,6 +28,8 @@ struct GptOssConfig : MoeConfig {
     read_moe_config(c, "num_local_experts", *this);
     moe_intermediate_size = intermediate_size;
     rope = rope_settings(c, {head_dim, 131072});
+    if (head_dim % 2 != 0)
+      throw Error("[" + c.source() + "] head_dim " + std::to_string(head_dim) + " is odd", "numbers are turned in pairs");
     rope.halved = true;
     qkv_bias = o_bias = c.flag({"attention_bias"}, true);
     std::vector<bool> slides(static_cast<size_t>(num_hidden_layers));
