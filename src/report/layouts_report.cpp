@@ -46,8 +46,8 @@ std::string layouts_text(const LayoutPlan& p, const Style& style) {
   const LayoutRequest& r = p.request;
   std::string out = fmt::format("{} on {} x {}, {} samples of {} tokens a step\n", style.bold(r.job.model), r.world, r.device.name,
                                 p.global_batch, r.job.seq);
-  out += style.dim(fmt::format("  {} layouts are possible, {} were executed (the rest cannot hold weights and states), {} fit\n\n",
-                               p.possible, p.executed, p.fitting.size()));
+  out += style.dim(
+      fmt::format("  {} layouts are possible, {} had to be executed, {} of those fit\n\n", p.possible, p.executed, p.fitting.size()));
   if (p.fitting.empty()) {
     if (!p.smallest) return out + "Nothing fits: weights, gradients and states alone are larger than the devices.\n";
     out += fmt::format("Nothing fits. The smallest, {}, misses {}:\n", to_string(*p.smallest->job.parallel.megatron),
