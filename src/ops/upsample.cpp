@@ -45,8 +45,9 @@ Tensor upsample_bilinear2d(const Tensor& x, int64_t height, int64_t width) {
   return upsample("upsample_bilinear2d", "upsample_bilinear2d_backward", x, height, width, formatted_like);
 }
 
-// saves nothing but sizes; both results are contiguous
-Tensor upsample_linear1d(const Tensor& x, int64_t length) {
+// saves nothing but sizes; both results are contiguous. On autocast's fp32 list.
+Tensor upsample_linear1d(const Tensor& input, int64_t length) {
+  const Tensor x = autocast_fp32(input);
   Op op(x.tape(), "upsample_linear1d", {&x});
   return op.finish(empty(x.tape(), {x.size(0), x.size(1), length}, x.dtype()), [before = x.sizes()](Tensors& g, Needs) {
     Op op(g[0].tape(), "upsample_linear1d_backward", {});
