@@ -182,6 +182,15 @@ TEST(Fuzz, DeepNestingIsAnError) {
   EXPECT_THROW(parse_yaml_text(std::string(200'000, '{'), "deep"), Error);
 }
 
+// 30,000 parts overflowed the stack of toml++.
+TEST(Fuzz, ADottedKeyIsNotEndless) {
+  std::string key = "a";
+  for (int i = 0; i < 100'000; ++i) key += ".a";
+  for (const std::string& text : {key + " = 1", "[" + key + "]", "x = {" + key + " = 1}"})
+    EXPECT_THROW(parse_toml_text(text, "fuzz"), Error);
+  EXPECT_EQ(parse_toml_text("a.b.c = 1.5\nd = \"....\"", "fuzz")["a"]["b"]["c"], 1.5);
+}
+
 TEST(Fuzz, AnAliasInsideItselfIsAnError) {
   EXPECT_THROW(parse_yaml_text("a: &a [*a, *a, *a]\n", "cycle"), Error);
   EXPECT_THROW(

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "job/input.h"
@@ -165,6 +166,11 @@ bool Reader::include(std::string_view path) {
 }
 
 void Reader::finish() {
+  for (const std::string& key : document.duplicates) {
+    const std::string twice = fmt::format("'{}' is there twice", printable(key, 60));
+    const bool said = std::any_of(job.findings.begin(), job.findings.end(), [&](const Finding& f) { return f.what.starts_with(twice); });
+    if (!said) note(Effect::conflict, twice + ": the last one counts", "json.load");
+  }
   std::vector<std::string> all, unread;
   leaves(document.value, "", all);
   for (const std::string& leaf : all) {

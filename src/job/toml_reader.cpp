@@ -19,6 +19,8 @@
 #define TOML_UNREACHABLE __builtin_unreachable()
 #include <toml++/toml.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -33,6 +35,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kDeepest = 200;  // tables and lists within each other: toml++ and this file recurse
+
 Json json_of(const toml::node& node) {
   if (const toml::table* table = node.as_table()) {
     Json out = Json::object();
@@ -46,11 +50,29 @@ Json json_of(const toml::node& node) {
   }
   if (const auto* v = node.as_boolean()) return v->get();
   if (const auto* v = node.as_integer()) return v->get();
-  if (const auto* v = node.as_floating_point()) return v->get();
+  if (const auto* v = node.as_floating_point()) return std::isfinite(v->get()) ? Json(v->get()) : Json(fmt::format("{}", v->get()));
   if (const auto* v = node.as_string()) return v->get();
   std::ostringstream date;  // dates and times: nothing that memory depends on
   date << "date";
   return date.str();
+}
+
+// Parts of the longest dotted key: each is a table within a table. Quoted text on a line counts as one part.
+int longest_key(const std::string& text) {
+  int parts = 0, most = 0;
+  char quote = 0;
+  for (const char c : text) {
+    if (quote) {
+      if (c == quote || c == '\n') quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '.') {
+      most = std::max(most, ++parts);
+    } else if (std::string_view("=,[]{}#\n").find(c) != std::string_view::npos) {
+      parts = 0;
+    }
+  }
+  return most + 1;
 }
 
 // What toml++ throws becomes an Error with the line.
@@ -60,7 +82,8 @@ toml::table parsed(const std::string& text, const std::string& name) {
     if (c == '[' || c == '{') deepest = std::max(deepest, ++depth);
     if (c == ']' || c == '}') depth = std::max(0, depth - 1);
   }
-  if (deepest > 200) throw Error("[toml] " + name + " nests deeper than 200", "this is not a configuration file");
+  if (deepest > kDeepest || longest_key(text) > kDeepest)
+    throw Error(fmt::format("[toml] {} nests deeper than {}", name, kDeepest), "this is not a configuration file");
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& e) {
