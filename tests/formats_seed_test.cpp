@@ -490,12 +490,40 @@ TEST(AiToolkitFormat, AdaptersOfConvolutionsAndOfBlocksAlone) {
   EXPECT_TRUE(read("{arch: omnigen2}", "{type: lora, transformer_only: false}").tuning.adapter->target_modules.all_linear);
   EXPECT_TRUE(finds(read("{arch: hidream}", "{type: lora}", "gradient_checkpointing: false"), Effect::refused, "under a checkpoint alone"));
   EXPECT_FALSE(finds(read("{arch: hidream}", "{type: lora}"), Effect::refused, ""));
-  EXPECT_TRUE(finds(read("{arch: flux, quantize: true, qtype: uint4}", "{type: lora}"), Effect::unknown, "8 bits a weight"));
-  EXPECT_TRUE(finds(read("{arch: flux, layer_offloading: true, layer_offloading_transformer_percent: 0.5}", "{type: lora}"),
-                    Effect::unknown, "50 %"));
   EXPECT_TRUE(read("{arch: omnigen2, quantize_te: true}", "{type: lora}").config.flag({"quantize_te"}, false));
   EXPECT_FALSE(read("{arch: omnigen2, quantize: true, quantize_te: false}", "{type: lora}").config.flag({"quantize_te"}, false));
   EXPECT_THROW(read("{arch: sdxl}", "{type: lora, conv: many}"), Error);
+}
+
+TEST(AiToolkitFormat, TypesOfQuantisedBases) {
+  const auto read = [](const std::string& model, const std::string& train = "batch_size: 1") {
+    return read_text(
+        "config: {process: [{train: {" + train + "}, network: {type: lora}, model: {arch: flux, quantize: true, " + model + "}}]}",
+        "x.yaml");
+  };
+  const Job four = read("qtype: uint4");
+  EXPECT_EQ(four.tuning.quantization->type, "uint4");
+  EXPECT_FALSE(four.tuning.quantization->prepare);
+  EXPECT_FALSE(finds(four, Effect::unknown, "model.qtype")) << findings_text(four);
+  EXPECT_TRUE(finds(read("qtype: uint4", "gradient_checkpointing: false"), Effect::partial, "all of them are alive at once"));
+  EXPECT_FALSE(read("qtype: uint8").tuning.quantization.has_value());
+  EXPECT_TRUE(finds(read("qtype: uint8"), Effect::none, "no layer is quantised"));
+  EXPECT_EQ(read("qtype: qint8").tuning.quantization->type, "qfloat8");
+  EXPECT_FALSE(finds(read("qtype: qint8"), Effect::unknown, "model.qtype"));
+  EXPECT_TRUE(finds(read("qtype: float8"), Effect::unknown, "model.qtype"));
+}
+
+TEST(AiToolkitFormat, LayersAreOffloadedWhereTheLoaderDoesIt) {
+  const auto read = [](const std::string& arch) {
+    return read_text("config: {process: [{train: {batch_size: 1}, network: {type: lora}, model: {arch: " + arch +
+                         ", layer_offloading: true, layer_offloading_transformer_percent: 0.5}}]}",
+                     "x.yaml");
+  };
+  const Job qwen = read("qwen_image");
+  EXPECT_EQ(*qwen.config.find({"layer_offloading"}), (nlohmann::json{{"transformer", 0.5}, {"text_encoder", 1.0}}));
+  const Job flux = read("flux");
+  EXPECT_EQ(flux.config.find({"layer_offloading"}), nullptr);
+  EXPECT_TRUE(finds(flux, Effect::none, "nothing reads it for this architecture"));
 }
 
 TEST(AiToolkitFormat, DefaultsAndOddities) {

@@ -159,11 +159,56 @@ TEST_F(Trainers, EveryOptimizerOfTransformers) {
     else
       ++modelled;
   }
-  EXPECT_EQ(modelled, 19);
+  EXPECT_EQ(modelled, 35);  // not those of XLA and NPUs, nor GaLore's 8-bit and Adafactor forms
   EXPECT_EQ(read("a.yaml", "num_train_epochs: 1\noptim: paged_adamw_8bit\n").optimizer.name, "PagedAdamW8bit");
   EXPECT_EQ(read("a.yaml", "num_train_epochs: 1\noptim: adafactor\n").optimizer.name, "TransformersAdafactor");
   EXPECT_EQ(read("a.yaml", "num_train_epochs: 1\noptim: adamw_torch_4bit\n").optimizer.name, "torchao.AdamW4bit");
   EXPECT_THROW(read("a.yaml", "num_train_epochs: 1\noptim: adamw_tourch\n"), Error);
+}
+
+TEST_F(Trainers, OptimizersOfLowRankNeedTheirModules) {
+  const Job job = read("a.yaml", "num_train_epochs: 1\noptim: galore_adamw\noptim_target_modules: [attn, mlp]\noptim_args: rank=64\n");
+  EXPECT_EQ(job.optimizer.name, "GaLoreAdamW");
+  EXPECT_EQ(job.optimizer.args.values(), (Json{{"rank", 64}, {"target_modules", {"attn", "mlp"}}}));
+  EXPECT_FALSE(finding(job, Effect::refused, "optim"));
+  EXPECT_TRUE(finding(read("a.yaml", "num_train_epochs: 1\noptim: apollo_adamw\n"), Effect::refused, "optim"));
+  const Job layerwise = read("a.yaml",
+                             "optim: galore_adamw_layerwise\noptim_target_modules: all-linear\ngradient_accumulation_steps: 2\n"
+                             "max_grad_norm: 1.0\nnum_train_epochs: 1\n");
+  EXPECT_TRUE(layerwise.optimizer_in_backward);
+  EXPECT_FALSE(layerwise.clip.has_value());
+  EXPECT_TRUE(finding(layerwise, Effect::refused, "gradient_accumulation_steps"));
+  EXPECT_TRUE(finding(layerwise, Effect::none, "max_grad_norm"));
+}
+
+TEST_F(Trainers, AKeyThatIsThereTwice) {
+  const Job job = read("a.json", R"({"num_train_epochs": 1, "per_device_train_batch_size": 1, "per_device_train_batch_size": 4})");
+  EXPECT_EQ(job.batch, 4);
+  EXPECT_TRUE(finding(job, Effect::conflict, "'per_device_train_batch_size' is there twice"));
+}
+
+TEST_F(Trainers, LowRankOfLlamaFactory) {
+  const Job job = read("a.yaml",
+                       "model_name_or_path: gpt2\nfinetuning_type: full\nuse_galore: true\ngalore_rank: 128\ngalore_target: mlp,self_attn\n"
+                       "galore_layerwise: true\n");
+  EXPECT_EQ(job.optimizer.name, "GaLoreAdamW");
+  EXPECT_EQ(job.optimizer.args.values(), (Json{{"rank", 128}, {"target_modules", {"mlp", "self_attn"}}}));
+  EXPECT_TRUE(job.optimizer_in_backward);
+  EXPECT_EQ(read("a.yaml", "model_name_or_path: gpt2\nfinetuning_type: full\nuse_apollo: true\n").optimizer.name, "APOLLOAdamW");
+}
+
+TEST_F(Trainers, LomoHasNothingToClip) {
+  const Job job = read("a.yaml", "num_train_epochs: 1\noptim: lomo\n");
+  EXPECT_EQ(job.optimizer.name, "Lomo");
+  EXPECT_FALSE(job.clip.has_value());
+}
+
+TEST_F(Trainers, TypesOfStatesAreHandedOn) {
+  const Job plain = read("a.yaml", "num_train_epochs: 1\noptim: adamw_anyprecision\n");
+  EXPECT_EQ(plain.optimizer.args.values(), (Json{{"variance_dtype", "float32"}}));  // transformers' own default
+  const Job said =
+      read("a.yaml", "num_train_epochs: 1\noptim: adamw_anyprecision\noptim_args: variance_dtype=bfloat16,use_kahan_summation=true\n");
+  EXPECT_EQ(said.optimizer.args.values(), (Json{{"use_kahan_summation", true}, {"variance_dtype", "bfloat16"}}));
 }
 
 TEST_F(Trainers, AnotherOptimizerDoesNotInheritArguments) {

@@ -68,8 +68,9 @@ class HostCalculation {
     if (host_.dataset_bytes.count > 0) add(e_.steady, "dataset object", ByteRange::exact(host_.dataset_bytes), "dataset_bytes");
     add(e_.steady, "swapped blocks", ByteRange::exact(facts_.weights),
         "frozen weights that are not on the device at the moment: swap_blocks");
-    add(e_.steady, "offloaded optimizer", ByteRange::exact(facts_.optimizer),
-        "pinned copies of weights and gradients, powers of two each, and states: CPUOffloadOptimizer");
+    add(e_.steady, job_.offload_optimizer ? "offloaded optimizer" : "optimizer states", ByteRange::exact(facts_.optimizer),
+        job_.offload_optimizer ? "pinned copies of weights and gradients, powers of two each, and states: CPUOffloadOptimizer"
+                               : job_.optimizer.name + " keeps them in RAM and brings them to the device for the update");
     if (facts_.activations.count > 0)
       add(e_.steady, "offloaded activations", ByteRange::exact(facts_.activations),
           fmt::format("copies in {} memory between forward and backward: save_on_cpu", to_string(job_.offload_activations)));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "job/quantization_kind.h"
 #include "job/values.h"
 #include "util/text.h"
 
@@ -79,6 +80,7 @@ std::string quantization(const Job& job) {
   const QuantizationSettings& q = *job.tuning.quantization;
   if (q.type == "int8") return "load the model with quantization_config=BitsAndBytesConfig(load_in_8bit=True)";
   if (q.type == "qfloat8") return "`optimum.quanto.quantize(model, weights=optimum.quanto.qfloat8)`";
+  if (!is_bitsandbytes(q)) return fmt::format("`qtype: {}` beside `quantize: true`, in the AI Toolkit's model section", q.type);
   return fmt::format(
       "load the model with quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"{}\", "
       "bnb_4bit_use_double_quant={}, bnb_4bit_compute_dtype=torch.{})",

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/fields.h"
+#include "job/quantization_kind.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -136,6 +137,8 @@ AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
   return a;
 }
 
+bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || q.type == "fp4" || q.type == "int8"; }
+
 QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
@@ -143,7 +146,7 @@ QuantizationSettings parse_quantization(const Json& value) {
       fields_of(given, "quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
                 "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
-  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8", "qfloat8"});
+  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8", "qfloat8", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7"});
   q.double_quant = c.flag({"double_quant"}, false);
   q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
   q.threshold = c.number({"threshold"}, 6.0);
@@ -151,9 +154,9 @@ QuantizationSettings parse_quantization(const Json& value) {
   q.outliers = c.integer({"outliers"}, 0);
   if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
   if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
-  q.prepare = c.flag({"prepare"}, q.type != "qfloat8");
-  if (q.prepare && q.type == "qfloat8")
-    throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not qfloat8", "leave prepare out");
+  q.prepare = c.flag({"prepare"}, is_bitsandbytes(q));
+  if (q.prepare && !is_bitsandbytes(q))
+    throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not " + q.type, "leave prepare out");
   return q;
 }
 
@@ -201,7 +204,7 @@ nlohmann::ordered_json to_json(const AdapterSettings& a) {
 
 nlohmann::ordered_json to_json(const QuantizationSettings& q) {
   nlohmann::ordered_json j{{"type", q.type}};
-  if (q.bits() == 4) j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
+  if (is_bitsandbytes(q) && q.type != "int8") j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
   if (q.type == "int8") j["threshold"] = q.threshold, j["outliers"] = q.outliers;
   j["skip_modules"] = q.skip_modules;
   j["prepare"] = q.prepare;

@@ -98,6 +98,7 @@ struct TrainerConfig {
                                          "quantize_te",
                                          "vae_dtype",
                                          "te_dtype",
+                                         "layer_offloading",  // step/offloaded_layers.h reads it
                                          "height",
                                          "width",
                                          "frames",

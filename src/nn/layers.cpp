@@ -45,7 +45,7 @@ void DenseLayer::make(const Tensor& tied_weight, bool with_bias) {
   const AdapterSettings* adapter = tuned ? build().tuning.adapter_of(module, true) : nullptr;
   if (adapter) keep_parameters_in("base_layer");
   const QuantizationSettings* quantization = tuned && !tied_weight ? build().tuning.quantization_of(module) : nullptr;
-  if (quantization) {
+  if (quantization && can_quantize(*quantization, in)) {
     quantize(*quantization);
   } else {
     weight = tied_weight ? tied("weight", tied_weight) : parameter("weight", fan_in_fan_out ? Dims{in, out} : Dims{out, in});

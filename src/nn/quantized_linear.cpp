@@ -1,5 +1,6 @@
 #include "nn/quantized_linear.h"
 
+#include "nn/uintx_linear.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -276,13 +277,17 @@ class QFloat8 final : public QuantizedWeight {
 
 }  // namespace
 
+bool can_quantize(const QuantizationSettings& s, int64_t in) { return uintx_bits(s) == 0 || takes_uintx(in); }
+
 Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
+  if (const int bits = uintx_bits(s)) return {uintx_bytes(bits, out, in)};
   return s.bits() == 8 ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / 2, 1};
 }
 
-DType packed_dtype(const QuantizationSettings& s) { return s.bits() == 8 ? DType::int8 : DType::uint8; }
+DType packed_dtype(const QuantizationSettings& s) { return s.bits() == 8 && uintx_bits(s) == 0 ? DType::int8 : DType::uint8; }
 
 std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& s, const PackedWeight& w) {
+  if (const int bits = uintx_bits(s)) return make_uintx_weight(build, bits, w);
   if (s.type == "qfloat8") return std::make_unique<QFloat8>(build, w);
   if (s.bits() == 8) return std::make_unique<Int8>(build, s, w);
   return std::make_unique<FourBit>(build, s, w);

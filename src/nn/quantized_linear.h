@@ -1,6 +1,6 @@
 // The weight of a linear layer as bitsandbytes stores it, and its product: packed to 4 bits (NF4, FP4) or in int8 (LLM.int8),
-// with scales; or as optimum-quanto does, in float8 with a scale for each row. The weight is frozen; only the gradients of input and bias
-// exist.
+// with scales; as optimum-quanto does, in float8 with a scale for each row; or as the AI Toolkit does (nn/uintx_linear.h). The weight is
+// frozen; only the gradients of input and bias exist.
 #pragma once
 
 #include "nn/layers.h"
@@ -24,6 +24,8 @@ struct PackedWeight {
   Tensor packed;                 // the parameter
 };
 
+// A layer of so many inputs is quantised; some kinds leave others as they are.
+bool can_quantize(const QuantizationSettings& settings, int64_t in);
 // Sizes of the parameter that holds a weight of (out, in).
 Dims packed_sizes(const QuantizationSettings& settings, int64_t out, int64_t in);
 DType packed_dtype(const QuantizationSettings& settings);

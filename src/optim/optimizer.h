@@ -13,9 +13,17 @@
 
 namespace plimsoll {
 
+// The weight of a torch.nn.Linear that is a parameter of its own.
+struct LinearWeight {
+  std::string module;  // "model.layers.0.mlp.up_proj"
+  const Parameter* weight = nullptr;
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // For those that treat linear layers apart; called once, before attach.
+  virtual void know_linear_layers(const std::vector<LinearWeight>&) {}
   // The constructor's own allocations; called once, with the parameters that every later step gets.
   virtual void attach(const std::vector<Parameter*>&) {}
   // Updates every parameter that has a gradient.
@@ -24,6 +32,8 @@ class Optimizer {
   virtual Tensors states() const = 0;
   // States in CUDA managed memory: not the allocator's; on the device as much as fits, the rest in RAM.
   virtual Bytes managed() const { return {}; }
+  // States in the host's memory.
+  virtual Bytes on_host() const { return {}; }
   // Fused kernels unscale gradients themselves (`_step_supports_amp_scaling`); a GradScaler then does not.
   virtual bool supports_amp_scaling() const { return false; }
 };

@@ -2,16 +2,22 @@
 
 #include <fmt/format.h>
 
+#include "util/text.h"
+
 namespace plimsoll {
 
 namespace {
 [[noreturn]] void refuse(const std::string& what, const std::string& why, const std::string& hint) {
   throw Error(fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint);
 }
+
+bool is_lomo(const std::string& optimizer) { return lower(optimizer) == "lomo" || lower(optimizer) == "adalomo"; }
 }  // namespace
 
+bool steps_in_backward(const Job& job) { return job.optimizer_in_backward || is_lomo(job.optimizer.name); }
+
 void check_step_in_backward(const Job& job) {
-  if (!job.optimizer_in_backward) return;
+  if (!steps_in_backward(job)) return;
   if (job.clip)
     refuse(fmt::format("clip {}", *job.clip), "the norm of all gradients is not known when the first one is used and dropped",
            "leave one of them out");
@@ -27,19 +33,31 @@ void check_step_in_backward(const Job& job) {
     refuse("Muon+AdamW", "a recipe of two optimizers is not one for each parameter", "take AdamW, or leave one of them out");
 }
 
-StepInBackward::StepInBackward(const OptimizerSpec& spec, Tape& tape, const std::vector<Parameter*>& trained) : tape_(tape) {
+StepInBackward::StepInBackward(const OptimizerSpec& spec, Tape& tape, const std::vector<Parameter*>& trained,
+                               const std::vector<LinearWeight>& linear_layers)
+    : tape_(tape) {
   for (Parameter* p : trained) {
     One& one = each_[p];
     one.parameter = {p};
     one.optimizer = make_optimizer(spec.name, spec.args);
+    one.optimizer->know_linear_layers(linear_layers);
     one.optimizer->attach(one.parameter);
     if (!tape.dialect.recorder)
       for (const Tensor& s : one.optimizer->states()) tape.relabel(s, Category::optimizer_state);
   }
-  tape.gradient_arrived = [this](Parameter& p) { step(p); };
+  tape.gradient_arrived = [this, late = is_lomo(spec.name)](Parameter& p) {
+    if (!late) return step(p);
+    finish();
+    waiting_ = &p;
+  };
 }
 
 StepInBackward::~StepInBackward() { tape_.gradient_arrived = nullptr; }
+
+void StepInBackward::finish() {
+  if (waiting_) step(*waiting_);
+  waiting_ = nullptr;
+}
 
 void StepInBackward::step(Parameter& p) {
   const auto one = each_.find(&p);
@@ -62,6 +80,12 @@ Tensors StepInBackward::states() const {
 Bytes StepInBackward::managed() const {
   Bytes total;
   for (const auto& [parameter, one] : each_) total += one.optimizer->managed();
+  return total;
+}
+
+Bytes StepInBackward::on_host() const {
+  Bytes total;
+  for (const auto& [parameter, one] : each_) total += one.optimizer->on_host();
   return total;
 }
 

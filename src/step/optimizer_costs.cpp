@@ -36,6 +36,7 @@ class Layer {
     trained_ = {&weight_};
     if (precision == CostPrecision::bf16_master) master_.emplace(false, tape_, trained_);
     tape_.begin_phase(Phase::optimizer);
+    optimizer_->know_linear_layers({{"layer", updated()[0]}});
     optimizer_->attach(updated());
   }
 

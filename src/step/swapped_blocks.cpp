@@ -35,6 +35,21 @@ std::optional<BlockPlace> block_of(const Tape& tape, const Parameter& p) {
 
 }  // namespace
 
+Bytes take_off_device(Tape& tape, const std::vector<Parameter*>& weights) {
+  Bytes taken;
+  std::set<StorageId> never_there;
+  for (Parameter* p : weights) {
+    taken += Bytes{p->value.storage().bytes};
+    never_there.insert(p->value.storage().id);
+    p->value.body().storage = tape.allocate(0);
+  }
+  std::erase_if(tape.trace.events, [&](const Event& e) {
+    const bool of_storage = e.kind == Event::Kind::alloc || e.kind == Event::Kind::free || e.kind == Event::Kind::relabel;
+    return of_storage && never_there.contains(e.storage);
+  });
+  return taken;
+}
+
 Bytes swap_blocks(Tape& tape, const std::vector<Parameter*>& parameters, int64_t blocks) {
   std::map<std::string, int64_t> lists;  // how many blocks each has
   for (const Parameter* p : parameters)
@@ -44,25 +59,17 @@ Bytes swap_blocks(Tape& tape, const std::vector<Parameter*>& parameters, int64_t
     throw Error(fmt::format("[job] swap_blocks {}: the model has {} blocks, and one at least stays", blocks,
                             longest == lists.end() ? 0 : longest->second),
                 "choose fewer");
-  Bytes swapped;
-  std::set<StorageId> never_there;
+  std::vector<Parameter*> swapped;
   for (Parameter* p : parameters) {
     const std::optional<BlockPlace> place = block_of(tape, *p);
     if (!place || place->list != longest->first || place->index < longest->second - blocks) continue;
     if (p->value.requires_grad() || p->name != "weight") continue;
-    swapped += Bytes{p->value.storage().bytes};
-    never_there.insert(p->value.storage().id);
-    p->value.body().storage = tape.allocate(0);
+    swapped.push_back(p);
   }
-  if (swapped.count == 0)
+  if (swapped.empty())
     throw Error(fmt::format("[job] swap_blocks {}: no weight of these blocks is frozen, and only frozen ones are swapped", blocks),
                 "add an adapter (lora: {r: 16}), or leave swap_blocks out");
-  // The model is loaded on the host, and these do not reach the device before their turn.
-  std::erase_if(tape.trace.events, [&](const Event& e) {
-    const bool of_storage = e.kind == Event::Kind::alloc || e.kind == Event::Kind::free || e.kind == Event::Kind::relabel;
-    return of_storage && never_there.contains(e.storage);
-  });
-  return swapped;
+  return take_off_device(tape, swapped);
 }
 
 }  // namespace plimsoll

@@ -17,6 +17,7 @@
 #include "step/grad_scaler.h"
 #include "step/in_backward.h"
 #include "step/master_weights.h"
+#include "step/offloaded_layers.h"
 #include "step/offloaded_optimizer.h"
 #include "step/parameter_groups.h"
 #include "step/sharding_checks.h"
@@ -205,6 +206,7 @@ class Trainer {
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
     if (job_.swap_blocks > 0) swapped_ = swap_blocks(tape_, parameters_, job_.swap_blocks);
+    offloaded_layers_ = offload_layers(job_, *model_, tape_);
     if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
     updated_ = trained_;
     if (job_.master_weights) updated_ = master_.emplace(job_.gradient_dtype == GradientType::fp32, tape_, trained_).parameters();
@@ -308,8 +310,8 @@ class Trainer {
   HostSide host_side() const {
     HostSide h;
     h.managed = in_backward_ ? in_backward_->managed() : optimizer_->managed();
-    h.weights = swapped_;
-    if (offloaded_) h.optimizer = offloaded_->on_host();
+    h.weights = swapped_ + offloaded_layers_.on_host;
+    h.optimizer = offloaded_ ? offloaded_->on_host() : in_backward_ ? in_backward_->on_host() : optimizer_->on_host();
     if (ema_) h.ema = ema_->on_host();
     if (ema_) h.ema_transfer = ema_->host_transfer();
     return h;
@@ -353,6 +355,7 @@ class Trainer {
       tape_.op = "ones_like";
       const Tensor seed = empty_like(loss);
       run_backward(loss, seed);
+      if (in_backward_) in_backward_->finish();
       if (fsdp_) fsdp_->after_backward();
     }
     if (ddp_) ddp_->after_backward();
@@ -371,14 +374,34 @@ class Trainer {
 
   // What the optimizer's constructor makes. The recorder calls it parameters until the first step has run.
   void attach_optimizer() {
-    if (job_.optimizer_in_backward) {
-      in_backward_.emplace(job_.optimizer, tape_, trained_);
+    if (steps_in_backward(job_)) {
+      in_backward_.emplace(job_.optimizer, tape_, trained_, linear_layers());
       return;
     }
     const auto sharded = std::count_if(updated_.begin(), updated_.end(), [](const Parameter* p) { return p->is_dtensor; });
     if (sharded > 0 && sharded < static_cast<std::ptrdiff_t>(updated_.size())) optimizer_ = make_two_groups(job_.optimizer);
+    optimizer_->know_linear_layers(linear_layers());
     optimizer_->attach(updated_);
     if (!tape_.dialect.recorder) label_states();
+  }
+
+  // What is updated for each weight that named_parameters() knows by a linear layer's name: not one that is tied to an embedding.
+  std::vector<LinearWeight> linear_layers() const {
+    std::map<const Parameter*, const Parameter*> updated;
+    for (size_t i = 0; i < trained_.size(); ++i) updated[trained_[i]] = updated_[i];
+    std::vector<LinearWeight> layers;
+    add_linear_layers(*model_, updated, layers);
+    return layers;
+  }
+
+  static void add_linear_layers(const Module& m, std::map<const Parameter*, const Parameter*>& left, std::vector<LinearWeight>& out) {
+    for (const Parameter* p : m.own_parameters()) {
+      const auto found = left.find(p);
+      if (found == left.end()) continue;
+      if (dynamic_cast<const Linear*>(&m) && p->name == "weight") out.push_back({m.path(), found->second});
+      left.erase(found);
+    }
+    for (const Module* child : m.children()) add_linear_layers(*child, left, out);
   }
 
   void label_states() {
@@ -462,6 +485,7 @@ class Trainer {
   std::optional<StepInBackward> in_backward_;
   std::optional<MasterWeights> master_;
   Bytes swapped_;
+  OffloadedLayers offloaded_layers_;
   const OffloadedOptimizer* offloaded_ = nullptr;  // that one, when it is on the host
   std::optional<DataParallel> ddp_;
   std::optional<FullyShard> fsdp_;

@@ -95,6 +95,7 @@ def load_bitsandbytes(tracer):
             return fn
         return wrap
     torch.library.register_kernel = keep
+    if not hasattr(torch._C, '_cuda_getCurrentRawStream'): torch._C._cuda_getCurrentRawStream = lambda device: 0  # named on import
     import bitsandbytes as bnb
     import bitsandbytes.backends.cuda.ops as ops
     torch.library.register_kernel = register

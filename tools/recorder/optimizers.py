@@ -1,7 +1,8 @@
 """Optimizers that torch.optim does not have, in a recorded run: their own Python code, from the folder packages/ beside this file
-(lion_pytorch, prodigyopt, pytorch_optimizer and bitsandbytes: source folders; soap.py and sophia.py: the files of their repositories).
+(lion_pytorch, prodigyopt, pytorch_optimizer, bitsandbytes, schedulefree, optimi, grokadamw, galore_torch, apollo_torch and lomo_optim:
+source folders, those of GaLore and APOLLO with an empty __init__.py; soap.py, sophia.py and torchdistx's anyprecision_optimizer.py: the files of their repositories).
 Also recipes of several optimizers, the optimizer in backward, and averages of the weights."""
-import functools, os, sys
+import functools, os, sys, types
 
 import torch
 
@@ -77,18 +78,95 @@ def bitsandbytes_class(name, tracer):
         return t
     F.get_paged, F.fill, F.prefetch_tensor = get_paged, lambda *a, **k: None, lambda *a, **k: None
     o.sync_gpu = lambda t: None
+    F.optimizer_update_32bit = F.optimizer_update_8bit_blockwise = lambda *a, **k: None  # in place
     F.create_dynamic_map = lambda signed=True: torch.empty(256)
     return getattr(bnb.optim, name)
 
 
-MAKERS = {'Muon+AdamW': muon_and_adamw, 'lion_pytorch.Lion': lion, 'ScalableShampoo': scalable_shampoo, 'SOAP': soap, 'SophiaG': sophia,
+def schedule_free(name):
+    def make_one(params, lr, **args):
+        import schedulefree
+        o = getattr(schedulefree, name)(params, lr=lr, **args)
+        o.train()
+        return o
+    return make_one
+
+
+def of_package(package, name):
+    def make_one(params, lr, **args):
+        import importlib
+        return getattr(importlib.import_module(package), name)(params, lr=lr, **args)
+    return make_one
+
+
+def low_rank(net, package, name, params, lr, target_modules='all-linear', rank=128, proj_type='std', **args):
+    """With the groups of transformers' _setup_low_rank_optimizer. Every step computes the projection anew."""
+    import importlib
+    from transformers.trainer_utils import check_target_module_exists
+    for name_of, names in (('tensorly', {'tenalg': None}), ('tensorly.decomposition', {'tucker': None})):  # of tensors of more dimensions
+        sys.modules.setdefault(name_of, types.ModuleType(name_of)).__dict__.update(names)
+    group = dict(rank=rank, update_proj_gap=1, scale=0.25, proj_type=proj_type)
+    if package == 'apollo_torch.apollo': group.update(proj=args.pop('proj', 'random'), scale_type=args.pop('scale_type', 'channel'))
+    if package == 'apollo_torch.apollo':  # a generator of its own needs a real device
+        import apollo_torch.random_projector as r
+        r.stable_randn = lambda shape, seed, device=None, dtype=None: torch.randn(shape, device=device, dtype=dtype)
+    chosen = {n + '.weight' for n, m in net.named_modules() if isinstance(m, torch.nn.Linear) and
+              (target_modules == 'all-linear' or check_target_module_exists(target_modules, n))}
+    named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
+    groups = [{'params': [p for n, p in named if n not in chosen]}, {'params': [p for n, p in named if n in chosen], **group}]
+    return getattr(importlib.import_module(package), name)(groups, lr=lr, **args)
+
+
+def lomo(name, params, tracer, lr, **args):
+    """Its hooks are on the gradients; fused_backward ends with the update of the last parameter, here in step(). What it does in backward
+    is counted as the optimizer's."""
+    import lomo_optim
+    named = [(str(i), p) for i, p in enumerate(params)]
+
+    class Model:
+        def named_parameters(self): return iter(named)
+        def parameters(self): return iter(params)
+
+    of_class = getattr(lomo_optim, name)
+    fuse_update = of_class.fuse_update
+
+    def as_optimizer(self):
+        update = fuse_update(self)
+
+        def run(x):
+            phase, tracer.phase = tracer.phase, 'optim'
+            try: return update(x)
+            finally: tracer.phase = phase
+        return run
+
+    of_class.fuse_update = as_optimizer
+    o = of_class(Model(), lr=lr, **args)
+    of_class.fuse_update = fuse_update
+    o.step = lambda: o.grad_func(0)
+    if name == 'AdaLomo':
+        o.step_num = 1
+        for n, p in named:
+            for moments in (o.exp_avg_sq, o.exp_avg_sq_row, o.exp_avg_sq_col):
+                if n in moments: o.state[p][str(id(moments))] = moments[n]
+    return o
+
+
+MAKERS = {**{n: schedule_free(n) for n in ('AdamWScheduleFree', 'RAdamScheduleFree', 'SGDScheduleFree')},
+          'StableAdamW': of_package('optimi', 'StableAdamW'), 'GrokAdamW': of_package('grokadamw', 'GrokAdamW'),
+          'AnyPrecisionAdamW': of_package('anyprecision_optimizer', 'AnyPrecisionAdamW'),
+          'Muon+AdamW': muon_and_adamw, 'lion_pytorch.Lion': lion, 'ScalableShampoo': scalable_shampoo, 'SOAP': soap, 'SophiaG': sophia,
           'Prodigy': prodigy}
 
 
-def make(o, params, tracer):
+LOW_RANK = {'GaLoreAdamW': ('galore_torch.adamw', 'AdamW'), 'APOLLOAdamW': ('apollo_torch.apollo', 'AdamW')}
+
+
+def make(o, params, tracer, net=None):
     name, args = o['name'], o.get('args', {})
+    if name in ('Lomo', 'AdaLomo'): return lomo(name, params, tracer, lr=1e-4, **args)
+    if name in LOW_RANK: return low_rank(net, *LOW_RANK[name], params, lr=1e-4, **args)
     if name in MAKERS: return MAKERS[name](params, lr=1e-4, **args)
-    if 'bit' in name or name.startswith('Paged') or name == 'Lion': return bitsandbytes_class(name, tracer)(params, lr=1e-4, **args)
+    if 'bit' in name or name.startswith('Paged') or name in ('Lion', 'AdEMAMix'): return bitsandbytes_class(name, tracer)(params, lr=1e-4, **args)
     return getattr(torch.optim, name)(params, lr=1e-4, **args)
 
 
@@ -97,7 +175,7 @@ def tensors_in(value):
     if isinstance(value, torch.Tensor): yield value
     elif isinstance(value, (list, tuple)):
         for v in value: yield from tensors_in(v)
-    elif hasattr(value, '__dict__') and type(value).__module__.startswith('pytorch_optimizer'):
+    elif hasattr(value, '__dict__') and type(value).__module__.startswith(('pytorch_optimizer', 'galore_torch', 'apollo_torch')):
         for v in vars(value).values(): yield from tensors_in(v)
 
 

@@ -7,6 +7,7 @@
 #include "job/formats/format.h"
 #include "job/formats/program.h"
 #include "job/formats/readers.h"
+#include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -232,6 +233,38 @@ void read_train(Reader& r) {
   r.ignore({"train"});
 }
 
+// toolkit/util/quantize.py, get_qtype: names of the toolkit's own codes, of torchao, or of optimum-quanto.
+void read_qtype(Reader& r) {
+  const std::string qtype = r.text("model.qtype", "qfloat8");
+  if (qtype == "uint8")
+    return r.finding(Effect::none, "model.qtype", "no layer is quantised: uint8 is refused for each, and the toolkit goes on",
+                     "toolkit/util/uintx_quant.py, UIntXQuantizer.can_quantize");
+  const bool own = qtype.size() == 5 && qtype.starts_with("uint") && qtype[4] >= '2' && qtype[4] <= '7';
+  r.set("quantization", own ? qtype : "qfloat8", r.has("model.qtype") ? "model.qtype" : "model.quantize");
+  if (own && !r.flag("train.gradient_checkpointing", true))
+    r.finding(Effect::partial, "model.qtype",
+              "each layer unpacks its weight for a plain linear, which keeps it for backward: without checkpoints all of them are alive at "
+              "once, in the full type",
+              "toolkit/util/uintx_quant.py, UIntXQuantizer.forward");
+  const bool same = qtype.starts_with("qfloat8") || qtype == "qint8";  // one byte a weight, one class (WeightQBytesTensor)
+  if (!own && !same) r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place");
+}
+
+// Of the architectures here, the loader of Qwen-Image alone attaches the memory manager.
+void read_layer_offloading(Reader& r, const std::string& arch) {
+  if (!arch.starts_with("qwen_image"))
+    return r.finding(Effect::none, "model.layer_offloading", "nothing reads it for this architecture: all layers stay on the device",
+                     "MemoryManager.attach is called by the loaders of qwen_image, wan21, wan22_14b, z_image, flux2 and newer ones");
+  r.config("layer_offloading",
+           Json{{"transformer", r.number("model.layer_offloading_transformer_percent", 1.0)},
+                {"text_encoder", r.number("model.layer_offloading_text_encoder_percent", 1.0)}},
+           r.origin("model.layer_offloading"));
+  r.finding(Effect::note, "model.layer_offloading",
+            "weights of these layers are in pinned memory of the host; two rings of four buffers pass them through the device, counted at "
+            "their fullest",
+            "toolkit/memory_management, PIPELINE_DEPTH");
+}
+
 void read_model(Reader& r) {
   if (!r.document.value.contains("model")) return;
   const std::string arch = arch_of(r);
@@ -239,20 +272,12 @@ void read_model(Reader& r) {
   const bool quantize = r.flag("model.quantize", false);
   if (r.flag("model.quantize_te", quantize))
     r.config("quantize_te", true, r.origin(r.has("model.quantize_te") ? "model.quantize_te" : "model.quantize"));
-  if (quantize) {
-    const std::string qtype = r.text("model.qtype", "qfloat8");
-    r.set("quantization", "qfloat8", "model.quantize");
-    if (qtype.starts_with("uint") || qtype.starts_with("int"))
-      r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place: 8 bits a weight, more than these take");
-    else if (!qtype.starts_with("qfloat8"))
-      r.finding(Effect::unknown, "model.qtype", "qfloat8 is simulated in its place");
-  }
+  if (quantize) read_qtype(r);
+  if (const std::string te = r.text("model.qtype_te", "qfloat8"); te != "qfloat8" && r.flag("model.quantize_te", quantize))
+    r.finding(Effect::unknown, "model.qtype_te", "text encoders are simulated in qfloat8");
   if (r.flag("model.low_vram", false))
     r.finding(Effect::partial, "model.low_vram", "quantises on the host, layer by layer; the training step needs the same");
-  if (r.flag("model.layer_offloading", false))
-    r.finding(Effect::unknown, "model.layer_offloading",
-              fmt::format("layers on the host are not simulated: the answer has all of the {:.0f} % that the device is spared",
-                          100 * r.number("model.layer_offloading_transformer_percent", 1.0)));
+  if (r.flag("model.layer_offloading", false)) read_layer_offloading(r, arch);
   if (arch == "hidream" && !r.flag("train.gradient_checkpointing", true))
     r.finding(Effect::refused, "train.gradient_checkpointing",
               "HiDream's experts are written into in place, which autograd allows under a checkpoint alone: backward ends in an error",
@@ -341,8 +366,10 @@ Said say_rank(const Wanted& w) {
 
 Said say_quantization(const Wanted& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
-  if (q && q->type != "qfloat8") return {{}, "the toolkit's base is quantised by optimum-quanto: qfloat8"};
-  return {{{"model.quantize", q.has_value()}}, ""};
+  if (q && is_bitsandbytes(*q)) return {{}, "the toolkit's base is quantised as qfloat8 or uint2 to uint7, not by bitsandbytes"};
+  Said said{{{"model.quantize", q.has_value()}}, ""};
+  if (q && (q->type != "qfloat8" || w.has("model.qtype"))) said.keys.push_back({"model.qtype", q->type});
+  return said;
 }
 
 // The largest of a list of resolutions decides: larger ones go.

@@ -7,6 +7,7 @@
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
+#include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -322,7 +323,7 @@ Said say_lora(const Wanted& w) {
 
 Said say_quantization(const Wanted& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
-  if (!says_trl(w) || (q && q->type == "qfloat8")) return {};
+  if (!says_trl(w) || (q && !is_bitsandbytes(*q))) return {};
   Said said;
   const bool four = q && q->bits() == 4;
   if (four || w.find("load_in_4bit")) said.keys.push_back({"load_in_4bit", four});

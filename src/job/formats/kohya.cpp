@@ -45,6 +45,25 @@ bool is_script(const std::string& program) {
   return std::find(kScripts.begin(), kScripts.end(), program) != kScripts.end();
 }
 
+// What a network's module, or the usual name of a checkpoint's file, says of a model that no script names.
+struct Sign {
+  const char* text;
+  const char* preset;
+};
+constexpr Sign kModules[]{{"lora_flux", "flux-dev"}, {"lora_sd3", "sd3-medium"}, {"lora_lumina", "lumina-2"}};
+constexpr Sign kFiles[]{{"flux1", "flux-dev"},   {"flux.1", "flux-dev"},   {"sd3", "sd3-medium"},       {"sd_xl", "sdxl-unet"},
+                        {"sdxl", "sdxl-unet"},   {"xl_base", "sdxl-unet"}, {"v1-5", "sd-1.5-unet"},     {"v1-4", "sd-1.5-unet"},
+                        {"sd15", "sd-1.5-unet"}, {"v2-1", "sd-2.1-unet"},  {"768-v-ema", "sd-2.1-unet"}};
+
+template <size_t N>
+std::string preset_by(const Sign (&signs)[N], const std::string& text) {
+  for (const Sign& s : signs)
+    if (text.find(s.text) != std::string::npos) return s.preset;
+  return "";
+}
+
+bool is_checkpoint_file(const std::string& name) { return name.ends_with(".safetensors") || name.ends_with(".ckpt"); }
+
 Script script_of(Reader& r, const std::string& program) {
   Script s;
   s.network = program.empty() ? r.has("network_module") || r.has("network_dim") : program.find("network") != std::string::npos;
@@ -58,6 +77,8 @@ Script script_of(Reader& r, const std::string& program) {
     s.model = "lumina-2";
   else if (program == "train_network.py" || program == "train_db.py" || program == "fine_tune.py")
     s.model = r.flag("v2", false) ? "sd-2.1-unet" : "sd-1.5-unet";
+  else if (program.empty())
+    s.model = preset_by(kModules, r.text("network_module"));
   return s;
 }
 
@@ -72,6 +93,11 @@ void read_model(Reader& r, const Script& s) {
     r.finding(Effect::note, path, fmt::format("not here: taken for the preset {}", s.model), "the model that this script trains");
   }
   r.ignore({"v2", "v_parameterization", "clip_l", "clip_g", "t5xxl", "ae", "model_type"});
+  if (!s.model.empty() || !is_checkpoint_file(name) || fs::exists(fs::path(r.document.folder()) / name, error)) return;
+  const std::string guess = preset_by(kFiles, lower(fs::path(name).filename().string()));
+  if (guess.empty()) return;
+  r.set("model", guess, path);
+  r.finding(Effect::note, path, fmt::format("not here: taken for the preset {}", guess), "the usual name of its file");
 }
 
 // prepare_dtype, and the casts of train_network.py

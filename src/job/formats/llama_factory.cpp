@@ -7,6 +7,7 @@
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
+#include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -99,6 +100,23 @@ void read_checkpointing(Reader& r) {
   if (!off && r.flag("use_unsloth_gc", false)) r.set("offload_activations", "pageable", "use_unsloth_gc");
 }
 
+// train/trainer_utils.py, _create_galore_optimizer and _create_apollo_optimizer: "all" are the linear layers but for the head.
+void read_low_rank(Reader& r, const std::string& kind, const char* optimizer,
+                   std::initializer_list<std::pair<const char*, const char*>> keys) {
+  const std::string use = "use_" + kind, target = r.text(kind + "_target", "all");
+  Json args{{"rank", r.integer(kind + "_rank", 16)}};
+  args["target_modules"] = target == "all" ? Json("(?!.*lm_head).*") : Json(split_at(target, ','));
+  for (const auto& [theirs, ours] : keys)
+    if (r.has(theirs)) args[ours] = r.text(theirs);
+  const bool layerwise = r.flag(kind + "_layerwise", false);
+  if (!r.flag(use, false)) return;
+  r.set("optimizer", optimizer, use);
+  r.set("optimizer_args", args, use);
+  if (layerwise) r.set("optimizer_in_backward", true, kind + "_layerwise");
+  if (const std::string optim = r.text("optim", "adamw_torch"); optim != "adamw_torch" && optim != "adamw_torch_fused")
+    r.finding(Effect::unknown, "optim", fmt::format("simulated as {}", optimizer));
+}
+
 void read_optimizer(Reader& r) {
   const Json* args = r.find("optim_args");
   if (r.has("optim")) {
@@ -108,11 +126,13 @@ void read_optimizer(Reader& r) {
     r.set_default("optimizer_args", {{"fused", true}}, kTrainer);
   }
   if (r.flag("use_muon", false)) set_optimizer(r, "Muon+AdamW", Json(), "use_muon");
-  for (const char* key : {"use_galore", "use_apollo", "use_badam", "use_adam_mini"})
+  read_low_rank(r, "galore", "GaLoreAdamW", {{"galore_proj_type", "proj_type"}});
+  read_low_rank(r, "apollo", "APOLLOAdamW",
+                {{"apollo_proj", "proj"}, {"apollo_proj_type", "proj_type"}, {"apollo_scale_type", "scale_type"}});
+  for (const char* key : {"use_badam", "use_adam_mini"})
     if (r.flag(key, false)) r.finding(Effect::unknown, key, "not modelled: the answer is for the optimizer of optim");
-  r.ignore({"galore_target", "galore_rank", "galore_update_interval", "galore_scale", "galore_proj_type", "galore_layerwise",
-            "apollo_target", "apollo_rank", "apollo_update_interval", "apollo_scale", "badam_mode", "badam_switch_mode",
-            "badam_switch_interval", "badam_update_ratio"});
+  r.ignore({"galore_update_interval", "galore_scale", "apollo_update_interval", "apollo_scale", "apollo_scale_front", "badam_mode",
+            "badam_switch_mode", "badam_switch_interval", "badam_update_ratio"});
 }
 
 void read_attention(Reader& r) {
@@ -308,7 +328,7 @@ Said say_lora(const Wanted& w) {
 Said say_quantization(const Wanted& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
   if (!q) return {{{"quantization_bit", Json()}}, ""};
-  if (q->type == "qfloat8") return {};
+  if (!is_bitsandbytes(*q)) return {};
   Said said{{{"quantization_bit", q->bits()}}, ""};
   if (q->bits() == 4 && (q->type != "nf4" || w.find("quantization_type"))) said.keys.push_back({"quantization_type", q->type});
   if (q->bits() == 4 && (!q->double_quant || w.find("double_quantization"))) said.keys.push_back({"double_quantization", q->double_quant});

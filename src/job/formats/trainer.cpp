@@ -22,7 +22,12 @@ struct HfOptimizer {
   const char* name;
   const char* ours;  // null: not modelled
   const char* args = "{}";
+  const char* taken = "";  // keys of optim_args that it takes and memory depends on, beside those of memory_arguments
 };
+
+constexpr const char* kAnyPrecisionKeys = "use_kahan_summation momentum_dtype variance_dtype compensation_buffer_dtype";
+constexpr const char* kGaloreKeys = "rank proj_type";
+constexpr const char* kApolloKeys = "rank proj scale_type proj_type";
 
 // transformers 5.12, training_args.py, OptimizerNames, and what trainer_optimizer.py makes of each.
 const std::vector<HfOptimizer>& hf_optimizers() {
@@ -32,57 +37,76 @@ const std::vector<HfOptimizer>& hf_optimizers() {
       {"adamw_torch_xla", nullptr},
       {"adamw_torch_npu_fused", nullptr},
       {"adafactor", "TransformersAdafactor"},
-      {"adamw_anyprecision", nullptr},
+      {"adamw_anyprecision", "AnyPrecisionAdamW", R"({"variance_dtype": "float32"})", kAnyPrecisionKeys},
       {"adamw_torch_4bit", "torchao.AdamW4bit"},
       {"adamw_torch_8bit", "torchao.AdamW8bit"},
-      {"ademamix", nullptr},
+      {"ademamix", "AdEMAMix"},
       {"sgd", "SGD"},
       {"adagrad", "Adagrad"},
       {"adamw_bnb_8bit", "AdamW8bit"},
       {"adamw_8bit", "AdamW8bit"},
-      {"ademamix_8bit", nullptr},
+      {"ademamix_8bit", "AdEMAMix8bit"},
       {"lion_8bit", "Lion8bit"},
       {"lion_32bit", "Lion"},
       {"paged_adamw_32bit", "PagedAdamW32bit"},
       {"paged_adamw_8bit", "PagedAdamW8bit"},
-      {"paged_ademamix_32bit", nullptr},
-      {"paged_ademamix_8bit", nullptr},
+      {"paged_ademamix_32bit", "PagedAdEMAMix"},
+      {"paged_ademamix_8bit", "PagedAdEMAMix8bit"},
       {"paged_lion_32bit", "PagedLion"},
       {"paged_lion_8bit", "PagedLion8bit"},
       {"rmsprop", "RMSprop"},
-      {"rmsprop_bnb", "Lion"},  // bitsandbytes' RMSprop and Lion are one class (Optimizer1State): the same tensors
-      {"rmsprop_bnb_8bit", "Lion8bit"},
-      {"rmsprop_bnb_32bit", "Lion"},
-      {"galore_adamw", nullptr},
+      {"rmsprop_bnb", "RMSprop32bit"},
+      {"rmsprop_bnb_8bit", "RMSprop8bit"},
+      {"rmsprop_bnb_32bit", "RMSprop32bit"},
+      {"galore_adamw", "GaLoreAdamW", "{}", kGaloreKeys},
       {"galore_adamw_8bit", nullptr},
       {"galore_adafactor", nullptr},
-      {"galore_adamw_layerwise", nullptr},
+      {"galore_adamw_layerwise", "GaLoreAdamW", "{}", kGaloreKeys},
       {"galore_adamw_8bit_layerwise", nullptr},
       {"galore_adafactor_layerwise", nullptr},
-      {"lomo", nullptr},
-      {"adalomo", nullptr},
-      {"grokadamw", nullptr},
-      {"schedule_free_radam", nullptr},
-      {"schedule_free_adamw", nullptr},
-      {"schedule_free_sgd", nullptr},
-      {"apollo_adamw", nullptr},
-      {"apollo_adamw_layerwise", nullptr},
-      {"stable_adamw", nullptr},
+      {"lomo", "Lomo"},
+      {"adalomo", "AdaLomo"},
+      {"grokadamw", "GrokAdamW", "{}", "gradient_clipping"},
+      {"schedule_free_radam", "RAdamScheduleFree"},
+      {"schedule_free_adamw", "AdamWScheduleFree"},
+      {"schedule_free_sgd", "SGDScheduleFree"},
+      {"apollo_adamw", "APOLLOAdamW", "{}", kApolloKeys},
+      {"apollo_adamw_layerwise", "APOLLOAdamW", "{}", kApolloKeys},
+      {"stable_adamw", "StableAdamW"},
   };
   return kOptimizers;
 }
 
 // Arguments of optimizers that memory depends on; rates, betas and the like are left out.
-Json memory_arguments(const Json& args) {
+Json memory_arguments(const Json& args, const std::string& more = "") {
   Json kept = Json::object();
   if (!args.is_object()) return kept;
-  for (const char* key : {"momentum", "nesterov", "dampening", "amsgrad", "centered", "foreach", "fused", "slice_p"}) {
+  std::vector<std::string> keys{"momentum", "nesterov", "dampening", "amsgrad", "centered", "foreach", "fused", "slice_p"};
+  for (const std::string& key : split_at(more, ' ')) keys.push_back(key);
+  for (const std::string& key : keys) {
     const auto it = args.find(key);
     if (it == args.end() || it->is_null()) continue;
     kept[key] = it->is_string() ? parse_scalar(it->get<std::string>()) : *it;
   }
   return kept;
 }
+
+// optim_target_modules: the layers whose gradients are projected. "layerwise" steps in backward.
+void read_low_rank(Reader& r, const std::string& name, std::string_view path, Json& args) {
+  const Json* targets = r.find("optim_target_modules");
+  if (targets)
+    args["target_modules"] = *targets;
+  else
+    r.finding(Effect::refused, path, "without optim_target_modules, which say whose gradients are projected; simulated for all-linear",
+              "trainer_optimizer.py, _setup_low_rank_optimizer: a ValueError");
+  if (!name.ends_with("layerwise")) return;
+  r.set("optimizer_in_backward", true, path);
+  if (r.integer("gradient_accumulation_steps", 1) > 1)
+    r.finding(Effect::refused, "gradient_accumulation_steps", "a layerwise optimizer updates in every backward: a ValueError",
+              "trainer_optimizer.py, _setup_low_rank_optimizer");
+}
+
+bool is_low_rank(const HfOptimizer& o) { return o.ours && (o.taken == kGaloreKeys || o.taken == kApolloKeys); }
 
 }  // namespace
 
@@ -100,8 +124,14 @@ void set_hf_optimizer(Reader& r, const std::string& name, const Json& args, std:
                    ? read_pairs(split_at(args.get<std::string>(), ','), r.origin("optim_args"), "write momentum=0.9,nesterov=true")
                    : args;
     if (!all.is_object()) all = Json::object();
-    all.update(Json::parse(o.args));
-    set_optimizer(r, o.ours ? o.ours : o.name, all, path);
+    const Json own = Json::parse(o.args);
+    const std::string taken = o.taken;
+    for (const auto& item : own.items())
+      if (!all.contains(item.key()) || taken.find(item.key()) == std::string::npos) all[item.key()] = item.value();
+    Json kept = memory_arguments(all, taken);
+    if (is_low_rank(o)) read_low_rank(r, name, path, kept);
+    r.set("optimizer", o.ours ? o.ours : o.name, path);
+    r.set("optimizer_args", kept, path);
     if (!o.ours) r.finding(Effect::unknown, path, "this optimizer is not modelled: choose a near one with --optimizer, e.g. AdamW8bit");
     return;
   }
@@ -310,10 +340,25 @@ void ignore_training_arguments(Reader& r) {
             "optim_target_modules"});
 }
 
+namespace {
+bool updates_in_backward(Reader& r) {
+  for (const char* key : {"optim", "optimizer"})
+    if (const Json* v = r.find(key); v && v->is_string()) {
+      const std::string name = v->get<std::string>();
+      if (name == "lomo" || name == "adalomo" || name.ends_with("_layerwise")) return true;
+    }
+  for (const std::string kind : {"galore", "apollo"})  // LLaMA-Factory's
+    if (r.flag("use_" + kind, false) && r.flag(kind + "_layerwise", false)) return true;
+  return false;
+}
+}  // namespace
+
 void read_shared_arguments(Reader& r, const std::string& trainer) {
   ignore_training_arguments(r);
   r.set("accumulation", "gradient_accumulation_steps");
-  if (r.has("max_grad_norm")) {
+  if (updates_in_backward(r)) {
+    r.finding(Effect::none, "max_grad_norm", "gradients are used and dropped in backward: none is left to clip");
+  } else if (r.has("max_grad_norm")) {
     if (r.number("max_grad_norm", 1.0) > 0) r.set("clip", "max_grad_norm");
   } else {
     r.set_default("clip", 1.0, trainer);

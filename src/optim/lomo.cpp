@@ -1,0 +1,108 @@
+// LOMO and AdaLomo (OpenLMLab/LOMO, lomo_optim): weights are updated inside backward, each when the gradient of the next arrives
+// (step/in_backward.h), in fp32 copies if they are of another type. AdaLomo keeps a row and a column of second moments in fp32.
+#include <fmt/format.h>
+
+#include "optim/arguments.h"
+#include "optim/foreach.h"
+#include "optim/optimizers.h"
+
+namespace plimsoll {
+
+namespace {
+
+Tensor in_fp32(const Tensor& t) { return t.dtype() == DType::float32 ? t : temporary("_to_copy", t.sizes(), DType::float32, t.tape()); }
+
+class Lomo final : public Optimizer {
+ public:
+  explicit Lomo(const Arguments& args) {
+    if (args.config().find({"clip_grad_norm"}))
+      args.refuse("clip_grad_norm takes another backward, which is not simulated", "leave clip_grad_norm out");
+  }
+
+  void step(const std::vector<Parameter*>& all) override {
+    for (size_t i : with_gradients(all)) {
+      const Tensor grad = in_fp32(all[i]->grad);
+      all[i]->grad.reset();
+      const Tensor value = in_fp32(all[i]->value);
+    }
+  }
+
+  Tensors states() const override { return {}; }
+};
+
+class AdaLomo final : public Optimizer {
+ public:
+  explicit AdaLomo(const Arguments& args) : decays_(args.nonzero("weight_decay")) {
+    if (args.config().find({"clip_grad_norm"}))
+      args.refuse("clip_grad_norm takes another backward, which is not simulated", "leave clip_grad_norm out");
+  }
+
+  void attach(const std::vector<Parameter*>& all) override {
+    for (const Parameter* p : all) {
+      const Tensor& value = p->value;
+      if (value.dim() > 2)
+        throw Error(fmt::format("[optimizer] AdaLomo: {} of shape {} has more than two dimensions, for which its code has no moments",
+                                p->name, to_string(value.sizes())),
+                    "take Lomo, or an optimizer that keeps moments of any shape");
+      moments_.emplace_back();
+      for (int d = 0; d < value.dim(); ++d) moments_.back().push_back(temporary("_to_copy", {value.size(d)}, DType::float32, value.tape()));
+    }
+  }
+
+  void step(const std::vector<Parameter*>& all) override {
+    for (size_t i : with_gradients(all)) {
+      Tape& tape = all[i]->value.tape();
+      const auto number = [&](const char* op) { return temporary(op, Dims{}, DType::float32, tape); };
+      const Tensor grad = in_fp32(all[i]->grad);
+      all[i]->grad.reset();
+      Tensor update = chain(grad, {"pow", "add"});
+      update = direction(moments_[i], grad);
+      {
+        Tensor size = number("linalg_vector_norm");
+        for (const char* op : {"div", "div"}) size = number(op);
+      }
+      const Tensor value = in_fp32(all[i]->value);
+      Tensor rms = number("linalg_vector_norm");
+      rms = number("div");
+      temporary("gt", Dims{}, DType::bool_, tape);  // max(eps, rms)
+      const Tensor lr = number("mul");
+      if (decays_) chain(lr, {"mul", "rsub"});
+      number("neg");  // alpha=-lr
+    }
+  }
+
+  Tensors states() const override {
+    Tensors out;
+    for (const Tensors& m : moments_) out.insert(out.end(), m.begin(), m.end());
+    return out;
+  }
+
+ private:
+  static Tensor direction(const Tensors& moments, const Tensor& grad) {
+    if (moments.size() < 2) return temporary("rsqrt", moments[0]);
+    for (const Tensor& m : moments) temporary("mean", m);
+    Tensor rows;
+    {
+      const Tensor mean = temporary("mean", {1}, DType::float32, grad.tape());
+      rows = temporary("div", moments[0]);
+    }
+    const Tensor columns = temporary("rsqrt", moments[1]);
+    return temporary("mul", grad);
+  }
+
+  bool decays_;
+  std::vector<Tensors> moments_;  // by position in the parameter list: one of vectors, a row and a column of matrices
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_lomo(const Config& args) {
+  return std::make_unique<Lomo>(Arguments("Lomo", args, {"clip_grad_norm", "clip_grad_value", "weight_decay"}, false));
+}
+
+std::unique_ptr<Optimizer> make_adalomo(const Config& args) {
+  return std::make_unique<AdaLomo>(Arguments(
+      "AdaLomo", args, {"loss_scale", "eps", "clip_threshold", "decay_rate", "clip_grad_norm", "clip_grad_value", "weight_decay"}, false));
+}
+
+}  // namespace plimsoll
