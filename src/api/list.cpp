@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "api/ai_toolkit_tables.h"
 #include "estimate/overheads.h"
 #include "hardware/catalogue.h"
 #include "job/settings.h"
@@ -78,7 +79,7 @@ struct Listing {
 constexpr Listing kListings[] = {{"models", list_models},         {"presets", list_presets},
                                  {"optimizers", list_optimizers}, {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
                                  {"settings", list_settings},     {"gpus", list_gpus, gpus_text},
-                                 {"overheads", list_overheads}};
+                                 {"overheads", list_overheads},   {"ai-toolkit", ai_toolkit_tables_json, ai_toolkit_tables_text}};
 
 // Columns as wide as their widest value.
 std::string table_text(const Json& rows) {

@@ -9,7 +9,7 @@ namespace plimsoll {
 std::function<ExitCode()> set_up_list(CLI::App& app) {
   auto request = std::make_shared<ListRequest>();
   auto output = std::make_shared<OutputFlags>();
-  app.add_option("what", request->what, "models, presets, optimizers, optimizer-bytes, settings, gpus or overheads")
+  app.add_option("what", request->what, "models, presets, optimizers, optimizer-bytes, settings, gpus, overheads or ai-toolkit")
       ->required()
       ->type_name("WHAT");
   output->add_to(app);

@@ -29,6 +29,13 @@ std::string title(const Question& q, const Style& style) {
                                                         q.images, to_string(q.target), to_string(q.version), commit_of(q.version));
 }
 
+// Where not one sample fits, each still answers 1.
+std::string without_room(const Budget& code, const Budget& document) {
+  if (code.divided >= 1 && document.divided >= 1) return "";
+  const char* who = code.divided >= 1 ? "by the document" : document.divided >= 1 ? "by the code" : "by either";
+  return fmt::format("not one sample fits {}: 1 is the least, and not enough memory", who);
+}
+
 // Each part of the sum for unified memory.
 std::string budget_text(const CodeAnswer& code, const DocumentAnswer& document) {
   if (!code.budget || !document.budget) return "";
@@ -42,7 +49,7 @@ std::string budget_text(const CodeAnswer& code, const DocumentAnswer& document) 
   out += row("reserved", gb(c.reserved), gb(d.reserved));
   out += row("for batches", gb(c.available), gb(d.available), fmt::format("({} - reserved) x 0.9", c.total));
   out += row("a sample", gb(c.per_sample), gb(d.per_sample), "4 GB a megapixel, whatever the model");
-  return out + row("divided", fmt::format("{}", c.divided), fmt::format("{}", d.divided));
+  return out + row("divided", fmt::format("{}", c.divided), fmt::format("{}", d.divided), without_room(c, d));
 }
 
 std::string answers_text(const Question& q, const CodeAnswer& code, const DocumentAnswer& document, const Style& style) {

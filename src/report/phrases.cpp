@@ -85,6 +85,10 @@ const std::map<std::string, std::string, std::less<>> kVietnamese{
     {"Declared and effective", "Khai báo và thực tế"},
     {"Nothing was found that does not do what it says.", "Không thấy thiết lập nào không làm đúng như khai báo."},
     {"How sure", "Độ tin cậy"},
+    {"The architecture is not known: what follows from its weights is exact, activations are those of a stand-in, and their interval is "
+     "wide.",
+     "Kiến trúc không được biết: những gì suy ra từ trọng số là chính xác, activation là của một mô hình thay thế, và khoảng giá trị của "
+     "chúng rộng."},
     {"The step was executed op by op under PyTorch's memory rules, which are checked against recorded runs to the byte; intervals hold "
      "what no simulation knows (contexts, workspaces, fragmentation).",
      "Bước huấn luyện được thực thi từng phép toán theo quy tắc bộ nhớ của PyTorch, đã đối chiếu đến từng byte với các lượt chạy được ghi "

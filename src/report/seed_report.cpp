@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/source_locations.h"
+#include "model/weights_only.h"
 #include "report/estimate_report.h"
 #include "report/job_report.h"
 #include "util/text.h"
@@ -65,7 +66,10 @@ class SeedWriter {
     findings();
     heading(say_("How sure"));
     line(say_(
-        e_.xla
+        e_.job.family == kWeightsOnly
+            ? "The architecture is not known: what follows from its weights is exact, activations are those of a stand-in, and their "
+              "interval is wide."
+        : e_.xla
             ? "The step was compiled as XLA does: arguments, outputs and aliases are exact, temporaries are modelled and have an interval."
             : "The step was executed op by op under PyTorch's memory rules, which are checked against recorded runs to the byte; intervals "
               "hold what no simulation knows (contexts, workspaces, fragmentation)."));

@@ -1,0 +1,81 @@
+#include "api/ai_toolkit_tables.h"
+
+#include <fmt/format.h>
+
+#include "plan/ai_toolkit_rules.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kResolutions[]{512, 768, 1024, 1536, 2048};  // the ends of its rules, and the document's largest
+constexpr int kWorkers[]{8, 4, 2, 0};                         // as the document counts down
+constexpr double kWithoutEnd = 1e6;                           // GB: only the caps are left
+constexpr auto kVersion = ai_toolkit::Version::v3;
+
+ai_toolkit::BatchConfig batch_of(double resolution, bool unified, double gb) {
+  ai_toolkit::SystemProfile profile;
+  profile.unified = unified;
+  profile.gpu = unified ? ai_toolkit::GpuType::unified_memory : ai_toolkit::GpuType::nvidia;
+  profile.vram_gb = profile.total_ram = profile.unified_memory = gb;
+  return ai_toolkit::calculate_batch_defaults(kVersion, profile, resolution, {}, "flux", 0);
+}
+
+// What its batch function reserves for so many workers and nothing else.
+double workers_gb(int workers) {
+  ai_toolkit::SystemProfile pool;
+  pool.unified = true;
+  pool.unified_memory = kWithoutEnd;
+  return ai_toolkit::batch_budget(pool, 1024, "flux", workers).workers;
+}
+
+double sample_gb(double resolution) {
+  ai_toolkit::SystemProfile pool;
+  pool.unified = true;
+  pool.unified_memory = kWithoutEnd;
+  return ai_toolkit::batch_budget(pool, resolution, "flux", 0).per_sample;
+}
+
+}  // namespace
+
+Json ai_toolkit_tables_json() {
+  Json models = Json::array(), resolutions = Json::array(), workers = Json::array();
+  for (const std::string& arch : ai_toolkit::architectures())
+    models.push_back(
+        {{"arch", arch}, {"batch_gb", ai_toolkit::batch_model_gb(arch)}, {"estimate_gb", ai_toolkit::estimate_model_gb(arch)}});
+  for (double side : kResolutions) {
+    const ai_toolkit::BatchConfig card = batch_of(side, false, kWithoutEnd), pool = batch_of(side, true, kWithoutEnd);
+    resolutions.push_back({{"resolution", side},
+                           {"sample_gb", sample_gb(side)},
+                           {"card_batch", card.batch_size},
+                           {"card_largest", card.max_batch_size},
+                           {"unified_batch", pool.batch_size},
+                           {"unified_largest", pool.max_batch_size}});
+  }
+  for (int n : kWorkers) workers.push_back({{"workers", n}, {"gb", workers_gb(n)}, {"saved_gb", workers_gb(8) - workers_gb(n)}});
+  return {{"models", models}, {"resolutions", resolutions}, {"workers", workers}};
+}
+
+std::string ai_toolkit_tables_text() {
+  const Json tables = ai_toolkit_tables_json();
+  std::string out =
+      "The AI Toolkit's tables (v3): its figures, not ours; `plimsoll plan --rules ai-toolkit` sets them beside an executed step\n";
+  out += "\n  architecture   weights for the batch   in the estimate\n";
+  for (const Json& row : tables["models"])
+    out += fmt::format("  {:<13}  {:>18g} GB  {:>12g} GB\n", row["arch"].get<std::string>(), row["batch_gb"].get<double>(),
+                       row["estimate_gb"].get<double>());
+  out += "\n  resolution   a sample   batch on a card, at most   on unified memory, at most\n";
+  for (const Json& row : tables["resolutions"])
+    out += fmt::format("  {:>7g} px  {:>5g} GB  {:>23}  {:>24}\n", row["resolution"].get<double>(), row["sample_gb"].get<double>(),
+                       fmt::format("{}, then {}", row["card_batch"].get<int64_t>(), row["card_largest"].get<int64_t>()),
+                       fmt::format("{}, then {}", row["unified_batch"].get<int64_t>(), row["unified_largest"].get<int64_t>()));
+  out += "\n  workers   memory   saved against 8\n";
+  for (const Json& row : tables["workers"])
+    out +=
+        fmt::format("  {:>7}  {:>4g} GB  {:>13g} GB\n", row["workers"].get<int>(), row["gb"].get<double>(), row["saved_gb"].get<double>());
+  return out;
+}
+
+}  // namespace plimsoll

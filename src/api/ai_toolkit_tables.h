@@ -1,0 +1,13 @@
+// The tables behind the AI Toolkit's rules (plan/ai_toolkit_rules.h), for `plimsoll list ai-toolkit`: what it takes each architecture, each
+// resolution and the workers to need. They are its figures, not ours.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace plimsoll {
+
+nlohmann::ordered_json ai_toolkit_tables_json();
+std::string ai_toolkit_tables_text();
+
+}  // namespace plimsoll
