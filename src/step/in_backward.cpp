@@ -10,9 +10,9 @@ namespace {
 [[noreturn]] void refuse(const std::string& what, const std::string& why, const std::string& hint) {
   throw Error(fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint);
 }
+}  // namespace
 
 bool is_lomo(const std::string& optimizer) { return lower(optimizer) == "lomo" || lower(optimizer) == "adalomo"; }
-}  // namespace
 
 bool steps_in_backward(const Job& job) { return job.optimizer_in_backward || is_lomo(job.optimizer.name); }
 

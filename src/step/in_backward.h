@@ -11,6 +11,8 @@
 
 namespace plimsoll {
 
+// LOMO and AdaLomo have no other way.
+bool is_lomo(const std::string& optimizer);
 // It is asked for, or the optimizer has no other way.
 bool steps_in_backward(const Job& job);
 // Throws for what needs all gradients at once, or more than one backward a step.

@@ -1,7 +1,7 @@
 """The step of the family diffusion-trainer in miniature: a denoiser that is trained, a frozen autoencoder and frozen text encoders, as the
 AI Toolkit calls them. args are the family's settings, with each part written out: {"model": family or class, ...its configuration}.
 spec["ai_toolkit_lora"] puts the toolkit's LoRA on the denoiser's linear layers, spec["toolkit_quantization"] their weights into qfloat8,
-computed as optimum-quanto's WeightQBytesLinearFunction does."""
+computed as optimum-quanto's WeightQBytesLinearFunction does, or into uint2 to uint7 by the toolkit's own code."""
 import sys, types
 
 import torch
@@ -79,6 +79,24 @@ class QLinear(torch.nn.Module):
         self.scale = torch.empty(self.out_features, 1, dtype=dtype, device=main.DEV)  # neither a parameter nor a buffer
 
     def forward(self, x): return QuantoLinear.apply(x, self.weight, self.scale, self.bias)
+
+
+def quantize_uintx(net, bits):
+    """The toolkit's own classes (packages/toolkit/util/ostris_quant.py and uintx_quant.py), with codes of no value."""
+    from toolkit.util.ostris_quant import OstrisLinear
+    from toolkit.util.uintx_quant import UIntXQuantizer
+    quantizer = UIntXQuantizer(bits)
+    for m in list(net.modules()):
+        if type(m) is not torch.nn.Linear or not quantizer.can_quantize(m): continue
+        groups, codes = (m.out_features, m.in_features // quantizer.group_size), m.in_features * m.out_features
+        packed = sum(-(-codes // (8 // k)) for k in (4, 2, 1) if bits & k)
+        empty = lambda *sizes: torch.empty(sizes, dtype=torch.uint8, device=main.DEV)
+        m.ostris_orig_dtype, m.ostris_quantizer = m.weight.dtype, quantizer
+        del m._parameters['weight']
+        m.register_buffer('uintx_packed', empty(packed))
+        m.register_buffer('uintx_scale', empty(groups[0], groups[1] * m.ostris_orig_dtype.itemsize))
+        m.register_buffer('uintx_zero_point', empty(*groups))
+        m.__class__ = OstrisLinear
 
 
 def replace_linears(net, wanted, make):
@@ -474,7 +492,9 @@ def build(**args):
     if lora:
         for p in net.parameters(): p.requires_grad_(False)
     main.to_device(net, dtype)
-    if main.spec.get('toolkit_quantization'): replace_linears(net, lambda name: True, lambda m: QLinear(m, dtype))
+    kind = main.spec.get('toolkit_quantization', '')
+    if kind.startswith('uint'): quantize_uintx(net, int(kind[4:]))
+    elif kind: replace_linears(net, lambda name: True, lambda m: QLinear(m, dtype))
     if lora:
         targets = lora['target_modules']
         wanted = lambda name: any(name == t or name.endswith('.' + t) for t in targets)

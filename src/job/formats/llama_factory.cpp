@@ -101,8 +101,8 @@ void read_checkpointing(Reader& r) {
 }
 
 // train/trainer_utils.py, _create_galore_optimizer and _create_apollo_optimizer: "all" are the linear layers but for the head.
-void read_low_rank(Reader& r, const std::string& kind, const char* optimizer,
-                   std::initializer_list<std::pair<const char*, const char*>> keys) {
+void read_low_rank_keys(Reader& r, const std::string& kind, const char* optimizer,
+                        std::initializer_list<std::pair<const char*, const char*>> keys) {
   const std::string use = "use_" + kind, target = r.text(kind + "_target", "all");
   Json args{{"rank", r.integer(kind + "_rank", 16)}};
   args["target_modules"] = target == "all" ? Json("(?!.*lm_head).*") : Json(split_at(target, ','));
@@ -126,9 +126,9 @@ void read_optimizer(Reader& r) {
     r.set_default("optimizer_args", {{"fused", true}}, kTrainer);
   }
   if (r.flag("use_muon", false)) set_optimizer(r, "Muon+AdamW", Json(), "use_muon");
-  read_low_rank(r, "galore", "GaLoreAdamW", {{"galore_proj_type", "proj_type"}});
-  read_low_rank(r, "apollo", "APOLLOAdamW",
-                {{"apollo_proj", "proj"}, {"apollo_proj_type", "proj_type"}, {"apollo_scale_type", "scale_type"}});
+  read_low_rank_keys(r, "galore", "GaLoreAdamW", {{"galore_proj_type", "proj_type"}});
+  read_low_rank_keys(r, "apollo", "APOLLOAdamW",
+                     {{"apollo_proj", "proj"}, {"apollo_proj_type", "proj_type"}, {"apollo_scale_type", "scale_type"}});
   for (const char* key : {"use_badam", "use_adam_mini"})
     if (r.flag(key, false)) r.finding(Effect::unknown, key, "not modelled: the answer is for the optimizer of optim");
   r.ignore({"galore_update_interval", "galore_scale", "apollo_update_interval", "apollo_scale", "apollo_scale_front", "badam_mode",
