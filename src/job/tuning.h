@@ -35,9 +35,9 @@ struct AdapterSettings {
   std::optional<ModuleNames> feedforward_modules;  // ia3: scaled before the layer; the others after. None: PEFT's choice
 };
 
-// transformers' BitsAndBytesConfig and peft's prepare_model_for_kbit_training, or optimum-quanto's qfloat8.
+// transformers' BitsAndBytesConfig and peft's prepare_model_for_kbit_training, optimum-quanto's qfloat8, or the AI Toolkit's uintX.
 struct QuantizationSettings {
-  std::string type = "nf4";               // nf4, fp4, int8, qfloat8
+  std::string type = "nf4";               // nf4, fp4, int8, qfloat8, uint2 to uint7
   bool double_quant = false;              // 4 bit: the scales are quantised too
   std::string compute_dtype = "bf16";     // 4 bit: bf16, fp16, fp32
   double threshold = 6.0;                 // int8: columns with larger activations are outliers; 0: none are looked for
@@ -60,7 +60,7 @@ AdapterKind parse_adapter_kind(const std::string& text);
 
 // `value` is a mapping with PEFT's keys, text like "r=16,target_modules=q_proj+v_proj", or true for the defaults.
 AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);
-// A mapping, or one of nf4, fp4, int8, qfloat8 for short.
+// A mapping, or the type for short.
 QuantizationSettings parse_quantization(const nlohmann::json& value);
 std::vector<std::string> parse_name_list(const nlohmann::json& value, const std::string& source);
 
