@@ -208,6 +208,7 @@ std::vector<SymptomReader> runtime_readers() {
       {"Failed to allocate memory for requested buffer of size ", onnxruntime},
       {"Error Code 2: OutOfMemory", tensorrt},
       {"Cuda Runtime (out of memory)", tensorrt},
+      {"allocate: 2 (out of memory)", tensorrt},
       {"Cuda Error in allocate: 2", tensorrt},
       {"Requested amount of GPU memory ", tensorrt_request},
       {"Could not allocate tensor with ", directml},

@@ -64,28 +64,33 @@ constexpr std::array<KnownStart, 35> kStarts{{{"hf_", 16, "tokens of Hugging Fac
                                               {"discord.com/api/webhooks/", 8, "API keys"},
                                               {"eyJ", 30, "web tokens"}}};
 
-// Changes between upper case, lower case and digits, for one character; what stands at a separator is a word, not chance.
+// How often a word changes between upper case, lower case and digits as no name does: a capital with small letters after it is one.
 double randomness(std::string_view word) {
   const auto kind = [](char c) {
     return std::isupper(static_cast<unsigned char>(c)) ? 1 : std::islower(static_cast<unsigned char>(c)) ? 2 : is_digit(c) ? 3 : 0;
   };
   int changes = 0;
-  for (size_t i = 1; i < word.size(); ++i) changes += kind(word[i]) && kind(word[i - 1]) && kind(word[i]) != kind(word[i - 1]);
+  for (size_t i = 1; i < word.size(); ++i) {
+    const int before = kind(word[i - 1]), now = kind(word[i]), after = i + 1 < word.size() ? kind(word[i + 1]) : 0;
+    const bool named = (before == 2 && now == 1 && after == 2) || (before == 1 && now == 2);
+    changes += before && now && before != now && !named;
+  }
   return static_cast<double>(changes) / static_cast<double>(word.size());
 }
 
 // Long words of all three kinds that change too often to be names: AWS's secret keys, base64. Names that a compiler mangled are none.
 size_t random_word(std::string_view text, size_t at) {
-  const size_t length = run_at(text, at, [](char c) { return in_word(c) || c == '+' || c == '/' || c == '=' || c == '-'; });
+  const size_t length = run_at(text, at, [](char c) { return in_word(c) || c == '+' || c == '/' || c == '-'; });
   const std::string_view word = text.substr(at, length);
-  if (length < 32 || word.starts_with("_Z") || word.starts_with("Z")) return 0;
-  const auto some = [&](auto is) {
-    return std::count_if(word.begin(), word.end(), [&](char c) { return is(static_cast<unsigned char>(c)); }) >= 3;
+  const bool part = at > 0 && (text[at - 1] == '/' || text[at - 1] == '-' || text[at - 1] == '+');  // of a path or a name
+  if (part || length < 32 || word.starts_with("_Z") || word.starts_with("Z")) return 0;
+  const auto count = [&](auto is) {
+    return std::count_if(word.begin(), word.end(), [&](char c) { return is(static_cast<unsigned char>(c)); });
   };
-  const bool mixed = some([](int c) { return std::isupper(c); }) && some([](int c) { return std::islower(c); }) &&
-                     some([](int c) { return std::isdigit(c); });
-  // Base64 changes class about every other character, the names of files and classes every eighth.
-  return mixed && randomness(word) > 0.25 ? length : 0;
+  const bool mixed = count([](int c) { return std::isupper(c); }) >= 3 && count([](int c) { return std::islower(c); }) >= 3 &&
+                     count([](int c) { return std::isdigit(c); }) >= 1;
+  // AWS's example key has 0.125, paths of checkpoints below 0.09.
+  return mixed && randomness(word) > 0.11 ? length : 0;
 }
 
 size_t mail_at(std::string_view text, size_t at) {
