@@ -118,6 +118,49 @@ TEST(Diagnose, PrefixesColoursAndLineEndsDoNotMatter) {
   EXPECT_EQ(json_of("{\"message\": {\"message\": \"OutOfMemoryError: " + kOom.substr(24, kOom.size() - 25) + "\"}}")["is_oom"], true);
 }
 
+// Docker's lines, a structured logger's records with the traceback inside, torchrun's error file.
+TEST(Diagnose, RecordsOfLoggersStandForTheirText) {
+  const auto record = [](const std::string& field, const std::string& text) {
+    return nlohmann::json{{field, text}, {"stream", "stderr"}, {"time", "2024-05-01T10:00:00.1Z"}}.dump() + "\n";
+  };
+  const auto plain = json_of(kOom);
+  const std::string frame = "  File \"/app/train.py\", line 88, in <module>\n", statement = "    loss.backward()\n";
+  const auto docker = json_of(record("log", "step 7\n") + record("log", "Traceback (most recent call last):\n") + record("log", frame) +
+                              record("log", statement) + record("log", kOom));
+  const auto inside = json_of(record("message", "failed\nTraceback (most recent call last):\n" + frame + statement + kOom));
+  for (const auto& got : {docker, inside}) {
+    EXPECT_EQ(got["tried_bytes"], plain["tried_bytes"]);
+    EXPECT_EQ(got["reserved_bytes"], plain["reserved_bytes"]);
+    EXPECT_EQ(got["phase"], "backward");
+    EXPECT_EQ(got["frame"]["line"], 88);
+  }
+  EXPECT_EQ(docker["line"], 5);
+  EXPECT_EQ(inside["line"], 1);
+  EXPECT_EQ(json_of("{\"message\": {\"message\": \"" + kOom.substr(0, kOom.size() - 1) + "\"}}\n")["is_oom"], true);
+  EXPECT_EQ(json_of("{\"on_oom\": \"CUDA out of memory\", \"batch\": 8}\n")["is_oom"], false);  // a setting
+  EXPECT_EQ(json_of("{\"message\": broken " + kOom)["tried_bytes"], plain["tried_bytes"]);
+}
+
+TEST(Diagnose, TimesBeforeALineDoNotMatter) {
+  for (const char* time : {"2024-05-01T12:00:00.123456789Z ", "2024-05-01 12:00:00,123 ", "2024-05-01T12:00:00.1+02:00 stderr F "}) {
+    const std::string log = std::string(time) + "  File \"/w/t.py\", line 3, in f\n" + time + "    loss.backward()\n" + time + kOom;
+    EXPECT_EQ(json_of(log)["phase"], "backward") << time;
+    EXPECT_EQ(json_of(std::string(time) + "Killed\n")["kind"], "sigkill") << time;
+    EXPECT_EQ(json_of(std::string(time) + "[rank3]: " + kOom)["rank"], 3) << time;
+  }
+  EXPECT_EQ(json_of("ERROR 04-09 05:39:54 [core.py:390]   File \"/w/t.py\", line 3, in evaluate\nERROR 04-09 05:39:54 [core.py:390] " +
+                    kOom)["phase"],
+            "evaluation");
+}
+
+TEST(Diagnose, WideCharactersWithoutAMarkAreRead) {
+  for (const bool little : {true, false}) {
+    std::string wide;
+    for (const char c : "start\r\n" + kOom) wide += little ? std::string{c, '\0'} : std::string{'\0', c};
+    EXPECT_EQ(json_of(wide)["tried_bytes"], 2 * kGiB) << little;
+  }
+}
+
 TEST(Diagnose, TheFirstIsTheCauseAndTheRestIsCounted) {
   const Diagnosis d =
       diagnosis_of("step 1 loss 2.0\n[rank1]: " + kOom + "[rank0]: " + kOom + "[rank2]: RuntimeError: CUDA error: out of memory\n");
@@ -285,6 +328,45 @@ TEST(Redaction, LeavesNoSecretAndKeepsTheRest) {
                            "--max_tokens 512", "git.example.org/x.git"})
     EXPECT_TRUE(holds(text, kept)) << kept << "\n" << text;
   EXPECT_GE(redact.left_out().size(), 5u);
+}
+
+// Each line hides one secret, the second of the pair.
+TEST(Redaction, ResistsWaysAroundIt) {
+  const std::vector<std::pair<std::string, std::string>> lines{
+      {"https://alice:p/a@ss@git.example.org/x.git", "p/a@ss"},
+      {"psql postgresql://bob:hunter2@db.example.org:5432/runs", "hunter2"},
+      {"https://x.blob.core.windows.net/c?sv=2022&sig=Zm9vYmFy%2Fbaz&se=2024", "Zm9vYmFy"},
+      {"https://b.s3.amazonaws.com/w?X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20240501&X-Amz-Signature=deadbeefcafe", "deadbeefcafe"},
+      {"{\"log\": \"login\\nhf_AbCdEfGhIjKlMnOpQrStUvWxYz012345\"}", "hf_AbCd"},
+      {"token%3Dhf_AbCdEfGhIjKlMnOpQrStUvWxYz012345", "hf_AbCd"},
+      {"key is wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY indeed", "K7MDENG"},
+      {"{\"password\": \"a\\\"b-rest\"}", "b-rest"},
+      {"Namespace(hub_token='tok en', lr=0.1)", "tok en"},
+      {"access_tokens: opaque123", "opaque123"},
+      {"db_pwd=opaque123", "opaque123"},
+      {"POST https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXX", "XXXXXXXX"},
+      {"-H 'Authorization: Bearer opaque-123'", "opaque-123"},
+      {"(base) carol@gpu-box-3:~/run$ python train.py\ncarol on gpu-box-3", "carol"},
+      {"C:\\\\Users\\\\carol\\\\train.py", "carol"},
+      {"C:\\Users\\carol\\train.py", "carol"},
+      {"/gpfs/users/carol/train.py", "carol"},
+      {"/scratch/carol/data", "carol"},
+      {"MASTER_ADDR fe80::5054:ff:fe12:3456 joined", "fe12:3456"},
+      {"eth0 52:54:00:12:34:56 up", "12:34:56"},
+      {"node 2001:db8:0:0:0:0:0:1 up", "2001:db8"},
+  };
+  for (const auto& [line, secret] : lines) {
+    Redaction redact({"/root", "root", "localhost"});
+    const std::string text = redact(line);
+    EXPECT_FALSE(holds(text, secret)) << line << "\n" << text;
+    EXPECT_FALSE(redact.left_out().empty()) << line;
+  }
+  for (const char* kept : {"_ZN8LightGBM4GBDT17ResetTrainingDataEPKNS_14BoostingConfigE", "checkpoints/Llama3-8B-Instruct/step1000/Model12",
+                           "pciBusID: 0000:01:00.0", "12:34:56", "transformer.h.11.mlp.c_proj", "c10::Error::Error", "model_path: /data/x",
+                           "https://pytorch.org:443/docs/stable/notes/cuda.html"}) {
+    Redaction redact({"/root", "root", "localhost"});
+    EXPECT_EQ(redact(kept), kept);
+  }
 }
 
 TEST(Redaction, ErrorTextsStayAsTheyAre) {

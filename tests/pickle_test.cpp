@@ -213,7 +213,10 @@ TEST(Pickle, DeepNestingIsAnError) {
   body += "K\x01" + std::string(99, 'a');
   EXPECT_EQ(error_of(body), "no error");
   expect_error(std::string(1'000'000, ']') + std::string(999'999, 'a'), "nested more than 100 deep");
-  expect_error(std::string(1'000'000, '('), "too little on the stack");
+  expect_error(std::string(900, '('), "too little on the stack");
+  // What is begun and never ended is bounded, whatever the file's size.
+  expect_error(std::string(1'000'000, '('), "open at once");
+  expect_error(std::string(5'000'000, ']'), "open at once");
 }
 
 // Sums up what it takes; a list that is shared is a number from then on.

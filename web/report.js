@@ -17,6 +17,14 @@
   const percent = (part, whole) => (whole ? (100 * part / whole).toFixed(1) : "0.0") + " %";
   const seconds = (s) => s == null || !isFinite(s) ? "?" : s >= 1 ? s.toFixed(2) + " s" : s >= 1e-3 ? (s * 1e3).toFixed(2) + " ms" : (s * 1e6).toFixed(0) + " µs";
 
+  // Some four round numbers between the two: 1, 2 or 5 times a power of ten apart.
+  const ticks = (from, to) => {
+    const rough = (to - from) / 4, ten = 10 ** Math.floor(Math.log10(rough)), step = ten * ([1, 2, 5].find((k) => k * ten >= rough) || 10), out = [];
+    for (let v = Math.ceil(from / step) * step; v <= to + step * 1e-9; v += step) out.push(v);
+    return out;
+  };
+  const rounded = (t, most) => most >= 1 ? +t.toFixed(3) + " s" : most >= 1e-3 ? +(t * 1e3).toFixed(3) + " ms" : +(t * 1e6).toFixed(3) + " µs";
+
   function make(tag, attributes, ...children) {
     const e = document.createElement(tag);
     for (const [k, v] of Object.entries(attributes || {})) {
@@ -478,15 +486,13 @@
     s.append(both);
     const front = p.front.filter((r) => perSample(r));
     if (front.length > 1) {
-      const W = 520, H = 250, L = 62, B = 34, points = [...front];
+      const W = 520, H = 250, L = 58, B = 34, points = [...front];
       const fx = points.map((r) => r.device_bytes.bytes), fy = points.map(perSample);
       const x0 = Math.min(...fx) * .9, x1 = Math.max(...fx, p.limit_bytes || 0) * 1.04, y1 = Math.max(...fy) * 1.08;
       const X = (b) => L + (b - x0) / (x1 - x0) * (W - L - 8), Y = (t) => H - B - t / y1 * (H - B - 8);
       const plot = svg("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Device memory against seconds a sample; a table follows", width: "100%"});
-      for (let i = 0; i <= 4; ++i) {
-        const t = y1 * i / 4, b = x0 + (x1 - x0) * i / 4;
-        plot.append(svg("line", {x1: L, x2: W - 8, y1: Y(t), y2: Y(t), stroke: "var(--line)"}), svg("text", {x: L - 6, y: Y(t) + 4, "text-anchor": "end"}, seconds(t)), svg("text", {x: X(b), y: H - 14, "text-anchor": i ? i < 4 ? "middle" : "end" : "start"}, size(b)));
-      }
+      for (const t of ticks(0, y1)) plot.append(svg("line", {x1: L, x2: W - 8, y1: Y(t), y2: Y(t), stroke: "var(--line)"}), svg("text", {x: L - 6, y: Y(t) + 4, "text-anchor": "end"}, rounded(t, y1)));
+      for (const b of ticks(x0 / GiB, x1 / GiB)) plot.append(svg("line", {x1: X(b * GiB), x2: X(b * GiB), y1: H - B, y2: H - B + 4, stroke: "var(--soft)"}), svg("text", {x: X(b * GiB), y: H - 14, "text-anchor": "middle"}, +b.toFixed(3) + " GiB"));
       if (p.limit_bytes >= x0 && p.limit_bytes <= x1) plot.append(svg("line", {x1: X(p.limit_bytes), x2: X(p.limit_bytes), y1: 4, y2: H - B, stroke: "var(--bad)", "stroke-dasharray": "5 4", "stroke-width": 1.5}), svg("text", {x: X(p.limit_bytes) - 5, y: 14, "text-anchor": "end", style: "fill:var(--bad)"}, "limit"));
       plot.append(svg("polyline", {points: points.map((r) => `${X(r.device_bytes.bytes)},${Y(perSample(r))}`).join(" "), fill: "none", stroke: "var(--accent)", "stroke-opacity": .5}));
       for (const r of points) plot.append(svg("circle", {cx: X(r.device_bytes.bytes), cy: Y(perSample(r)), r: 4, fill: "var(--accent)"}, svg("title", {}, `${size(r.device_bytes.bytes)}, ${seconds(perSample(r))} a sample: ${r.flags || "as it is"}`)));
@@ -502,7 +508,7 @@
     if (p.ladder.length) right.append(ladder(p.ladder, "Ladder: closer to the edge"));
     if (p.after_oom.length) right.append(ladder(p.after_oom, "After an out-of-memory: one step after the other"));
     both.append(right);
-    if (p.batch) s.append(make("p", {}, `Batch: at most ${p.batch.maximum}, recommended at most ${p.batch.recommended}. ${p.batch.note}`));
+    if (p.batch) s.append(make("p", {}, `Batch: at most ${p.batch.maximum}, recommended at most ${p.batch.recommended}${p.batch.note ? "; " + p.batch.note : ""}.`));
     const one = Object.entries(p.sensitivity || {});
     if (one.length) s.append(make("p", {}, "One more costs: " + one.map(([k, v]) => `${k} ${size(v)}`).join(", ") + "."));
   }

@@ -201,8 +201,12 @@ bool is_recorded_file(const std::vector<std::string>& words) {
   if (words.size() != 1 || !fs::is_regular_file(words[0], error)) return false;
   if (words[0].ends_with(".safetensors") || words[0].ends_with(".gguf")) return false;
   const MappedFile file(words[0]);
-  if (!looks_like_gzip(file.bytes())) return kind_of(file.bytes()) != FileKind::other;
-  return kind_of(Content(words[0]).bytes()) != FileKind::other;
+  const bool packed = looks_like_gzip(file.bytes());
+  const bool known = kind_of(packed ? Content(words[0]).bytes() : file.bytes()) != FileKind::other;
+  if (!known && (words[0].ends_with(".pickle") || words[0].ends_with(".pkl")))
+    throw Error("[pickle] " + words[0] + " is no pickle of protocol 2 to 5",
+                "write it with torch.cuda.memory._dump_snapshot(), or with pickle.dump(snapshot, file, protocol=4)");
+  return known;
 }
 
 ExitCode answer(const RecordedFileRequest& request, const Show& show) {

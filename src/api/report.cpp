@@ -27,18 +27,47 @@ int64_t* rank_of(ParallelSettings& p) {
   return p.tensor ? &p.tensor->rank : nullptr;
 }
 
-// Processes of one job; of replicas of the same shards, one.
+std::string rank_names(int64_t first, int64_t count) {
+  return count > 1 ? fmt::format("{} to {}", first, first + count - 1) : std::to_string(first);
+}
+
+// Megatron-LM numbers its ranks with the pipeline outermost: a stage has one run of them, and they are alike.
+std::vector<PageRank> stages_of(Job job, const std::optional<DeviceSpec>& device) {
+  MegatronSettings& m = *job.parallel.megatron;
+  const int64_t each = m.world / m.pipeline;
+  std::vector<PageRank> out;
+  for (int64_t stage = 0; stage < std::min(m.pipeline, kRanksOfPage); ++stage) {
+    m.stage = stage;
+    const std::string name = rank_names(stage * each, each) + (m.pipeline > 1 ? fmt::format(" (stage {})", stage) : "");
+    if (const Estimate e = estimate(job, 0, device); e.memory) out.push_back({name, *e.memory});
+  }
+  return out;
+}
+
+bool alike(const DeviceMemory& a, const DeviceMemory& b) {
+  const auto same = [](const ByteRange& x, const ByteRange& y) { return x.bytes == y.bytes && x.low == y.low && x.high == y.high; };
+  return same(a.allocated, b.allocated) && same(a.reserved, b.reserved) && same(a.device, b.device);
+}
+
+// Processes of one job, those that are alike in one row; of replicas of the same shards, one.
 std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::optional<DeviceSpec>& device) {
   std::vector<PageRank> out;
   const int64_t world = job.parallel.world();
   if (world <= 1 || !e.memory) return out;
+  if (job.parallel.megatron) return stages_of(job, device);
   Job one = job;
   int64_t* rank_of_one = rank_of(one.parallel);
-  if (!rank_of_one) return {{fmt::format("0 to {}", world - 1), *e.memory}};
+  if (!rank_of_one) return {{rank_names(0, world), *e.memory}};
   const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : world;
+  int64_t first = 0;  // of those that are like the last
   for (int64_t rank = 0; rank < std::min(ranks, kRanksOfPage); ++rank) {
     *rank_of_one = rank;
-    if (const Estimate other = estimate(one, 0, device); other.memory) out.push_back({std::to_string(rank), *other.memory});
+    const Estimate other = estimate(one, 0, device);
+    if (!other.memory) continue;
+    const bool same = !out.empty() && alike(out.back().memory, *other.memory);
+    if (same) out.pop_back();
+    if (!same) first = rank;
+    out.push_back({rank_names(first, rank - first + 1), *other.memory});
   }
   return out;
 }

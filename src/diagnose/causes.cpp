@@ -76,7 +76,17 @@ class Causes {
     const bool exact = s_.process.has_value();
     if (d_.others->count < (exact ? kGiB / 4 : kContext)) return;
     add(fmt::format("other processes use the device: {} of {}{}", size(d_.others->count), size(*s_.total),
-                    exact ? "" : " is neither free nor this process's (its CUDA context included)"));
+                    exact ? largest_others() : " is neither free nor this process's (its CUDA context included)"));
+  }
+
+  // " (process 450 has 7.69 GiB, 453 has 1.28 GiB)", three at most.
+  std::string largest_others() const {
+    std::vector<ProcessOnDevice> all = s_.processes;
+    std::stable_sort(all.begin(), all.end(), [](const ProcessOnDevice& a, const ProcessOnDevice& b) { return a.bytes > b.bytes; });
+    std::string out;
+    for (size_t i = 0; i < std::min<size_t>(3, all.size()); ++i)
+      out += fmt::format("{}{} has {}", i == 0 ? " (process " : ", ", all[i].pid, size(all[i].bytes));
+    return out.empty() ? out : out + ")";
   }
 
   void fragmentation() {
@@ -119,8 +129,9 @@ class Causes {
     } else if (d_.phase == "saving") {
       add("saving a checkpoint: the gathered or copied state needs room beside the training's memory");
     } else {
-      add("the batch is too large for the device: activations grow with batch and sequence length" +
+      add("the batch is too large for the device: activations grow with it" +
           std::string(d_.phase == "backward" ? "; in backward gradients come on top" : ""));
+      add("the sequence, image or clip is too large: activations grow with it, attention without a fused kernel with its square");
     }
     if (d_.first_step == false)
       add(fmt::format(

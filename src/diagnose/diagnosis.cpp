@@ -7,6 +7,7 @@
 
 #include "diagnose/log_stream.h"
 #include "diagnose/needles.h"
+#include "diagnose/printed_size.h"
 #include "diagnose/words.h"
 #include "util/text.h"
 
@@ -127,6 +128,13 @@ int numbers_of(const Symptom& s) {
          (s.shape.empty() ? 0 : 1);
 }
 
+// A rank inside a line: "[TRT-LLM] [RANK 2] [E] ...".
+std::optional<int> rank_in(std::string_view line) {
+  for (const std::string_view marker : {"[RANK ", "[Rank ", "[rank ", "[Rank:", "[rank:"})
+    if (const auto n = number_after(line, marker); n && *n < 100000) return static_cast<int>(*n);
+  return {};
+}
+
 // The last lines that may tell how far the run is; which of them do is found out when it is asked.
 class LastProgress {
  public:
@@ -179,7 +187,7 @@ class Reading {
         hits_.push_back(word);
       }
     };
-    if (raw.find('\x1b') == std::string_view::npos) {
+    if (raw.find('\x1b') == std::string_view::npos && !raw.starts_with('{')) {
       w.needles.search(raw, found);
     } else {
       w.needles.search(clean_line(raw).text, found);
@@ -193,20 +201,23 @@ class Reading {
     const CleanLine line = clean_line(raw);
     const std::string text = message_text(line, log_.after(), d_.symptom ? kRepetition : kMessage);
     std::optional<Symptom> best;  // one line, one symptom: the one that says most
+    size_t begin = 0;             // of its line in the text: a record has several
     for (const size_t hit : hits_) {
       const SymptomReader& reader = symptom_readers()[hit];
       const size_t at = text.find(reader.needle);
-      if (at == std::string::npos || at > std::min(text.find('\n'), text.size())) continue;
-      const auto symptom = reader.read({text, at, std::string_view(reader.needle).size()});
+      if (at == std::string::npos || at > line.text.size()) continue;
+      const size_t start = text.rfind('\n', at) + 1;  // npos + 1 is the beginning
+      const auto symptom = reader.read({std::string_view(text).substr(start), at - start, std::string_view(reader.needle).size()});
       if (symptom &&
           (!best || weight(*symptom) > weight(*best) || (weight(*symptom) == weight(*best) && numbers_of(*symptom) > numbers_of(*best))))
-        best = symptom;
+        best = symptom, begin = start;
     }
-    if (best) take(*best, line, text, raw);
+    if (best) take(*best, line, text, begin, raw);
   }
 
-  void take(const Symptom& symptom, const CleanLine& line, const std::string& text, std::string_view raw) {
-    const auto rank = line.rank ? line.rank : symptom.rank;
+  void take(const Symptom& symptom, const CleanLine& line, const std::string& text, size_t begin, std::string_view raw) {
+    const std::string_view message = std::string_view(text).substr(begin);
+    const auto rank = line.rank ? line.rank : symptom.rank ? symptom.rank : rank_in(message.substr(0, message.find('\n')));
     if (rank) ranks_.insert(*rank);
     ++d_.occurrences;
     // What is not certain gives way to what is; else the first counts.
@@ -225,9 +236,9 @@ class Reading {
     d_.symptom = symptom;
     d_.rank = rank;
     d_.line = log_.number();
-    d_.text = message_of(text);
-    d_.excerpt = excerpt_of(log_.before(), raw, log_.after());
-    d_.traceback = read_traceback(log_.before(), line.rank);
+    d_.text = message_of(message);
+    d_.excerpt = begin > 0 ? line.text.substr(0, 16000) : excerpt_of(log_.before(), raw, log_.after());
+    d_.traceback = read_traceback(begin > 0 ? std::string_view(line.text).substr(0, begin) : log_.before(), line.rank);
     // cudaHostAlloc fails with the words of cudaMalloc.
     if (symptom.kind == "cuda_error" && (d_.traceback.pins() || has(log_.after().substr(0, 4000), "CachingHostAllocator"))) {
       d_.symptom->kind = "cuda_pinned";

@@ -137,7 +137,9 @@ class Fixes {
           "CUDA_VISIBLE_DEVICES= python train.py ...");
     add("train on part of the data at a time, or on shorter pieces of it", "helps when lengths or what is kept of the data are the cause");
     add("try the changed run for a few steps and watch the memory",
-        "most runs have their peak in the first steps, with evaluation after it", s_.memory == Memory::gpu ? "watch -n 1 nvidia-smi" : "");
+        "most runs have their peak in the first steps, with evaluation after it",
+        s_.memory == Memory::gpu ? "plimsoll watch -- python train.py ...; or watch -n 1 nvidia-smi"
+                                 : "plimsoll watch -- python train.py ...");
   }
 
   std::string gpus_hint() const {

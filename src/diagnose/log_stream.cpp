@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace plimsoll {
@@ -33,6 +34,30 @@ std::string without_colours(std::string_view raw) {
     }
   }
   return out;
+}
+
+// What a record says, in the order of its fields: Docker's "log", journald's "MESSAGE", a logger's "message" and its traceback.
+void collect_texts(const nlohmann::ordered_json& record, std::string& out, int depth) {
+  static constexpr std::string_view kFields[] = {"log",         "message",     "msg",    "MESSAGE",   "text",        "textPayload",
+                                                 "jsonPayload", "event",       "error",  "err",       "exception",   "exc_info",
+                                                 "traceback",   "stack_trace", "stderr", "extraInfo", "py_callstack"};
+  for (const auto& [key, value] : record.items()) {
+    if (std::find(std::begin(kFields), std::end(kFields), key) == std::end(kFields)) continue;
+    if (value.is_object() && depth < 4) collect_texts(value, out, depth + 1);
+    if (!value.is_string()) continue;
+    if (!out.empty()) out += '\n';
+    out += value.get_ref<const std::string&>();
+    while (out.ends_with('\n') || out.ends_with('\r')) out.pop_back();
+  }
+}
+
+// The text of a line that is a JSON record; none: it is no record, or says nothing.
+std::optional<std::string> record_text(std::string_view line) {
+  if (!line.starts_with('{') || !line.ends_with('}')) return {};
+  const auto record = nlohmann::ordered_json::parse(line, nullptr, false);
+  std::string text;
+  if (record.is_object()) collect_texts(record, text, 0);
+  return text.empty() ? std::nullopt : std::optional(text);
 }
 
 std::optional<int> small_number(std::string_view text) {
@@ -84,6 +109,19 @@ Prefix parenthesised(std::string_view text) {
   const std::string_view inside = text.substr(1, close - 1);
   if (inside.find("pid=") == std::string_view::npos) return {};
   return {close + 1, number_of(inside, "rank=")};
+}
+
+// "2024-05-01T12:00:00.123456789Z ", "2024-05-01 12:00:00,123 ", with what a container's log has after it ("stderr F ").
+Prefix dated(std::string_view text) {
+  constexpr std::string_view kForm = "0000-00-00?00:00:00";
+  if (text.size() < kForm.size()) return {};
+  for (size_t i = 0; i < kForm.size(); ++i)
+    if (kForm[i] == '0' ? !is_digit(text[i]) : kForm[i] == '?' ? text[i] != 'T' && text[i] != ' ' : text[i] != kForm[i]) return {};
+  const size_t end = text.find_first_not_of("0123456789.,:+-Z", kForm.size());
+  if (end == std::string_view::npos || text[end] != ' ') return {};
+  for (const std::string_view stream : {" stderr F ", " stdout F "})
+    if (text.substr(end).starts_with(stream)) return {end + stream.size(), {}};
+  return {end + 1, {}};
 }
 
 // "rank3: ", "3: " of srun --label, "stderr: ", "vllm-1  | " of docker compose.
@@ -144,8 +182,12 @@ void LogStream::fill() {
     } else if (n == 2 && mark[0] == '\xfe' && mark[1] == '\xff') {
       encoding_ = Encoding::utf16be;
     } else {
-      std::memcpy(buffer_.get(), mark, n);
-      filled_ = n;
+      // Without the mark a zero byte beside the first character tells.
+      if (n == 2 && (mark[0] == 0) != (mark[1] == 0)) encoding_ = mark[1] == 0 ? Encoding::utf16le : Encoding::utf16be;
+      const bool wide = encoding_ != Encoding::bytes;
+      if (wide) mark[0] = mark[0] == 0 ? mark[1] : mark[0];
+      filled_ = wide ? 1 : n;
+      std::memcpy(buffer_.get(), mark, filled_);
     }
     filled_ += read_piece(buffer_.get() + filled_, kBuffer - filled_);
     binary_ = std::memchr(buffer_.get(), 0, std::min<size_t>(filled_, 4096)) != nullptr;
@@ -183,12 +225,13 @@ bool LogStream::next() {
 CleanLine clean_line(std::string_view raw) {
   CleanLine out;
   out.text = without_colours(raw);
+  if (auto text = record_text(trimmed(out.text))) out.text = std::move(*text);
   size_t at = 0;
   for (int i = 0; i < 4; ++i) {
     const std::string_view rest = std::string_view(out.text).substr(at);
     const size_t spaces = i == 0 ? 0 : std::min(rest.size(), rest.find_first_not_of(' '));
     Prefix p;
-    for (const auto& read : {bracketed, parenthesised, named})
+    for (const auto& read : {bracketed, parenthesised, dated, named})
       if (p = read(rest.substr(spaces)); p.length > 0) break;
     if (p.length == 0) break;
     if (p.rank && !out.rank) out.rank = p.rank;

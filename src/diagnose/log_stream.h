@@ -1,5 +1,6 @@
 // The lines of a log of any size, with bounded memory: a window of what came before and what follows. A carriage return ends a line as a
-// progress bar means it; UTF-16, as a Windows shell writes it, is read too.
+// progress bar means it; UTF-16, as a Windows shell writes it, is read too. Lines that are JSON records (Docker's, a structured logger's)
+// stand for the text in them.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,7 @@ class LogStream {
   enum class Encoding : uint8_t { bytes, utf16le, utf16be } encoding_ = Encoding::bytes;
 };
 
-// A line without what launchers, schedulers and terminals put before and into it.
+// A line without what launchers, schedulers and terminals put before and into it. The text of a record may have line ends in it.
 struct CleanLine {
   std::string text;
   std::optional<int> rank;

@@ -81,8 +81,9 @@ bool ends_sentence(std::string_view after) {
   if (std::string_view(".,;:()[]{}'\"`!\n\r|\\").find(c) != std::string_view::npos) return true;
   after = trimmed(after.substr(0, after.find('\n')));
   if (after.empty()) return true;
-  for (const std::string_view word : {"at ", "in /", "in function", "CUDA kernel", "Search for", "Compile with", "For debug", "while ",
-                                      "on ", "(", "[", "-", "|", "Exception raised", "to allocate", "Aborted", "when ", "terminate", "*"})
+  for (const std::string_view word :
+       {"at ", "in /", "in function", "CUDA kernel", "Search for",       "Compile with", "For debug", "while ", "on ",       "(", "[",
+        "-",   "|",    ";",           "/",           "Exception raised", "to allocate",  "Aborted",   "when ",  "terminate", "*"})
     if (after.starts_with(word)) return true;
   return c == 'S' && after.starts_with("Search");
 }
@@ -93,7 +94,8 @@ bool is_complete_message(const Place& place) {
   const std::string_view before = without_class(place.before(), named);
   if (is_quotation(before)) return false;
   if (before.find("RESOURCE_EXHAUSTED") != std::string_view::npos) return true;
-  return named || !is_advice(before);
+  // With an exception's name only what announces an example is one: "if you see RuntimeError: ...".
+  return named ? !has_any(before, {" if you see ", " if you get ", " in case of ", " error like ", " errors like "}) : !is_advice(before);
 }
 
 bool is_message(const Place& place) {

@@ -29,7 +29,7 @@ const std::vector<SymptomReader>& symptom_readers() {
   static const std::vector<SymptomReader> kReaders = [] {
     std::vector<SymptomReader> all;
     for (const auto& list : {pytorch_readers(), cuda_readers(), xla_readers(), tensorflow_readers(), host_readers(), python_readers(),
-                             serving_readers(), runtime_readers()})
+                             serving_readers(), runtime_readers(), framework_readers(), job_readers()})
       all.insert(all.end(), list.begin(), list.end());
     return all;
   }();

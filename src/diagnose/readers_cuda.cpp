@@ -13,9 +13,12 @@ std::string cuda_framework(std::string_view line) {
   for (const auto& [word, name] :
        {std::pair("external/xla", "jax"), std::pair("tensorflow/", "tensorflow"), std::pair("tensorflow\\", "tensorflow"),
         std::pair("stream_executor", "tensorflow"), std::pair("jax", "jax"), std::pair("cupy", "cupy"), std::pair("mxnet", "mxnet"),
-        std::pair("cntk", "cntk"), std::pair("CNTK", "cntk")})
+        std::pair("cntk", "cntk"), std::pair("CNTK", "cntk"), std::pair("llama", "ggml"), std::pair("ggml", "ggml"),
+        std::pair("lmdeploy", "lmdeploy"), std::pair("TensorRT", "tensorrt"), std::pair("numba", "numba")})
     if (has(line, word)) return name;
-  return has(line, "CUDA error:") || has(line, "cuDNN error:") || has(line, "THC") || has(line, "torch") ? "pytorch" : "";
+  return has(line, "CUDA error:") || has(line, "HIP error:") || has(line, "cuDNN error:") || has(line, "THC") || has(line, "torch")
+             ? "pytorch"
+             : "";
 }
 
 Symptom on_gpu(const char* kind, std::string framework) {
@@ -51,6 +54,14 @@ std::optional<Symptom> driver_error(const Place& place) {
   s.harmless_alone = s.tried.has_value();
   if (!s.tried && !ends_sentence(place.after()) && !is_message(place)) return {};
   return s;
+}
+
+// "W .../device_host_allocator.h:46] could not allocate pinned host memory of size: 34359738368"; TensorFlow goes on with less.
+std::optional<Symptom> pinned(const Place& place) {
+  Symptom s = symptom("cuda_pinned", "tensorflow", Memory::host);
+  s.tried = number_after(place.from(), "of size: ");
+  s.harmless_alone = true;
+  return s.tried ? std::optional(s) : std::nullopt;
 }
 
 // A status after what failed: "Could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED".
@@ -123,6 +134,7 @@ std::optional<Symptom> triton(const Place& place) {
 std::vector<SymptomReader> cuda_readers() {
   return {
       {"CUDA error: out of memory", runtime_error},
+      {"CUDA error:out of memory", runtime_error},
       {"HIP error: out of memory", runtime_error},
       {"CUDA driver error: out of memory", runtime_error},
       {"CUDA error (2): out of memory", runtime_error},
@@ -131,6 +143,9 @@ std::vector<SymptomReader> cuda_readers() {
       {"error=2 : out of memory", check_failed},
       {"CUDA_ERROR_OUT_OF_MEMORY", driver_error},
       {"cudaErrorMemoryAllocation: out of memory", runtime_error},
+      {"hipError_t(1002)", driver_error},  // hipErrorMemoryAllocation
+      {"hipErrorMemoryAllocation", driver_error},
+      {"could not allocate pinned host memory", pinned},
       {"CUBLAS_STATUS_ALLOC_FAILED", [](const Place& p) { return cublas(p, Certainty::certain); }},
       {"HIPBLAS_STATUS_ALLOC_FAILED", [](const Place& p) { return cublas(p, Certainty::certain); }},
       {"CUBLAS_STATUS_NOT_INITIALIZED", [](const Place& p) { return cublas(p, Certainty::likely); }},

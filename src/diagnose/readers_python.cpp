@@ -41,14 +41,18 @@ std::optional<Symptom> memory_error(const Place& place) {
   const bool first = before.find_first_not_of(" \tE") == std::string_view::npos;
   const std::string_view after = place.after();
   if (!first || !(after.empty() || after[0] == '\n' || after[0] == ':') || place.before().ends_with("OutOf")) return {};
-  if (after.starts_with(": std::bad_alloc: out_of_memory")) return {};  // of a device
+  if (after.starts_with(": std::bad_alloc: out_of_memory") || has(place.before(), "opencl")) return {};  // of a device
   Symptom s = in_python("python_memory");
   s.framework = "python";
+  s.tried = number_after(after.substr(0, 60), "alloc of size ");                // Arrow: "realloc of size 2172846080 failed"
+  if (!s.tried) s.tried = size_after(after.substr(0, 60), "Cannot allocate ");  // tinygrad
   return s;
 }
 
 std::optional<Symptom> bad_alloc(const Place& place) {
-  if (has(place.line(), "catch") || place.after().starts_with(": out_of_memory") || !is_complete_message(place)) return {};
+  if (has(place.line(), "catch") || place.after().starts_with(": out_of_memory") || place.after().starts_with(": out of memory") ||
+      place.after().starts_with(": cudaError") || !is_complete_message(place))
+    return {};
   if (!has(place.before(), "what():") && !has(place.before(), "terminate called") && !is_message(place)) return {};
   return in_python("bad_alloc");
 }
@@ -78,10 +82,11 @@ std::optional<Symptom> bus_error(const Place& place) {
 // </torch_...>".
 std::optional<Symptom> shared_memory(const Place& place) {
   const std::string_view line = place.line();
-  if (!is_complete_message(place) || !has(line, "torch_")) return {};
+  const bool maps = has(line, "unable to mmap ");
+  if (!is_complete_message(place) || !(maps || has(line, "torch_"))) return {};
   Symptom s = in_python("shm", Memory::shm);
   s.framework = "pytorch";
-  if (has(line, "unable to mmap ")) {  // the address space or the host's memory, not the size of /dev/shm
+  if (maps) {  // the address space or the host's memory, not the size of /dev/shm
     if (!has(line, "Cannot allocate memory")) return {};
     s.kind = "mmap";
     s.memory = Memory::host;
@@ -99,10 +104,22 @@ std::optional<Symptom> no_space(const Place& place) {
 
 // fork() or malloc() that the kernel refused.
 std::optional<Symptom> cannot_allocate(const Place& place) {
-  if (!has(place.before(), "OSError") && !has(place.before(), "Errno 12")) return {};
-  if (!is_complete_message(place)) return {};
+  const bool after_colon = trimmed(place.before()).ends_with(':');  // "fork: Cannot allocate memory"
+  if (!after_colon && !has(place.before(), "Errno 12")) return {};
+  if (!is_complete_message(place) || has(place.line(), "unable to mmap ")) return {};
   return in_python("python_memory");
 }
+
+// "memory allocation of 123920 bytes failed", as every program in Rust says it.
+std::optional<Symptom> rust(const Place& place) {
+  const auto size = printed_size(place.after());
+  if (!size || !size->rest.starts_with(" failed") || !is_complete_message(place)) return {};
+  Symptom s = in_python("bad_alloc");
+  s.tried = size->bytes;
+  return s;
+}
+
+std::optional<Symptom> llvm(const Place&) { return in_python("bad_alloc"); }
 
 }  // namespace
 
@@ -118,6 +135,8 @@ std::vector<SymptomReader> python_readers() {
       {"unable to mmap ", shared_memory},
       {"No space left on device", no_space},
       {"Cannot allocate memory", cannot_allocate},
+      {"memory allocation of ", rust},
+      {"LLVM ERROR: out of memory", llvm},
   };
 }
 

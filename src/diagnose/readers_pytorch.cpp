@@ -1,8 +1,11 @@
 // PyTorch's allocators: CUDA, HIP and XPU of every generation, cudaMallocAsync, MPS, the CPU's.
 #include <algorithm>
+#include <tuple>
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -49,7 +52,9 @@ void read_processes(Symptom& s, std::string_view text) {
 // Up to 2.0: "(GPU 0; 10.76 GiB total capacity; 643.57 MiB already allocated; 8.20 GiB free; 32.43 MiB cached)"; `cached` is beyond what is
 // allocated, `reserved in total` (1.4) includes it.
 void read_old(Symptom& s, std::string_view text) {
-  s.device = device_number(text, text.find("(NPU ") != std::string_view::npos ? "(NPU " : "(GPU ");
+  const size_t capacity = text.find(" total capacity"), open = text.substr(0, capacity).rfind('(');  // "(GPU 0; ", "(NPU 2; "
+  if (const size_t name = text.find(' ', open); open != std::string_view::npos && name < capacity)
+    s.device = device_number(text.substr(name, 8), " ");
   s.total = size_before(text, " total capacity");
   s.allocated = size_before(text, " already allocated");
   s.free = size_before(text, " free;");
@@ -93,10 +98,43 @@ std::optional<Symptom> allocator(const Place& place, const char* kind) {
   return s;
 }
 
+// Backends that others add say it with their own name: "MLU out of memory. Tried to allocate", "MUSA out of memory. ...".
+std::optional<Symptom> other_backend(const Place& place) {
+  size_t begin = place.at;
+  while (begin > 0 && place.text[begin - 1] >= 'A' && place.text[begin - 1] <= 'Z') --begin;
+  const std::string name(place.text.substr(begin, place.at - begin));
+  if (name.size() < 2 || name == "CUDA" || name == "HIP" || name == "XPU" || name == "NPU") return {};  // have their own readers
+  auto s = allocator({place.text, begin, name.size() + 14}, "pytorch_cuda");                            // " out of memory"
+  if (s) s->kind = "pytorch_" + lower(name);
+  return s;
+}
+
+// In the report of a failed allocation PyTorch asks NVML who else is on the device; where NVML does not answer (MIG, containers, Jetson)
+// this is all that is left of it.
+std::optional<Symptom> nvml(const Place& place) {
+  if (!has(place.line(), "INTERNAL ASSERT FAILED") || !has(place.line(), "CUDACachingAllocator")) return {};
+  if (!is_complete_message(place)) return {};
+  return symptom("pytorch_cuda", "pytorch", Memory::gpu);
+}
+
+// "Current platform can NOT allocate memory block with size larger than 4GB! Tried to allocate 6.85 GiB (GPU  0; ...", of Intel's
+// extension.
+std::optional<Symptom> block_limit(const Place& place) { return allocator({place.text, place.at, place.length}, "pytorch_xpu"); }
+
+// "RuntimeError: Invalid buffer size: 9.02 GB": one buffer larger than Metal makes.
+std::optional<Symptom> mps_buffer(const Place& place) {
+  const auto size = printed_size(place.after());
+  if (!size || !is_complete_message(place)) return {};
+  Symptom s = symptom("pytorch_mps", "pytorch", Memory::mps);
+  s.tried = size->bytes;
+  return s;
+}
+
 // The beginning was cut off: "Tried to allocate 20.00 MiB (GPU 0; 1.96 GiB total capacity; ...".
 std::optional<Symptom> headless(const Place& place) {
   const std::string_view before = place.before();
-  const bool other = before.find("out of memory") != std::string_view::npos || before.find("pool") != std::string_view::npos;
+  const bool other = before.find("out of memory") != std::string_view::npos || before.find("pool") != std::string_view::npos ||
+                     before.find("can NOT allocate") != std::string_view::npos;
   if (other || !is_complete_message(place)) return {};
   const std::string text = one_line(place.from());
   const size_t gpu = text.find("GPU ");
@@ -154,7 +192,7 @@ std::optional<Symptom> cpu(const Place& place) {
 }
 
 std::optional<Symptom> old_cpu(const Place& place) {
-  if (!is_complete_message(place)) return {};
+  if (!is_complete_message(place) || !has(place.after().substr(0, 60), "== 0. 12 vs 0")) return {};  // 12: ENOMEM
   Symptom s;
   s.kind = "pytorch_cpu";
   s.framework = "pytorch";
@@ -167,16 +205,15 @@ std::optional<Symptom> exception(const Place& place) {
   const std::string_view before = place.before(), after = place.after();
   const bool name = before.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_. ") == std::string_view::npos &&
                     before.find(' ', before.find_first_not_of(' ')) == std::string_view::npos;
+  if (after.starts_with(": Container killed")) return {};  // of the host
   if (!name || !(after.empty() || after[0] == '\n' || after.starts_with(": "))) return {};
   Symptom s;
   s.kind = "pytorch_cuda";
   s.framework = before.find("torch") != std::string_view::npos ? "pytorch" : "";
-  for (const std::string_view other : {"java", "ray"})  // a heap of its own; a node whose memory is watched
-    if (before.find(other) != std::string_view::npos) {
-      s.framework = other;
-      s.kind = s.framework + "_memory";
-      s.memory = Memory::host;
-    }
+  // A heap of its own; a node whose memory is watched.
+  for (const auto& [word, kind, framework] :
+       {std::tuple("java", "java_heap", "java"), std::tuple("ray", "ray", "ray"), std::tuple("Ray", "ray", "ray")})
+    if (has(before, word)) s = symptom(kind, framework, Memory::host);
   return s;
 }
 
@@ -193,7 +230,12 @@ std::vector<SymptomReader> pytorch_readers() {
       {"would exceed allowed memory. (out of memory)", async_allocator},
       {"MPS backend out of memory", mps},
       {"DefaultCPUAllocator: ", cpu},
-      {"posix_memalign(&data, gAlignment, nbytes) == 0. 12 vs 0", old_cpu},
+      {"not enough memory: you tried to allocate ", cpu},
+      {"posix_memalign(&data, gAlignment,", old_cpu},
+      {" out of memory. Tried to allocate ", other_backend},
+      {"NVML_SUCCESS == ", nvml},
+      {"can NOT allocate memory block with size larger than ", block_limit},
+      {"Invalid buffer size: ", mps_buffer},
   };
 }
 

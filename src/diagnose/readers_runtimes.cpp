@@ -1,26 +1,16 @@
-// Runtimes beside the big frameworks (ONNX Runtime, TensorRT, DirectML, Gaudi, Metal, SYCL, Vulkan, RMM), and who ends a job for its memory
-// on clusters and desktops (Ray, Dask, PBS, LSF, YARN, systemd-oomd, Windows, notebooks).
+// Runtimes below and beside the frameworks: ONNX Runtime, TensorRT, DirectML, Gaudi, Neuron, Ascend, Metal, SYCL, Vulkan, RMM; and the
+// servers that run on them.
 #include <algorithm>
-#include <string>
 
 #include "diagnose/printed_size.h"
 #include "diagnose/symptom.h"
+#include "diagnose/words.h"
 
 namespace plimsoll {
 
 namespace {
 
 constexpr int64_t kExbibyte = int64_t{1} << 60;
-
-bool has(std::string_view text, std::string_view word) { return text.find(word) != std::string_view::npos; }
-
-Symptom symptom(const char* kind, const char* framework, Memory memory) {
-  Symptom s;
-  s.kind = kind;
-  s.framework = framework;
-  s.memory = memory;
-  return s;
-}
 
 // A number without a unit that counts bytes. One beyond an exbibyte is a corrupted size.
 void set_tried(Symptom& s, std::optional<int64_t> bytes) {
@@ -30,8 +20,6 @@ void set_tried(Symptom& s, std::optional<int64_t> bytes) {
     s.tried = bytes;
   }
 }
-
-// --- runtimes
 
 // "... BFCArena::AllocateRawInternal(...) Failed to allocate memory for requested buffer of size 2830172160"
 std::optional<Symptom> onnxruntime(const Place& place) {
@@ -48,7 +36,9 @@ std::optional<Symptom> onnxruntime(const Place& place) {
 std::optional<Symptom> tensorrt(const Place& place) {
   if (!is_complete_message(place)) return {};
   Symptom s = symptom("tensorrt", "tensorrt", Memory::gpu);
-  s.tried = number_after(place.from().substr(0, 400), "Requested amount of GPU memory (");
+  const std::string_view text = place.from().substr(0, 400);
+  s.tried = number_after(text, "Requested amount of GPU memory (");
+  if (!s.tried) s.tried = number_after(place.line(), "(Requested size was ");
   return s;
 }
 
@@ -133,15 +123,6 @@ std::optional<Symptom> rmm(const Place& place) {
   return symptom("rmm", "rapids", Memory::gpu);
 }
 
-// "Memory allocation error on worker 0: ... - Free memory: 12582912 - Requested memory: 9232383"
-std::optional<Symptom> xgboost(const Place& place) {
-  Symptom s = symptom("xgboost", "xgboost", Memory::gpu);
-  const std::string_view text = place.from().substr(0, 500);
-  s.free = number_after(text, "Free memory: ");
-  s.tried = number_after(text, "Requested memory: ");
-  return s.tried || has(text, "out_of_memory") || has(text, "bad allocation") ? std::optional(s) : std::nullopt;
-}
-
 // "Error: Warmup(Generation("Not enough memory to handle 4096 prefill tokens. ..."))"
 std::optional<Symptom> tgi(const Place& place) {
   if (!has(place.after().substr(0, 80), "tokens")) return {};
@@ -185,156 +166,37 @@ std::optional<Symptom> xla_early(const Place& place) {
   return s.tried ? std::optional(s) : std::nullopt;
 }
 
-// Paddle of 2018: "enforce allocating <= available failed, 10513462067 > 1369702144".
-std::optional<Symptom> old_paddle(const Place& place) {
-  Symptom s = symptom("paddle", "paddle", Memory::gpu);
-  s.tried = number_after(place.from(), "failed, ");
-  s.free = number_after(place.from(), " > ");
-  return s.tried && s.free ? std::optional(s) : std::nullopt;
-}
-
 // "Memory_Allocation_Failure(EL0004): Failed to allocate memory."
-std::optional<Symptom> ascend(const Place&) { return symptom("pytorch_npu", "", Memory::gpu); }
-
-std::optional<Symptom> mxnet_cpu(const Place& place) {
-  if (!is_complete_message(place)) return {};
-  return symptom("mxnet", "mxnet", Memory::host);
-}
-
-// --- who ends jobs
-
-// "Memory on the node (...) where the task (...) was running was 59.49GB / 62.58GB (0.950744), which exceeds the memory usage threshold"
-std::optional<Symptom> ray(const Place& place) {
-  if (!is_complete_message(place)) return {};
-  Symptom s = symptom("ray", "ray", Memory::host);
-  const std::string_view text = place.from().substr(0, 700);
-  s.allocated = size_after(text, "was running was ");
-  if (const size_t at = text.find("was running was "); at != std::string_view::npos) s.total = size_after(text.substr(at), " / ");
+std::optional<Symptom> ascend(const Place& place) {
+  Symptom s = symptom("pytorch_npu", "", Memory::gpu);
+  const std::string_view text = place.from().substr(0, 2000);
+  if (const size_t call = text.find("rtMalloc fail"); call != std::string_view::npos) s.tried = number_after(text.substr(call), " size:");
   return s;
 }
 
-// "12 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed"
-std::optional<Symptom> ray_workers(const Place& place) {
-  std::string_view before = place.before();
-  const size_t digit = before.find_last_not_of("0123456789");
-  const std::string_view count = before.substr(digit == std::string_view::npos ? 0 : digit + 1);
-  if (count.empty() || count.find_first_not_of('0') == std::string_view::npos) return {};
-  return symptom("ray", "ray", Memory::host);
-}
-
-// "distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting"
-std::optional<Symptom> dask(const Place& place) {
-  if (!has(place.after().substr(0, 40), "memory budget")) return {};
-  return symptom("dask", "dask", Memory::host);
-}
-
-// "=>> PBS: job killed: mem 38427376kb exceeded limit 33554432kb"; vmem is in bytes without a unit.
-std::optional<Symptom> pbs(const Place& place) {
-  const std::string_view line = place.line();
-  if (!has(line, "mem ") || !has(line, "exceeded limit")) return {};
-  Symptom s = symptom("pbs", "", Memory::host);
-  const auto amount = [&](std::string_view marker) {
-    return size_after(line, marker) ? size_after(line, marker) : number_after(line, marker);
-  };
-  s.allocated = amount("mem ");
-  s.total = amount("exceeded limit ");
-  return s;
-}
-
-std::optional<Symptom> torque(const Place&) { return symptom("pbs", "", Memory::host); }
-
-// "job 3132467 exceeded MEM usage hard limit (2528 > 1126)", in MiB.
-std::optional<Symptom> moab(const Place& place) {
-  Symptom s = symptom("pbs", "", Memory::host);
-  const auto used = number_after(place.after(), "("), limit = number_after(place.after(), " > ");
-  if (!used || !limit || *used > 1 << 30 || *limit > 1 << 30) return {};
-  s.allocated = *used << 20;
-  s.total = *limit << 20;
-  return s;
-}
-
-// "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit." with a summary of what was used and requested after it.
-std::optional<Symptom> lsf(const Place& place) {
-  if (!has(place.line(), "job killed")) return {};
-  Symptom s = symptom("lsf", "", Memory::host);
+// "ERROR  TDRV:dmem_alloc_internal   Failed to alloc DEVICE memory: 180355072", with the use of the core below it.
+std::optional<Symptom> neuron(const Place& place) {
+  Symptom s = symptom("neuron", "neuron", Memory::gpu);
   const std::string_view text = place.from().substr(0, 1200);
-  const auto figure = [&](std::string_view name) -> std::optional<int64_t> {
-    const size_t at = text.find(name);
-    if (at == std::string_view::npos) return {};
-    const std::string_view rest = text.substr(at + name.size());
-    const size_t digit = rest.find_first_of("0123456789"), end = rest.find('\n');
-    return digit == std::string_view::npos || digit > end ? std::nullopt : size_after(rest.substr(digit, end - digit), "");
-  };
-  s.allocated = figure("Max Memory :");
-  s.total = figure("Total Requested Memory :");
-  return s;
+  set_tried(s, number_after(text, "DEVICE memory: "));
+  if (const size_t use = text.find("current utilization:"); use != std::string_view::npos)
+    s.allocated = size_after(text.substr(use), "total: ");
+  return s.tried ? std::optional(s) : std::nullopt;
 }
 
-// "Container killed by YARN for exceeding memory limits. 20.0 GB of 20 GB physical memory used."
-std::optional<Symptom> yarn(const Place& place) {
-  const std::string_view text = place.from().substr(0, 200);
-  if (!has(text, "memory limits")) return {};
-  Symptom s = symptom("yarn", "", Memory::host);
-  s.allocated = size_before(text, " of ");
-  s.total = size_after(text, " of ");
-  return s;
-}
-
-std::optional<Symptom> java(const Place& place) {
-  if (has(place.before(), "catch") || has(place.before(), "//") || has(place.before(), "XX:")) return {};
-  return symptom("java_heap", "java", Memory::host);
-}
-
-// "# There is insufficient memory for the Java Runtime Environment to continue.", with the size in the next line.
-std::optional<Symptom> java_native(const Place& place) {
-  Symptom s = symptom("java_heap", "java", Memory::host);
-  s.tried = number_after(place.from().substr(0, 300), "failed to allocate ");
-  return s;
-}
-
-std::optional<Symptom> node_heap(const Place& place) {
+// "RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`."
+std::optional<Symptom> sglang_slots(const Place& place) {
   if (!is_complete_message(place)) return {};
-  return symptom("node_heap", "", Memory::host);
+  return symptom("sglang", "sglang", Memory::gpu);
 }
 
-// "systemd-oomd[840]: Killed /user.slice/... due to memory pressure for ..."
-std::optional<Symptom> oomd(const Place& place) {
-  if (!has(place.before(), "Killed ") && !has(place.before(), "Marked ")) return {};
-  return symptom("systemd_oomd", "", Memory::host);
+// "ggml_new_object: not enough space in the context's memory pool (needed 184549744, available 2097152)"
+std::optional<Symptom> ggml_pool(const Place& place) {
+  Symptom s = symptom("ggml", "ggml", Memory::host);
+  s.tried = number_after(place.after(), "(needed ");
+  s.free = number_after(place.after(), "available ");
+  return s.tried ? std::optional(s) : std::nullopt;
 }
-
-std::optional<Symptom> oomd_unit(const Place& place) {
-  const auto killed = number_after(place.from(), "systemd-oomd killed ");
-  return killed && *killed > 0 ? std::optional(symptom("systemd_oomd", "", Memory::host)) : std::nullopt;
-}
-
-std::optional<Symptom> systemd_unit(const Place&) { return symptom("kernel_oom", "", Memory::host); }
-
-// "[WinError 1455] The paging file is too small for this operation to complete", in the words of any language.
-std::optional<Symptom> paging_file(const Place& place) {
-  if (has(place.before(), "if you") || has(place.before(), "solve") || has(place.before(), "//")) return {};
-  return symptom("windows_commit", "", Memory::host);
-}
-
-std::optional<Symptom> notebook(const Place&) { return symptom("notebook", "", Memory::host); }
-
-Symptom likely_killed() {
-  Symptom s = symptom("sigkill", "", Memory::host);
-  s.certainty = Certainty::likely;
-  return s;
-}
-
-// "zsh: killed     python train.py", "Killed: 9" on macOS: what a shell says, at the beginning of a line.
-std::optional<Symptom> killed(const Place& place) {
-  const std::string_view before = place.before();
-  if (before.find_first_not_of(" \t") != std::string_view::npos && !has(before, "line ")) return {};
-  return likely_killed();
-}
-
-std::optional<Symptom> loky(const Place&) { return likely_killed(); }
-
-// What `docker inspect` says of a container.
-std::optional<Symptom> docker(const Place&) { return symptom("cgroup_oom", "", Memory::host); }
 
 }  // namespace
 
@@ -347,6 +209,7 @@ std::vector<SymptomReader> runtime_readers() {
       {"Error Code 2: OutOfMemory", tensorrt},
       {"Cuda Runtime (out of memory)", tensorrt},
       {"allocate: 2 (out of memory)", tensorrt},
+      {"Cuda Error in allocate: 2", tensorrt},
       {"Requested amount of GPU memory ", tensorrt_request},
       {"Could not allocate tensor with ", directml},
       {"MODULE:PT_DEVMEM Allocation failed", habana},
@@ -359,14 +222,13 @@ std::vector<SymptomReader> runtime_readers() {
       {"PI_ERROR_OUT_OF_RESOURCES", resources},
       {"UR_RESULT_ERROR_OUT_OF_RESOURCES", resources},
       {"CL_OUT_OF_RESOURCES", resources},
-      {"CL_MEM_OBJECT_ALLOCATION_FAILURE", device_memory},
+      {"MEM_OBJECT_ALLOCATION_FAILURE", device_memory},
       {"Device memory allocation of size ", vulkan_size},
       {"ErrorOutOfDeviceMemory", vulkan},
       {"failed to allocate ", ggml_buffer},
       {"model requires more system memory ", ollama},
       {"std::bad_alloc: out_of_memory:", rmm},
       {"RMM failure at", rmm},
-      {"Memory allocation error on worker ", xgboost},
       {"Not enough memory to handle ", tgi},
       {"Not enough memory. Please try to ", sglang},
       {"CUSOLVER_STATUS_ALLOC_FAILED", cuda_library},
@@ -375,34 +237,12 @@ std::vector<SymptomReader> runtime_readers() {
       {"CUFFT_ALLOC_FAILED", cuda_library},
       {"hipErrorOutOfMemory", hip},
       {"unlikely to have enough device memory. Requires ", xla_early},
-      {"enforce allocating <= available failed", old_paddle},
       {"Memory_Allocation_Failure(EL0004)", ascend},
-      {"Failed to allocate CPU Memory", mxnet_cpu},
-      {"Task was killed due to the node running low on memory", ray},
-      {" Workers (tasks / actors) killed due to memory pressure", ray_workers},
-      {"Worker exceeded ", dask},
-      {"PBS: job killed: ", pbs},
-      {"Job exceeded a memory resource limit", torque},
-      {"exceeded MEM usage hard limit", moab},
-      {"TERM_MEMLIMIT", lsf},
-      {"killed by YARN for exceeding ", yarn},
-      {"java.lang.OutOfMemoryError", java},
-      {"insufficient memory for the Java Runtime Environment", java_native},
-      {"JavaScript heap out of memory", node_heap},
-      {" due to memory pressure for ", oomd},
-      {"systemd-oomd killed ", oomd_unit},
-      {"A process of this unit has been killed by the OOM killer", systemd_unit},
-      {"WinError 1455", paging_file},
-      {"os error 1455", paging_file},
-      {"error code: <1455>", paging_file},
-      {"paging file is too small", paging_file},
-      {"crashed after using all available RAM", notebook},
-      {"zsh: killed ", killed},
-      {"Killed: 9", killed},
-      {"exit codes of the workers are {SIGKILL(-9)", loky},
-      {"\"OOMKilled\": true", docker},
       {"failed to allocate memory [Op:", tensorflow_op},
       {"tokens that can be stored in KV cache", vllm_tokens},
+      {"Failed to alloc DEVICE memory: ", neuron},
+      {"alloc_req_slots runs out of memory", sglang_slots},
+      {"not enough space in the context's memory pool", ggml_pool},
   };
 }
 

@@ -104,6 +104,12 @@ std::optional<Symptom> eigen(const Place& place) {
   return s;
 }
 
+// "Resource exhausted: failed to allocate memory", after the allocator's statistics.
+std::optional<Symptom> exhausted(const Place& place) {
+  if (!is_complete_message(place) || !ends_sentence(place.after())) return {};
+  return symptom("tensorflow", "tensorflow", Memory::gpu);
+}
+
 // A copy to the device that had no room there; other causes are rare.
 std::optional<Symptom> destination(const Place& place) {
   if (!is_message(place)) return {};
@@ -117,10 +123,9 @@ std::optional<Symptom> destination(const Place& place) {
 
 std::vector<SymptomReader> tensorflow_readers() {
   return {
-      {"OOM when allocating tensor with shape[", tensor},
-      {"ran out of memory trying to allocate ", bfc},
-      {"EigenAllocator for GPU ran out of memory", eigen},
-      {"Dst tensor is not initialized", destination},
+      {"OOM when allocating tensor with shape[", tensor},  {"oom when allocating tensor with shape[", tensor},
+      {"ran out of memory trying to allocate ", bfc},      {"EigenAllocator for GPU ran out of memory", eigen},
+      {"exhausted: failed to allocate memory", exhausted}, {"Dst tensor is not initialized", destination},
   };
 }
 

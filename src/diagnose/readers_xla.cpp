@@ -56,6 +56,15 @@ std::optional<Symptom> allocating(const Place& place) {
   return s;
 }
 
+// "INTERNAL: Failed to allocate 37748736 bytes for new constant".
+std::optional<Symptom> constant(const Place& place) {
+  const size_t number = place.before().rfind("Failed to allocate ");
+  if (number == std::string_view::npos || !is_complete_message(place)) return {};
+  Symptom s = xla("xla_gpu", Memory::gpu, place);
+  s.tried = number_after(place.before().substr(number), "Failed to allocate ");
+  return s.tried ? std::optional(s) : std::nullopt;
+}
+
 // "Failed to allocate request for 32.00MiB (33554432B) on device ordinal 0".
 std::optional<Symptom> request(const Place& place) {
   if (!is_complete_message(place)) return {};
@@ -85,11 +94,13 @@ std::optional<Symptom> memory_space(const Place& place) {
 
 // "Error allocating device buffer: Attempting to allocate 4.39G. That was not possible. There are 2.30G free."
 std::optional<Symptom> attempt(const Place& place) {
-  const std::string_view text = place.from().substr(0, 300);
-  if (!is_complete_message(place) || !has(text, "That was not possible")) return {};
+  const std::string_view text = place.from().substr(0, 800);
+  if (!is_complete_message(place) || !has(text.substr(0, 300), "That was not possible")) return {};
   Symptom s = xla("xla_tpu", Memory::tpu, place);
   s.tried = printed_size(place.after()) ? std::optional(printed_size(place.after())->bytes) : std::nullopt;
   s.free = size_after(text, "There are ");
+  s.total = size_after(text, "HBM capacity ");
+  s.allocated = size_after(text, "Currently allocated:");
   return s.tried ? std::optional(s) : std::nullopt;
 }
 
@@ -116,6 +127,7 @@ std::vector<SymptomReader> xla_readers() {
       {"Out of memory while trying to allocate ", out_of_memory},
       {"Out of memory allocating ", allocating},
       {"Failed to allocate request for ", request},
+      {" bytes for new constant", constant},
       {"Ran out of memory in memory space ", memory_space},
       {"Attempting to allocate ", attempt},
       {"Attempting to reserve ", attempt},

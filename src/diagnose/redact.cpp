@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 
+#include "diagnose/secret_words.h"
 #include "diagnose/words.h"
 #include "util/text.h"
 
@@ -21,53 +21,6 @@ size_t run_of(std::string_view text, size_t at, bool (*is)(char)) {
   size_t end = at;
   while (end < text.size() && is(text[end])) ++end;
   return end - at;
-}
-
-// Tokens that are known by how they begin; `least` characters must follow.
-struct Known {
-  std::string_view start;
-  size_t least;
-  const char* kind;
-};
-constexpr std::array<Known, 22> kKnown{{{"hf_", 16, "tokens of Hugging Face"},
-                                        {"api_org_", 16, "tokens of Hugging Face"},
-                                        {"wandb_v1_", 16, "keys of Weights & Biases"},
-                                        {"local-", 36, "keys of Weights & Biases"},
-                                        {"sk-", 16, "API keys"},
-                                        {"pk-", 24, "API keys"},
-                                        {"r8_", 24, "API keys"},
-                                        {"nvapi-", 16, "API keys"},
-                                        {"AIza", 30, "API keys"},
-                                        {"ya29.", 16, "API keys"},
-                                        {"ghp_", 16, "tokens of GitHub"},
-                                        {"gho_", 16, "tokens of GitHub"},
-                                        {"ghu_", 16, "tokens of GitHub"},
-                                        {"ghs_", 16, "tokens of GitHub"},
-                                        {"ghr_", 16, "tokens of GitHub"},
-                                        {"github_pat_", 16, "tokens of GitHub"},
-                                        {"glpat-", 16, "tokens of GitLab"},
-                                        {"AKIA", 16, "keys of AWS"},
-                                        {"ASIA", 16, "keys of AWS"},
-                                        {"xoxb-", 10, "tokens of Slack"},
-                                        {"xoxp-", 10, "tokens of Slack"},
-                                        {"eyJ", 30, "web tokens"}}};
-
-// Names whose values are secrets, whatever they look like.
-bool is_secret_name(std::string_view name) {
-  const std::string n = lower(name);
-  for (const std::string_view part :
-       {"token", "secret", "password", "passwd", "passphrase", "credential", "api_key", "apikey", "api-key", "access_key", "accesskey",
-        "private_key", "auth", "cookie", "session_key", "signature", "bearer", "_pat", "dsn"})
-    if (has(n, part)) {
-      // Settings of tokenizers and counts of tokens are none.
-      if (part == "token")
-        for (const std::string_view harmless :
-             {"tokens", "tokenizer", "token_id", "tokenizers", "pad_token", "eos_token", "bos_token", "unk_token", "mask_token",
-              "cls_token", "sep_token", "num_token", "tokens_per", "add_token", "image_token", "special_token"})
-          if (has(n, harmless)) return false;
-      return part != "auth" || !has(n, "author") || has(n, "authoriz");
-    }
-  return n == "key" || n.ends_with("_key") || n.ends_with("-key");
 }
 
 // Variables of an environment that say how a run was set up and nothing about who runs it.
@@ -96,6 +49,20 @@ bool is_common(std::string_view name) {
         "ec2-user", "shared", "work",  "opt",    "usr",   "lib",  "train", "model", "localhost", "kernel", "error"})
     if (name == common) return true;
   return name.size() < 3;
+}
+
+// The character ends "\\n" or "%3D" written as text, so that a word begins after it.
+bool is_escape(std::string_view text, size_t at) {
+  if (at > 0 && text[at - 1] == '\\') return text[at] == 'n' || text[at] == 't' || text[at] == 'r';
+  return at > 1 && text[at - 2] == '%' && std::isxdigit(static_cast<unsigned char>(text[at - 1])) &&
+         std::isxdigit(static_cast<unsigned char>(text[at]));
+}
+
+// Where the text in quotes that `text` begins with ends: at the same quote, if no backslash stands before it.
+size_t end_of_quote(std::string_view text, std::string_view quote) {
+  for (size_t at = text.find(quote, quote.size()); at != std::string_view::npos; at = text.find(quote, at + 1))
+    if (text[at - 1] != '\\' || quote.starts_with('\\')) return at;
+  return std::string_view::npos;
 }
 
 std::string replaced(std::string_view text, std::string_view what, std::string_view by, bool whole_words, int64_t& n) {
@@ -136,11 +103,21 @@ void Redaction::learn(std::string_view text) {
     if (learned_.size() < 100 && std::find(learned_.begin(), learned_.end(), entry) == learned_.end()) learned_.push_back(entry);
   };
   const auto is_name = [](char c) { return is_word_letter(c) || c == '-' || c == '.'; };
-  for (const std::string_view start : {"/home/", "/Users/", "\\Users\\", "/export/home/", "user="})
+  for (const std::string_view start : {"/home/", "/Users/", "/users/", "/homes/", "/scratch/", "\\Users\\", "\\\\Users\\\\", "user="})
     for (size_t at = text.find(start); at != std::string_view::npos; at = text.find(start, at + 1)) {
       const size_t begin = at + start.size();
       keep(text.substr(begin, run_of(text, begin, is_name)), "user");
     }
+  // "alice@gpu-node-17:~/run$", a shell's prompt.
+  for (size_t at = text.find('@'); at != std::string_view::npos; at = text.find('@', at + 1)) {
+    size_t begin = at;
+    while (begin > 0 && is_name(text[begin - 1])) --begin;
+    const size_t length = run_of(text, at + 1, is_name);
+    const std::string_view rest = text.substr(std::min(text.size(), at + 1 + length));
+    if (begin == at || !(rest.starts_with(":~") || rest.starts_with(":/"))) continue;
+    keep(text.substr(begin, at - begin), "user");
+    keep(text.substr(at + 1, length), "host");
+  }
   for (const std::string_view start : {"host      : ", "hostname: ", "hostname=", "srun: error: ", " ON "})
     for (size_t at = text.find(start); at != std::string_view::npos; at = text.find(start, at + 1)) {
       const size_t begin = at + start.size(), length = run_of(text, begin, is_name);
@@ -189,7 +166,7 @@ std::string Redaction::settings(std::string_view line) {
     if (const size_t scheme = rest.find("Basic "); scheme == 0) rest = rest.substr(6), value += 6;
     // Quotes, also those inside another string: \"value\".
     const std::string_view quote = rest.starts_with("\\\"") ? "\\\"" : rest.starts_with('"') ? "\"" : rest.starts_with('\'') ? "'" : "";
-    const size_t end = std::min(rest.size(), quote.empty() ? rest.find_first_of(" \t,;&)]}'\"") : rest.find(quote, quote.size()));
+    const size_t end = std::min(rest.size(), quote.empty() ? rest.find_first_of(" \t,;&)]}'\"") : end_of_quote(rest, quote));
     const std::string_view content = rest.substr(quote.size(), end - std::min(end, quote.size()));
     const bool trivial = content.empty() || content == "None" || content == "null" || content == "True" || content == "False" ||
                          content == "true" || content == "false" || rest.starts_with("[left out]");
@@ -217,33 +194,19 @@ std::string Redaction::secrets(std::string_view text) {
       at = close;
       continue;
     }
-    bool found = false;
-    if (fresh)
-      for (const Known& k : kKnown) {
-        if (text.compare(at, k.start.size(), k.start) != 0) continue;
-        const size_t length = run_of(text, at + k.start.size(), [](char c) { return is_word_letter(c) || c == '-' || c == '.'; });
-        if (length < k.least) continue;
-        out += "[left out]";
-        count(k.kind);
-        at += k.start.size() + length;
-        found = true;
-        break;
-      }
-    if (found) continue;
-    // Long hexadecimal words: keys of Weights & Biases have 40 digits. Addresses (0x...) are shorter.
-    if (fresh && std::isxdigit(static_cast<unsigned char>(text[at]))) {
-      const size_t length = run_of(text, at, [](char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; });
-      if (length >= 32 && (at + length == text.size() || !is_word_letter(text[at + length]))) {
-        out += "[left out]";
-        count("long hexadecimal keys");
-        at += length;
-        continue;
-      }
+    if (const auto secret = fresh ? secret_word_at(text, at) : std::nullopt) {
+      out += "[left out]";
+      count(secret->kind);
+      at += secret->length;
+      continue;
     }
     // scheme://user:password@host
     if (text.compare(at, 3, "://") == 0) {
-      const size_t end = std::min(text.size(), text.find_first_of(" \t\n\"'<>/", at + 3));
-      const size_t sign = text.substr(0, end).rfind('@');
+      const size_t end = std::min(text.size(), text.find_first_of(" \t\n\"'<>", at + 3));
+      const size_t host = std::min(end, text.find('/', at + 3)), colon = text.substr(0, host).find(':', at + 3);
+      // A password may have a slash in it; a port is a number.
+      const bool password = colon != std::string_view::npos && colon + 1 < end && !is_digit(text[colon + 1]);
+      const size_t sign = text.substr(0, password ? end : host).rfind('@');
       if (sign != std::string_view::npos && sign > at + 3) {
         out += "://[left out]@";
         count("names and passwords in addresses");
@@ -252,7 +215,7 @@ std::string Redaction::secrets(std::string_view text) {
         continue;
       }
     }
-    fresh = !is_word_letter(text[at]);
+    fresh = !is_word_letter(text[at]) || is_escape(text, at);
     out += text[at++];
   }
   return out;
@@ -268,36 +231,21 @@ std::string Redaction::places(std::string_view text) {
   if (names_.home.size() > 1) replace(names_.home, "~", false, "home folders");
   for (const auto& [name, kind] : learned_) {
     if (kind != "user") continue;
-    for (const std::string_view start : {"/home/", "/Users/", "/export/home/", "\\Users\\"})
+    for (const std::string_view start : {"/export/home/", "/home/", "/Users/", "/users/", "/homes/", "\\Users\\", "\\\\Users\\\\"})
       replace(std::string(start) + name, "~", false, "home folders");
   }
   if (!is_common(names_.host)) replace(names_.host, "HOST", true, "names of machines");
   if (!is_common(names_.user)) replace(names_.user, "USER", true, "names of users");
   for (const auto& [name, kind] : learned_)
     replace(name, kind == "user" ? "USER" : "HOST", true, kind == "user" ? "names of users" : "names of machines");
-  // Mail addresses and IPv4 addresses.
   std::string shorter;
   for (size_t i = 0; i < out.size();) {
     const bool start = i == 0 || !is_word_letter(out[i - 1]);
     if (start && is_word_letter(out[i])) {
-      const size_t name = run_of(out, i, [](char c) { return is_word_letter(c) || c == '.' || c == '-' || c == '+'; });
-      if (i + name < out.size() && out[i + name] == '@') {
-        const size_t host = run_of(out, i + name + 1, [](char c) { return is_word_letter(c) || c == '.' || c == '-'; });
-        if (host > 0 && out[i + name + 1] != '.') {
-          shorter += "[left out]";
-          count("addresses of people and machines");
-          i += name + 1 + host;
-          continue;
-        }
-      }
-      const size_t digits = run_of(out, i, [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.'; });
-      const std::string_view number = std::string_view(out).substr(i, digits);
-      const bool ip = std::count(number.begin(), number.end(), '.') == 3 && number.size() >= 7 && number.size() <= 15 &&
-                      number.back() != '.' && (i + digits == out.size() || !is_word_letter(out[i + digits]));
-      if (ip && number != "127.0.0.1" && number != "0.0.0.0") {
+      if (const size_t address = address_at(out, i)) {
         shorter += "[left out]";
         count("addresses of people and machines");
-        i += digits;
+        i += address;
         continue;
       }
       const size_t word = std::max<size_t>(1, run_of(out, i, is_word_letter));

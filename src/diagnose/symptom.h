@@ -42,6 +42,14 @@ struct Symptom {
   bool impossible_size = false;
 };
 
+inline Symptom symptom(const char* kind, const char* framework, Memory memory) {
+  Symptom s;
+  s.kind = kind;
+  s.framework = framework;
+  s.memory = memory;
+  return s;
+}
+
 // Where a wording was found. `text` is its line (without prefixes) and those that follow, newlines kept; `at` its offset in it.
 struct Place {
   std::string_view text;
@@ -69,6 +77,8 @@ std::vector<SymptomReader> host_readers();
 std::vector<SymptomReader> python_readers();
 std::vector<SymptomReader> serving_readers();
 std::vector<SymptomReader> runtime_readers();
+std::vector<SymptomReader> framework_readers();
+std::vector<SymptomReader> job_readers();
 
 // Judgements that readers share.
 // The wording is the message of an error: after an exception's name, a log's decoration or nothing, not in prose, quotes, code or a

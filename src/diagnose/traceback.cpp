@@ -36,6 +36,8 @@ std::string_view name_at(std::string_view text) {
 // `File "train.py", line 12, in main`, IPython's `File ~/train.py:12, in main(args)`, rich's `/home/x/train.py:12 in main`.
 std::optional<Frame> frame_of(std::string_view line) {
   line = trimmed(line);
+  if (const size_t file = line.find("File \""); file != std::string_view::npos && has(line.substr(file), "\", line "))
+    line.remove_prefix(file);  // past what a logger put before it
   Frame f;
   const bool python = line.starts_with("File ");
   if (python) line.remove_prefix(5);

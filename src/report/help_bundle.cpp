@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "diagnose/secret_words.h"
 #include "diagnose/tar.h"
 #include "job/config.h"
 #include "report/diagnosis_report.h"
@@ -36,6 +37,7 @@ using Json = nlohmann::ordered_json;
 // By values, so that it stays JSON.
 Json redacted(Redaction& redact, const Json& value, const std::string& name = "") {
   if (value.is_string()) return redact.value(name, value.get<std::string>());
+  if (value.is_number() && is_secret_name(name)) return redact.value(name, value.dump());
   if (!value.is_structured()) return value;
   Json out = value.is_object() ? Json::object() : Json::array();
   for (const auto& item : value.items()) {

@@ -14,7 +14,10 @@ namespace plimsoll {
 
 namespace {
 
-constexpr uint8_t kDeepest = 100;            // a snapshot has eight levels
+constexpr uint8_t kDeepest = 100;  // a snapshot has eight levels
+// What waits on the stack: a writer without batches puts a whole list there, its entries taken by the consumer. Some hundred bytes each, so
+// that a file of nothing but openings cannot fill the memory.
+constexpr size_t kMostWaiting = size_t{1} << 22, kMostMarks = 1000;
 constexpr size_t kReport = size_t{1} << 24;  // bytes between two calls of `progress`
 constexpr size_t kMostValues = INT32_MAX;    // ids are 32 bits, and half of them numbers of a consumer
 constexpr size_t kSmallIntegers = 256;       // shared, as Python shares them
@@ -392,6 +395,7 @@ class PickleReader {
   // One opcode; false after STOP.
   bool step() {
     opcode_at_ = at_;
+    if (stack_.size() > kMostWaiting || marks_.size() > kMostMarks) refuse("more values are begun than a snapshot has open at once");
     const uint8_t opcode = little_endian<uint8_t>();
     switch (opcode) {
       case kOpStop: return stop(), false;
