@@ -143,7 +143,7 @@ QuantizationSettings parse_quantization(const Json& value) {
       fields_of(given, "quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
                 "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
-  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8", "qfloat8"});
+  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8", "qfloat8", "gptq", "gptq-torch"});
   q.double_quant = c.flag({"double_quant"}, false);
   q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
   q.threshold = c.number({"threshold"}, 6.0);
@@ -201,7 +201,7 @@ nlohmann::ordered_json to_json(const AdapterSettings& a) {
 
 nlohmann::ordered_json to_json(const QuantizationSettings& q) {
   nlohmann::ordered_json j{{"type", q.type}};
-  if (q.bits() == 4) j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
+  if (q.bits() == 4 && q.type.rfind("gptq", 0) != 0) j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
   if (q.type == "int8") j["threshold"] = q.threshold, j["outliers"] = q.outliers;
   j["skip_modules"] = q.skip_modules;
   j["prepare"] = q.prepare;

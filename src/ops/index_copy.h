@@ -1,0 +1,11 @@
+// Tensor.index_copy_: columns put at their places.
+#pragma once
+
+#include "tensor/node.h"
+
+namespace plimsoll {
+
+// x.index_copy_(-1, indices, source) in place, into an x without a gradient: returns x's memory with the new history.
+Tensor index_copy_(const Tensor& x, const Tensor& indices, const Tensor& source);
+
+}  // namespace plimsoll
