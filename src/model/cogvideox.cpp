@@ -38,6 +38,9 @@ struct CogVideoXConfig {
         rotary(c.flag({"use_rotary_positional_embeddings"}, false)),
         learned(c.flag({"use_learned_positional_embeddings"}, false)),
         activation(feed_forward_kind(c)) {
+    if (rotary && head_dim % 2 != 0)
+      throw Error("[" + c.source() + "] attention_head_dim " + std::to_string(head_dim) + " is odd",
+                  "dims are turned in pairs: give an even number");
     if (c.find({"patch_size_t"}))
       throw Error("[" + c.source() + "] patch_size_t: CogVideoX 1.5 is not simulated", "use a network of CogVideoX 1.0");
     if (c.find({"ofs_embed_dim"}))
@@ -177,8 +180,12 @@ struct CogVideoXPatchEmbed : Module {
         proj(*this, "proj", c.in_channels, c.width, Conv2dOptions{.kernel = c.patch_size, .stride = c.patch_size}),
         text_proj(*this, "text_proj", c.text_embed_dim, c.width) {
     if (c.has_positions())
-      pos_embedding = buffer("pos_embedding", {1, tokens(c.latent_frames(c.sample_frames), c.sample_height, c.sample_width), c.width});
+      pos_embedding = buffer("pos_embedding", {1, tokens(c.latent_frames(c.sample_frames), c.sample_height, c.sample_width), c.width},
+                             positions_type());
   }
+
+  // get_3d_sincos_pos_embed gives fp64; loading a checkpoint makes it the type of the weights, which recorded runs do not.
+  DType positions_type() const { return tape().dialect.recorder ? DType::float64 : build().dtype; }
 
   int64_t tokens(int64_t frames, int64_t height, int64_t width) const {
     return config.max_text_seq_length + checked_mul(frames, (height / config.patch_size) * (width / config.patch_size));
@@ -198,7 +205,7 @@ struct CogVideoXPatchEmbed : Module {
     const bool stored =
         config.latent_frames(config.sample_frames) == frames && config.sample_height == height && config.sample_width == width;
     Tensor positions =
-        stored ? pos_embedding : filled(tape(), "new_zeros", {1, tokens(frames, height, width), config.width}, DType::float32);
+        stored ? pos_embedding : filled(tape(), "new_zeros", {1, tokens(frames, height, width), config.width}, DType::float64);
     positions = to(positions, embeds.dtype());
     embeds = add(embeds, positions);
     return embeds;  // (B, T + S, C)
@@ -239,7 +246,8 @@ class CogVideoXTransformer3DModel : public Denoiser {
         transformer_blocks_(*this, "transformer_blocks"),
         norm_final_(add_blocks(), "norm_final", config_.width, config_.affine),
         norm_out_(*this, "norm_out", config_),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
+        proj_out_(*this, "proj_out", config_.width,
+                  checked_mul(checked_mul(config_.patch_size, config_.patch_size), config_.out_channels)) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return video_sizes(samples, canvas, config_.in_channels); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return video_sizes(samples, canvas, config_.out_channels); }

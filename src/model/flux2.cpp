@@ -312,7 +312,8 @@ class Flux2Transformer2DModel : public Denoiser {
         transformer_blocks_(*this, "transformer_blocks"),
         single_transformer_blocks_(add_blocks(), "single_transformer_blocks"),
         norm_out_(add_single_blocks(), "norm_out", config_.width),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels, false) {}
+        proj_out_(*this, "proj_out", config_.width, checked_mul(checked_mul(config_.patch_size, config_.patch_size), config_.out_channels),
+                  false) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), config_.in_channels}; }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }

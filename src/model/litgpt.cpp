@@ -53,6 +53,10 @@ struct LitgptConfig {
     if (!c.find({"head_size"})) c.require_divides("n_head", n_head, "n_embd", n_embd);
     head_size = c.size({"head_size"}, n_embd / n_head);
     rope_n_elem = static_cast<int64_t>(rotary_percentage * static_cast<double>(head_size));
+    if (!(rotary_percentage >= 0 && rotary_percentage <= 1) || rope_n_elem % 2 != 0)
+      throw Error("[" + c.source() + "] rotary_percentage turns " + std::to_string(rope_n_elem) + " of " + std::to_string(head_size) +
+                      " dims of a head",
+                  "give a part of 1 that makes an even number");
     if (norm_class_name != "LayerNorm" && norm_class_name != "RMSNorm")
       throw Error("[" + c.source() + "] norm_class_name '" + norm_class_name + "' is not known", "known: LayerNorm, RMSNorm");
     if (mlp_class_name != "GptNeoxMLP" && mlp_class_name != "LLaMAMLP" && mlp_class_name != "GemmaMLP")
@@ -393,6 +397,9 @@ struct LitgptGPT : Model {
 
 }  // namespace
 
-std::unique_ptr<Model> make_litgpt(Build& build, const Config& c) { return std::make_unique<LitgptGPT>(build, LitgptConfig(c)); }
+std::unique_ptr<Model> make_litgpt(Build& build, const Config& c) {
+  build.load_dtype = DType::float16;  // what Fabric quantises from (plugins/precision/bitsandbytes.py, _Linear4bit.quantize)
+  return std::make_unique<LitgptGPT>(build, LitgptConfig(c));
+}
 
 }  // namespace plimsoll

@@ -31,6 +31,7 @@ struct LtxConfig {
     if (c.size({"patch_size"}, 1) != 1 || c.size({"patch_size_t"}, 1) != 1)
       throw Error("[" + c.source() + "] patches of more than one latent are not simulated",
                   "LTX-Video has patch_size 1 and patch_size_t 1");
+    if (width % 2 != 0) throw Error("[" + c.source() + "] a width of " + std::to_string(width) + " is odd", "channels are turned in pairs");
     if (cross_attention_dim != width)
       throw Error("[" + c.source() + "] cross_attention_dim " + std::to_string(cross_attention_dim) + ", but captions are projected to " +
                       std::to_string(width),

@@ -27,6 +27,11 @@ struct QwenConfig {
         tie_word_embeddings(c.flag({"tie_word_embeddings"}, false)) {
     if (c.number({"rotary_pct"}, 1.0) != 1.0)
       throw Error("[" + c.source() + "] rotary_pct below 1 is not simulated", "the published checkpoints have 1.0");
+    if (intermediate_size % 2 != 0)
+      throw Error("[" + c.source() + "] intermediate_size " + std::to_string(intermediate_size) + " is odd",
+                  "its halves are the two layers");
+    if (head_dim % 2 != 0)
+      throw Error("[" + c.source() + "] kv_channels " + std::to_string(head_dim) + " is odd", "halves of a head are turned");
     if (checked_mul(head_dim, num_attention_heads) != hidden_size)
       throw Error("[" + c.source() + "] kv_channels x num_attention_heads is " + std::to_string(head_dim * num_attention_heads) +
                       ", not hidden_size " + std::to_string(hidden_size),

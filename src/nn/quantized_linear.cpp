@@ -14,6 +14,10 @@ constexpr int64_t kNestedBlock = 256;  // the same: scales per scale of scales
 constexpr int64_t kCode = 16;          // get_4bit_type: the values that 4 bits stand for
 constexpr int64_t kNestedCode = 256;   // create_dynamic_map: those of 8 bits
 
+// Before 0.43.2 (July 2024) MatMul4Bit kept its input in a plain attribute, which lives as long as the graph (bitsandbytes pull 1270). The
+// version is taken by that of PyTorch: this one came out the day after.
+constexpr Version kWithoutInput{2, 4};
+
 int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 Tensor allocation(Tape& tape, const char* op, const Dims& sizes, DType dtype) { return filled(tape, op, sizes, dtype); }
@@ -82,6 +86,7 @@ class FourBit final : public QuantizedWeight {
   // From 0.50 on a kernel of its own takes products of few rows (up to 1536) without unpacking.
   Tensor matmul_4bit(const Tensor& x, const Tensor& bias) const {
     Op op(x.tape(), "MatMul4Bit", {&x, &bias});
+    if (x.tape().dialect.torch < kWithoutInput) op.keep(x);
     Tensor y;  // (..., out)
     {
       GradGuard no_grad(x.tape(), false);
