@@ -117,6 +117,10 @@ PublishedModel published_vision_model(const Json& row, Json& config) {
   }
   if (arch == "cnn_segmentation") return segmentation(row, config);
   if (arch == "cnn_resnet" && (name.rfind("TSN", 0) == 0 || name.rfind("TSM", 0) == 0)) return recognizer(sizes, config);
+  if (arch.rfind("cnn_mobilenet", 0) == 0 && sizes.contains("segments")) {  // frames are images of the batch; what TSM shifts is not copied
+    config["num_classes"] = sizes.at("num_classes");
+    return {"mobilenet_v2", ""};
+  }
   if (arch == "vit" && name.rfind("timm vit_huge_patch14", 0) == 0) {  // the layers of torchvision's, names aside
     config["num_classes"] = sizes.at("num_classes");
     return {"vit_h_14", ""};

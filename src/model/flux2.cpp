@@ -47,12 +47,13 @@ Tensor gated_halves(const Tensor& x) {
 
 // (1 + scale) * normed + shift, the scale first
 Tensor flux2_modulated(const LayerNorm& norm, const Tensor& x, const Tensor& scale, const Tensor& shift) {
-  Tensor normed = norm(x);
+  const Tensor normed = norm(x);  // Python's name keeps it to the end of the expression
+  Tensor scaled;
   {
     const Tensor factor = add_scalar(scale);
-    normed = mul(factor, normed);
+    scaled = mul(factor, normed);
   }
-  return add(normed, shift);
+  return add(scaled, shift);
 }
 
 struct Flux2FeedForward : Module {

@@ -57,6 +57,9 @@ struct LitgptConfig {
       throw Error("[" + c.source() + "] rotary_percentage turns " + std::to_string(rope_n_elem) + " of " + std::to_string(head_size) +
                       " dims of a head",
                   "give a part of 1 that makes an even number");
+    if (c.integer({"n_expert"}, 0) > 0 || c.flag({"norm_qk"}, false) || c.find({"latent_attention"}))
+      throw Error("[" + c.source() + "] litgpt's experts, latent attention and norms of queries and keys are not simulated",
+                  "leave n_expert, norm_qk and latent_attention out");
     if (norm_class_name != "LayerNorm" && norm_class_name != "RMSNorm")
       throw Error("[" + c.source() + "] norm_class_name '" + norm_class_name + "' is not known", "known: LayerNorm, RMSNorm");
     if (mlp_class_name != "GptNeoxMLP" && mlp_class_name != "LLaMAMLP" && mlp_class_name != "GemmaMLP")
@@ -378,8 +381,11 @@ struct LitgptGPT : Model {
   }
 
   Output forward(const Batch& batch) override {
+    if (!batch.labels) {
+      const Tensor x = body(batch.input_ids);
+      return {{}, {to(lm_head(x), DType::float32)}};
+    }
     Tensors logits = chunks_of_logits(batch.input_ids);
-    if (!batch.labels) return {{}, logits};
     logits.back() = slice(logits.back(), 1, 0, logits.back().size(1) - 1);
     return {loss_of(logits, batch.labels), logits};
   }
