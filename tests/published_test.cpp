@@ -7,6 +7,7 @@
 
 #include "estimate/published_score.h"
 #include "report/published_report.h"
+#include "step/train.h"
 
 namespace plimsoll {
 namespace {
@@ -95,7 +96,7 @@ TEST_F(Published, EachKindIsPredictedByItsOwnNumber) {
 TEST_F(Published, WhatCannotBeExpressedIsSaidAndNotPredicted) {
   for (const auto& [pointer, value, word] :
        std::vector<std::tuple<const char*, nlohmann::json, const char*>>{{"/parallel", {{"world", 8}, {"tp", 2}}, "parallel"},
-                                                                         {"/train/compile", "model", "compile"},
+                                                                         {"/train/checkpointing", "selective_op", "checkpointing"},
                                                                          {"/train/optimizer/state_bits", 8, "8-bit"},
                                                                          {"/train/precision/weights", "int2", "precision"},
                                                                          {"/model/name", "a thing", "model"}}) {
@@ -104,6 +105,34 @@ TEST_F(Published, WhatCannotBeExpressedIsSaidAndNotPredicted) {
     const PublishedScore s = score(j);
     EXPECT_NE(s.unsupported.find(word), std::string::npos) << s.unsupported;
   }
+}
+
+// torch.compile is an interval from the fused run to the eager one.
+TEST_F(Published, ACompiledRunIsPredictedBetweenTheEagerOneAndLess) {
+  nlohmann::json j = row();
+  const PublishedScore eager = score(j);
+  j["train"]["compile"] = "model";
+  const PublishedScore compiled = score(j);
+  ASSERT_EQ(compiled.unsupported, "");
+  EXPECT_LE(compiled.predicted.bytes.count, eager.predicted.bytes.count);
+  EXPECT_LE(compiled.predicted.low.count, eager.predicted.low.count);
+}
+
+// The tables of litgpt state the number of trained parameters: queries and values of Llama 2 7B at rank 8.
+TEST_F(Published, ARowOfLitgptHasItsOwnAdapters) {
+  nlohmann::json j = row();
+  j["software"]["framework"] = "litgpt";
+  j["software"]["commit"] = "litgpt@8641822";
+  j["model"] = nlohmann::json::parse(R"({"name":"meta-llama/Llama-2-7b-hf","arch":"decoder_transformer","config":{"num_layers":32,
+    "hidden_size":4096,"num_heads":32,"num_kv_heads":32,"head_dim":128,"ffn_size":11008,"ffn_kind":"swiglu","vocab_size":32000,"norm":"rmsnorm",
+    "norms_per_layer":2,"rotary_pct":1.0,"parallel_residual":false}})");
+  j["train"]["trainable"] = "lora";
+  j["train"]["lora"] = {{"method", "lora"}, {"rank", 8}, {"targets", {"attn.query", "attn.value"}}, {"dropout", 0.05}};
+  const PublishedRow r = read(j.dump()).at(0);
+  ASSERT_EQ(r.unsupported, "");
+  const Simulation run = simulate(r.job);
+  EXPECT_EQ(run.trainable, 4194304);
+  EXPECT_EQ(run.parameters, 6738415616 + 4194304);
 }
 
 TEST_F(Published, MalformedRowsAreErrorsThatNameTheLine) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "estimate/compiled.h"
 #include "estimate/device_memory.h"
 #include "estimate/stand_in.h"
 #include "hardware/lookup.h"
@@ -20,6 +21,17 @@ std::optional<DeviceSpec> device_of(const std::string& name) {
   } catch (const Error&) {
     return std::nullopt;  // a name that fits no device, or several
   }
+}
+
+DeviceMemory memory_of(const Job& job, const std::optional<DeviceSpec>& device, bool torch_stated) {
+  const Trace trace = simulate(job).trace;
+  const CudaTimeline run = cuda_timeline(trace);
+  DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
+  DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run, facts));
+  if (torch_stated) return memory;
+  facts.torch = {1, 12};  // with an old one all kernels would be in memory
+  memory.device.high = std::max(memory.device.high, device_memory(run, facts).device.high);
+  return memory;
 }
 
 double median(std::vector<double> values) {
@@ -42,14 +54,8 @@ PublishedScore score_published(const PublishedRow& row) {
     if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, entry->default_seq);
     const std::optional<DeviceSpec> device = device_of(row.gpu);
     if (device) job.platform.target = device->compute_capability;
-    const Trace trace = simulate(job).trace;
-    const CudaTimeline run = cuda_timeline(trace);
-    DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
-    DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run, facts));
-    if (!row.torch_stated) {  // with an old one all kernels would be in memory
-      facts.torch = {1, 12};
-      memory.device.high = std::max(memory.device.high, device_memory(run, facts).device.high);
-    }
+    const auto measure = [&](const Job& asked) { return memory_of(asked, device, row.torch_stated); };
+    const DeviceMemory memory = compiled_memory(job, measure(job), measure);
     s.predicted = row.kind == MeasuredKind::allocated  ? memory.allocated
                   : row.kind == MeasuredKind::reserved ? memory.reserved
                   : row.kind == MeasuredKind::device   ? (row.without_context ? memory.reserved : memory.device)

@@ -79,6 +79,7 @@ std::string quantization(const Job& job) {
   if (!job.tuning.quantization) return "load the model without quantization_config";
   const QuantizationSettings& q = *job.tuning.quantization;
   if (q.type == "int8") return "load the model with quantization_config=BitsAndBytesConfig(load_in_8bit=True)";
+  if (q.type.rfind("gptq", 0) == 0) return "`GPTQConfig(bits=4, use_exllama=False)` for a checkpoint that is quantised already";
   if (q.type == "qfloat8") return "`optimum.quanto.quantize(model, weights=optimum.quanto.qfloat8)`";
   if (!is_bitsandbytes(q)) return fmt::format("`qtype: {}` beside `quantize: true`, in the AI Toolkit's model section", q.type);
   return fmt::format(

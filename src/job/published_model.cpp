@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/published_litgpt.h"
+#include "job/published_vision.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -32,6 +34,21 @@ void grouped_keys(const Json& sizes, Json& config) {
              {"head_dim", "head_dim"},
              {"max_position", "max_position_embeddings"},
              {"tie_embeddings", "tie_word_embeddings"}});
+}
+
+void mixtral(const Json& sizes, Json& config) {
+  grouped_keys(sizes, config);
+  if (!sizes.contains("moe")) return;
+  copy_keys(sizes["moe"], config,
+            {{"num_experts", "num_local_experts"}, {"topk", "num_experts_per_tok"}, {"expert_ffn", "intermediate_size"}});
+}
+
+// modeling_qwen.py halves intermediate_size.
+void qwen(const Json& sizes, Json& config) {
+  usual_keys(sizes, config);
+  copy_keys(sizes, config,
+            {{"head_dim", "kv_channels"}, {"max_position", "max_position_embeddings"}, {"tie_embeddings", "tie_word_embeddings"}});
+  config["intermediate_size"] = 2 * sizes.at("ffn_size").get<int64_t>();
 }
 
 void gpt2(const Json& sizes, Json& config) {
@@ -168,12 +185,13 @@ constexpr NamedFamily kFamilies[]{
     {"albert", "albert", albert},
     {"roberta", "roberta", bert},
     {"bert", "bert", bert},
+    {"mixtral", "mixtral", mixtral},
     {"mistral-", "mistral", grouped_keys},
     {"powerlm", "granite", grouped_keys},
     {"granite", "granite", grouped_keys},
     {"yi-", "llama", grouped_keys},
     {"llama", "llama", grouped_keys},
-    {"qwen/qwen-", "qwen2", grouped_keys},
+    {"qwen/qwen-", "qwen", qwen},
     {"t5", "t5", t5},
     {"gpumemnet mlp", "mlp", mlp},
 };
@@ -194,12 +212,12 @@ PublishedModel torchvision(const std::string& name, const Json& sizes, Json& con
 
 }  // namespace
 
-PublishedModel published_model(const Json& model, Json& config) {
+PublishedModel published_model(const Json& row, Json& config) {
+  const Json &model = row.at("model"), &sizes = model.at("config");
   const std::string name = lower(model.at("name").get<std::string>()), arch = model.at("arch").get<std::string>();
-  const Json& sizes = model.at("config");
   if (name.rfind("torchvision ", 0) == 0) return torchvision(model["name"], sizes, config);
-  if (arch == "decoder_transformer_moe") return {"", "model: mixture of experts"};
-  if (name.find("litgpt") != std::string::npos) return {"", "model: litgpt's own modules"};
+  if (is_litgpt_row(row)) return {"litgpt", litgpt_config(row, config)};
+  if (const PublishedModel found = published_vision_model(row, config); !found.family.empty()) return found;
   for (const NamedFamily& f : kFamilies) {
     if (name.find(f.word) == std::string::npos) continue;
     f.fill(sizes, config);

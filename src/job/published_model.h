@@ -12,7 +12,7 @@ struct PublishedModel {
   std::string unsupported;  // why not
 };
 
-// Fills `config`. `model` is the row's object with name, arch and config.
-PublishedModel published_model(const nlohmann::json& model, nlohmann::json& config);
+// Fills `config`. `row` has the model's name, arch and config, and the software it ran on.
+PublishedModel published_model(const nlohmann::json& row, nlohmann::json& config);
 
 }  // namespace plimsoll

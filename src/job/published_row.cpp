@@ -6,6 +6,7 @@
 #include <array>
 #include <fstream>
 
+#include "job/published_litgpt.h"
 #include "job/published_megatron.h"
 #include "job/published_model.h"
 #include "util/text.h"
@@ -27,6 +28,15 @@ bool is_bitsandbytes(const Json& optimizer) {
   const std::string notes = lower(text_at(optimizer, "notes"));
   return optimizer["state_bits"] == 8 && notes.find("torchao") == std::string::npos &&
          (notes.find("bnb") != std::string::npos || notes.find("bitsandbytes") != std::string::npos);
+}
+
+bool is_torchao(const Json& optimizer) { return lower(text_at(optimizer, "notes")).find("torchao") != std::string::npos; }
+
+// Our name of a base's type; empty: none.
+std::string quantization_type(const Json& quantization) {
+  const std::string kind = text_at(quantization, "kind");
+  if (kind.rfind("nf4", 0) == 0) return "nf4";
+  return kind == "gptq_int4" ? "gptq" : "";
 }
 
 int64_t degree(const Json& parallel, const char* key) {
@@ -54,16 +64,15 @@ std::string unsupported_part(const Json& row) {
   if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
   if (lower(text_at(row.at("software"), "framework")).find("torchtitan") != std::string::npos) return "model: torchtitan's own modules";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
+  // 22 to 34 bytes for each logit are missing in its rows of the first Qwen, at every length.
+  if (is_set(train, "lora") && text_at(row.at("software"), "framework") == "ms-swift" &&
+      text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
+    return "loop: ms-swift's keeps more of the logits than is known";
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
-  if (is_set(train, "lora") && text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
-    return "adapters on Qwen's own modules (c_attn, w1, w2)";
-  if (is_set(train, "quantization") && text_at(train["quantization"], "kind") != "nf4")
+  if (is_set(train, "quantization") && quantization_type(train["quantization"]).empty())
     return "quantization: " + text_at(train["quantization"], "kind");
-  if (is_set(train, "compile")) return "torch.compile";
-  if (is_set(train.at("optimizer"), "state_bits") && !is_bitsandbytes(train.at("optimizer")))
+  if (is_set(train.at("optimizer"), "state_bits") && !is_bitsandbytes(train.at("optimizer")) && !is_torchao(train.at("optimizer")))
     return fmt::format("{}-bit optimizer", train.at("optimizer")["state_bits"].dump());
-  if (text_at(train, "checkpointing").find("offload") != std::string::npos) return "activation offload";
-  if (text_at(train, "attention").find("flex_attention") != std::string::npos) return "attention with a packed document mask";
   return "";
 }
 
@@ -75,7 +84,12 @@ std::string precision_of(const Json& p) {
   if (weights == "fp32" && compute == "bf16_autocast") return "amp";
   if (weights == "fp32" && compute == "fp16_autocast") return "amp-fp16";
   if (weights == compute && (weights == "bf16" || weights == "fp16")) return weights;
-  if (weights == "nf4+bf16" && compute == "bf16_autocast") return "bf16";
+  // What is not quantised: bf16, or fp16 beside GPTQ's weights.
+  if (weights == "nf4+bf16" || (weights == "int4+bf16" && compute == "bf16")) return "bf16";
+  if (weights == "int4(gptq)+fp16") return "fp16";
+  // finetrainers and cogvideox-factory: scripts take bf16, autocast is over weights that are in it when they are frozen.
+  if (weights == "fp16_or_bf16") return "bf16";
+  if (weights == "fp32" && compute == "fp16_or_bf16_autocast") return "amp";
   return "";
 }
 
@@ -103,6 +117,7 @@ void read_optimizer(const Json& o, Job& job) {
   }
   if (is_set(o, "state_bits")) {
     job.optimizer.name = name == "adam" ? "Adam8bit" : "AdamW8bit";
+    if (is_torchao(o)) job.optimizer.name = o["state_bits"] == 4 ? "torchao.AdamW4bit" : "torchao.AdamW8bit";
     return;
   }
   for (const auto& [theirs, ours] : kNames)
@@ -115,23 +130,43 @@ void read_optimizer(const Json& o, Job& job) {
   job.optimizer.args = Config("optimizer", args);
 }
 
-void read_tuning(const Json& train, Job& job) {
+// Qwen's own code came with PEFT before 0.12, whose adapters took the type of a base in half precision.
+bool is_first_qwen(const Job& job) { return job.family == "qwen"; }
+
+// Lists that serve several models name modules which one of them has not; PEFT asks for one match. A pattern does, too.
+Json any_of(const Json& names) {
+  if (!names.is_array()) return names;
+  std::string pattern;
+  for (const Json& name : names) {
+    if (!pattern.empty()) pattern += '|';
+    for (const char c : name.get<std::string>()) pattern += c == '.' ? std::string("[.]") : std::string(1, c);
+  }
+  return "(?:.*[.])?(?:" + pattern + ")";
+}
+
+void read_tuning(const Json& row, Job& job) {
+  const Json& train = row.at("train");
   if (is_set(train, "lora")) {
     const Json& lora = train["lora"];
     const std::string method = text_at(lora, "method");
     Json settings = Json::object();
-    if (is_set(lora, "targets")) settings["target_modules"] = lora["targets"];
+    if (is_set(lora, "targets")) settings["target_modules"] = any_of(is_litgpt_row(row) ? litgpt_targets(row) : lora["targets"]);
     if (is_set(lora, "modules_to_save")) settings["modules_to_save"] = lora["modules_to_save"];
-    if (text_at(train.at("precision"), "lora") == "bf16") settings["dtype"] = "base";
+    if (text_at(train.at("precision"), "lora") == "bf16" || is_first_qwen(job)) settings["dtype"] = "base";
     if (method != "ln_tuning") {
       if (is_set(lora, "rank")) settings["r"] = lora["rank"];
       if (is_set(lora, "dropout")) settings["dropout"] = lora["dropout"];
       if (method == "dora") settings["use_dora"] = true;
     }
-    job.tuning.adapter = parse_adapter(method == "ln_tuning" ? AdapterKind::ln_tuning : AdapterKind::lora, settings);
+    if (method == "ia3") settings.erase("r"), settings.erase("dropout");
+    job.tuning.adapter = parse_adapter(method == "ln_tuning" ? AdapterKind::ln_tuning
+                                       : method == "ia3"     ? AdapterKind::ia3
+                                                             : AdapterKind::lora,
+                                       settings);
   }
   if (is_set(train, "quantization")) {
-    Json settings{{"type", "nf4"}, {"double_quant", is_set(train["quantization"], "double_quant")}};
+    Json settings{{"type", quantization_type(train["quantization"])}, {"double_quant", is_set(train["quantization"], "double_quant")}};
+    if (is_first_qwen(job) && settings["type"] == "gptq") settings["type"] = "gptq-torch";  // GPTQConfig(bits=4, disable_exllama=True)
     // The residual stream is in fp32 when prepare_model_for_kbit_training made the norms so.
     settings["prepare"] =
         train.contains("extra") && train["extra"].is_object() && text_at(train["extra"], "residual_stream_dtype") == "fp32";
@@ -149,14 +184,21 @@ ZeroGrad zero_grad_of(const Json& train, const std::string& framework) {
   return ZeroGrad::after_step;
 }
 
+// torchtune's chunked loss takes logits by parts; others are the models' own.
+void read_loss(const std::string& text, Job& job) {
+  if (text.rfind("chunked_ce", 0) != 0) return;
+  job.loss_settings.kernel = LossKernel::chunked_output;
+  if (int chunks = 0; std::sscanf(text.c_str(), "chunked_ce(%d)", &chunks) == 1 && chunks > 0) job.loss_settings.chunks = chunks;
+}
+
 void read_training(const Json& row, MeasuredKind kind, Job& job) {
   const Json& train = row.at("train");
   const Config c(row.at("id").get<std::string>(), train);
   job.batch = c.size({"batch_per_gpu"}, 1);
   job.seq = c.size({"seq_len"}, 1);
-  if (is_set(train, "image_size")) {
+  if (is_set(train, "image_size")) {  // of a canvas that is not square the configuration knows the rest
     job.seq = train["image_size"].at(0).get<int64_t>();
-    if (train["image_size"].at(1) != job.seq) throw Error("image that is not square");
+    if (train["image_size"].at(1) != job.seq && !job.config.find({"width"})) throw Error("image that is not square");
     job.inputs = InputKind::image;
   }
   // Samples of different length: the peak is at the longest, what is left after a step is of the usual length.
@@ -165,6 +207,8 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
     job.longest = kind == MeasuredKind::resting ? 0 : job.seq;
     job.seq = extra["mean_tokens_per_sample"].get<int64_t>();
   }
+  if (job.family == "mobilenet_v2" && extra.is_object() && is_set(extra, "images_per_step"))
+    job.batch = extra["images_per_step"].get<int64_t>();
   job.precision = parse_precision(precision_of(train.at("precision")));
   job.attention = attention_of(text_at(train, "attention"));
   job.checkpointing.on = is_set(train, "checkpointing");
@@ -178,7 +222,10 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
     job.parallel.ddp = parse_ddp({{"world", world}});
   }
   read_optimizer(train.at("optimizer"), job);
-  read_tuning(train, job);
+  read_tuning(row, job);
+  read_loss(text_at(train, "loss"), job);
+  job.compile = is_set(train, "compile");
+  if (text_at(train, "checkpointing").find("offload") != std::string::npos) job.offload_activations = Offload::pinned;
   const Json& software = row.at("software");
   if (const std::string torch = text_at(software, "torch"); !torch.empty()) job.platform.torch = parse_version("torch", torch);
   if (const std::string cuda = text_at(software, "cuda"); !is_set(software, "torch") && !cuda.empty())
@@ -188,11 +235,17 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   } else if (job.platform.torch < Version{2, 6}) {
     job.platform.transformers = {4, 44};  // not stated: one of the time of its PyTorch
   }
+  // fms-acceleration's file of Granite was last written in October 2024, when its requirements.txt had this version.
+  if (job.family == "granite" && text_at(software, "commit").rfind("fms-acceleration", 0) == 0) job.platform.transformers = {4, 45};
   job.zero_grad = zero_grad_of(train, text_at(software, "framework"));
   // The Trainer of transformers keeps the loss alone during backward, and of that only the number after it.
   const std::string framework = lower(text_at(software, "framework"));
   job.drop_output = framework.find("trainer") != std::string::npos || framework.find("swift") != std::string::npos;
   job.drop_after = job.drop_output;
+  // finetune.py and ms-swift give the Trainer bf16 or fp16, and the model is in that type when it is loaded.
+  const bool named = text_at(train.at("precision"), "compute") == "16-bit autocast";
+  job.autocast = job.autocast || is_first_qwen(job) || named;
+  if (is_litgpt_row(row)) finish_litgpt_job(row, job);
 }
 
 PublishedRow published_row_of(const Json& j) {
@@ -230,7 +283,7 @@ PublishedRow published_row_of(const Json& j) {
     return row;
   }
   Json config = Json::object();
-  const PublishedModel model = published_model(j.at("model"), config);
+  const PublishedModel model = published_model(j, config);
   row.unsupported = model.unsupported;
   if (!row.unsupported.empty()) return row;
   job.family = model.family;

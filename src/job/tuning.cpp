@@ -146,7 +146,8 @@ QuantizationSettings parse_quantization(const Json& value) {
       fields_of(given, "quantization", {"type", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
                 "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
-  q.type = choice(c, "type", "nf4", {"nf4", "fp4", "int8", "qfloat8", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7"});
+  q.type = choice(c, "type", "nf4",
+                  {"nf4", "fp4", "int8", "qfloat8", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7", "gptq", "gptq-torch"});
   q.double_quant = c.flag({"double_quant"}, false);
   q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
   q.threshold = c.number({"threshold"}, 6.0);
@@ -155,7 +156,7 @@ QuantizationSettings parse_quantization(const Json& value) {
   if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
   if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
   q.prepare = c.flag({"prepare"}, is_bitsandbytes(q));
-  if (q.prepare && !is_bitsandbytes(q))
+  if (q.prepare && !is_bitsandbytes(q) && q.type.rfind("gptq", 0) != 0)  // of GPTQ's models PEFT casts nothing, loops of one's own may
     throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not " + q.type, "leave prepare out");
   return q;
 }

@@ -2,6 +2,7 @@
 #include "model/families.h"
 #include "nn/decoder_stack.h"
 #include "ops/pointwise.h"
+#include "ops/reshape.h"
 
 namespace plimsoll {
 
@@ -26,7 +27,12 @@ struct GraniteModel : DecoderStack<DecoderConfig, PreNormLayer<RMSNorm>, RMSNorm
 
 struct GraniteForCausalLM : CausalLM<DecoderConfig, GraniteModel> {
   using CausalLM::CausalLM;
-  Tensor finish_logits(Tensor logits) const override { return div_scalar(logits); }
+  // Before 4.46 the model upcast its logits itself, under the same name, so that those in half precision were gone (v4.45.2,
+  // modeling_granite.py, lines 1101 to 1103).
+  Tensor finish_logits(Tensor logits) const override {
+    logits = div_scalar(logits);
+    return build().transformers < Version{4, 46} ? to(logits, DType::float32) : logits;
+  }
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 // transformers.models.mixtral: MixtralForCausalLM and MixtralForSequenceClassification.
 #include "model/families.h"
 #include "nn/moe_decoder.h"
+#include "ops/index.h"
+#include "ops/index_copy.h"
+#include "ops/pointwise.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -22,23 +25,74 @@ struct MixtralConfig : MoeConfig {
   bool jitter = false;
 };
 
+// Before transformers 5 an expert was a module of three linear layers (v4.48.1, modeling_mixtral.py, MixtralBlockSparseTop2MLP).
+struct MixtralExpert : Module {
+  MixtralExpert(Module& parent, std::string_view name, const MixtralConfig& c)
+      : Module(parent, name),
+        act(c.hidden_act),
+        w1(*this, "w1", c.hidden_size, c.moe_intermediate_size, false),
+        w2(*this, "w2", c.moe_intermediate_size, c.hidden_size, false),
+        w3(*this, "w3", c.hidden_size, c.moe_intermediate_size, false) {}
+
+  Tensor operator()(const Tensor& x) const {
+    Forward here(*this);
+    Tensor hidden = w1(x);  // (n, F)
+    hidden = activation(act, hidden);
+    {
+      const Tensor up = w3(x);
+      hidden = mul(hidden, up);
+    }
+    hidden = w2(hidden);
+    return hidden;  // (n, C)
+  }
+
+  std::string act;
+  Linear w1, w2, w3;
+};
+
 struct MixtralSparseMoeBlock : Module {
   MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c)
-      : Module(parent, name), config(c), gate(*this, "gate", c, false), experts(*this, "experts", c) {}
+      : Module(parent, name), config(c), gate(*this, "gate", c, false), loop(*this, "experts") {
+    if (build().transformers >= Version{5, 0})
+      experts = std::make_unique<Experts>(*this, "experts", c);
+    else
+      for (int64_t i = 0; i < c.num_experts; ++i) loop.add(c);
+  }
+
+  // Its loop over experts, each with an equal share of the tokens: all pairs together are as many however they are spread.
+  Tensor one_by_one(const Tensor& hidden, const Routing& routing) const {
+    const int64_t pairs = checked_mul(hidden.size(0), config.num_experts_per_tok), share = std::max<int64_t>(1, pairs / config.num_experts);
+    const Tensor weights = to(routing.weights, hidden.dtype());
+    Tensor final_hidden = filled(tape(), "zeros", hidden.sizes(), hidden.dtype());
+    const Tensor expert_mask = filled(tape(), "one_hot", {config.num_experts, config.num_experts_per_tok, hidden.size(0)}, DType::int64);
+    for (const MixtralExpert& expert : experts_of()) {
+      const Tensor idx = filled(tape(), "nonzero", {share}, DType::int64), top_x = filled(tape(), "nonzero", {share}, DType::int64);
+      const Tensor current = index(hidden, top_x);  // (n, C)
+      Tensor result = expert(current);
+      {
+        const Tensor scale = index(reshape(weights, {-1, 1}), top_x);  // (n, 1)
+        result = mul(result, scale);
+      }
+      final_hidden = index_add_(final_hidden, top_x, to(result, hidden.dtype()));
+    }
+    return final_hidden;
+  }
+  ModuleList<MixtralExpert>& experts_of() const { return const_cast<MixtralSparseMoeBlock*>(this)->loop; }
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor hidden = x;
     if (config.jitter) hidden = mul_(hidden, nondiff("empty_like", hidden, hidden.dtype()));
     hidden = view(hidden, {-1, x.size(-1)});  // (N, C)
-    const auto [logits, top_k_weights, top_k_index] = gate(hidden);
-    hidden = experts(hidden, top_k_index, top_k_weights);
+    const Routing routing = gate(hidden);
+    hidden = experts ? (*experts)(hidden, routing.indices, routing.weights) : one_by_one(hidden, routing);
     return reshape(hidden, x.sizes());
   }
 
   const MixtralConfig& config;
   TopKRouter gate;
-  Experts experts;
+  ModuleList<MixtralExpert> loop;
+  std::unique_ptr<Experts> experts;
 };
 
 using MixtralModel = DecoderStack<MixtralConfig, MoeDecoderLayer<MixtralConfig, MixtralSparseMoeBlock>, RMSNorm>;

@@ -7,6 +7,9 @@
 #include "model/encoders.h"
 #include "model/families.h"
 #include "model/megatron.h"
+#include "model/more_denoisers.h"
+#include "model/openmmlab.h"
+#include "model/other_decoders.h"
 #include "model/text_encoders.h"
 #include "model/weights_only.h"
 
@@ -89,6 +92,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"phi-classifier", {"PhiForSequenceClassification"}, InputKind::cls, 2048, make_phi_classifier},
       {"phi3", {"Phi3ForCausalLM"}, InputKind::lm, 2048, make_phi3},
       {"phi3-classifier", {"Phi3ForSequenceClassification"}, InputKind::cls, 2048, make_phi3_classifier},
+      {"qwen", {"QWenLMHeadModel"}, InputKind::lm, 2048, make_qwen, "modeling_qwen.py beside the weights"},
       {"qwen2", {"Qwen2ForCausalLM"}, InputKind::lm, 2048, make_qwen2},
       {"qwen2-classifier", {"Qwen2ForSequenceClassification"}, InputKind::cls, 2048, make_qwen2_classifier},
       {"qwen2_vl", {"Qwen2VLForConditionalGeneration"}, InputKind::own, 2048, make_qwen2_vl},
@@ -132,10 +136,13 @@ const std::vector<ModelEntry>& model_registry() {
       // diffusers
       {"autoencoder-kl-wan", {"AutoencoderKLWan", "AutoencoderKLQwenImage"}, InputKind::own, 480, make_causal_autoencoder, "diffusers"},
       {"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma, "diffusers"},
+      {"cogvideox", {"CogVideoXTransformer3DModel"}, InputKind::own, 480, make_cogvideox, "diffusers"},
       {"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit, "diffusers"},
       {"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux, "diffusers"},
+      {"flux2", {"Flux2Transformer2DModel"}, InputKind::own, 1024, make_flux2, "diffusers"},
       {"hidream", {"HiDreamImageTransformer2DModel"}, InputKind::own, 1024, make_hidream, "the AI Toolkit"},
       {"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video, "diffusers"},
+      {"ltx_video", {"LTXVideoTransformer3DModel"}, InputKind::own, 512, make_ltx_video, "diffusers"},
       {"lumina2", {"Lumina2Transformer2DModel"}, InputKind::own, 1024, make_lumina2, "diffusers"},
       {"omnigen2", {"OmniGen2Transformer2DModel"}, InputKind::own, 1024, make_omnigen2, "the AI Toolkit"},
       {"pixart", {"PixArtTransformer2DModel"}, InputKind::own, 1024, make_pixart, "diffusers"},
@@ -144,8 +151,11 @@ const std::vector<ModelEntry>& model_registry() {
       {"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan, "diffusers"},
       // people's own
       {"gsa", {}, InputKind::lm, 1024, make_gsa, "alfredcs/Gated-Sparse-Attention"},
+      {"litgpt", {}, InputKind::lm, 2048, make_litgpt, "Lightning-AI/litgpt"},
       {"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer, "infrabrew/mamba-recursive-model"},
       {"mlp", {}, InputKind::vector, 784, make_mlp, "torch.nn.Sequential"},
+      {"mmseg", {}, InputKind::own, 512, make_mmseg, "mmsegmentation"},
+      {"tsn", {}, InputKind::own, 224, make_tsn, "mmaction2"},
       {"stdiff", {"STDiffDiffusers"}, InputKind::own, 0, make_stdiff, "STDiff"},
       {"megatron", {}, InputKind::lm, 2048, make_megatron, "NVIDIA/Megatron-LM"},
       {"fsdm", {}, InputKind::own, 0, make_fsdm, "thanhlamauto/few-shot-diffusion-models-jax"},

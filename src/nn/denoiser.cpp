@@ -41,7 +41,10 @@ Tensors Denoiser::make_conditions(int64_t samples, const Canvas& canvas, DType d
 }
 
 DenoiserModel::DenoiserModel(Build& build, const Config& c, MakeDenoiser make)
-    : Model(build), config_(c), net_(make(*this, "net", c)), step_(std::make_unique<CachedStep>(*net_)) {}
+    : Model(build), config_(c), net_(make(*this, "net", c)), step_(std::make_unique<CachedStep>(*net_)) {
+  // Bytes of what else a trainer keeps on the device: encoders, cached samples.
+  if (c.find({"resident"})) buffer("resident", {c.size({"resident"}, 1)}, DType::uint8);
+}
 
 Tensors DenoiserModel::make_inputs(int64_t samples, int64_t length, DType dtype) {
   return step_->make_inputs(samples, canvas(length), dtype);

@@ -41,11 +41,11 @@ Tensor Lora::on_plain(const DenseLayer& layer, const Tensor& x) const {
   return to(result, dtype);
 }
 
-// peft 0.20, tuners/lora/bnb.py, Linear4bit.forward and Linear8bitLt.forward: under autocast nothing is cast by hand; the
+// peft 0.20, tuners/lora/bnb.py, Linear4bit.forward and Linear8bitLt.forward, gptq.py: under autocast nothing is cast by hand; the
 // result of a 4-bit base is cloned first.
 Tensor Lora::on_quantized(const DenseLayer& layer, const Tensor& x) const {
   Tensor result = layer.base(x);  // (..., out)
-  if (layer.quantized->bits() == 4) result = clone(result);
+  if (layer.quantized->is_cloned()) result = clone(result);
   const DType dtype = result.dtype();
   const bool converts = !x.tape().autocast;
   const Tensor input = converts ? to(x, lora_A_.weight.dtype()) : x;
@@ -60,7 +60,7 @@ Tensor Lora::add_converted(const DenseLayer&, const Tensor& x, const Tensor& res
 }
 
 Tensor Lora::operator()(const DenseLayer& layer, const Tensor& x) const {
-  return layer.quantized && layer.quantized->is_bitsandbytes() ? on_quantized(layer, x) : on_plain(layer, x);
+  return layer.quantized && layer.quantized->has_own_adapter() ? on_quantized(layer, x) : on_plain(layer, x);
 }
 
 Dora::Dora(DenseLayer& layer, const AdapterSettings& s)

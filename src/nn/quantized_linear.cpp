@@ -15,6 +15,10 @@ constexpr int64_t kNestedBlock = 256;  // the same: scales per scale of scales
 constexpr int64_t kCode = 16;          // get_4bit_type: the values that 4 bits stand for
 constexpr int64_t kNestedCode = 256;   // create_dynamic_map: those of 8 bits
 
+// Before 0.43.2 (July 2024) MatMul4Bit kept its input in a plain attribute, which lives as long as the graph (bitsandbytes pull 1270). The
+// version is taken by that of PyTorch: this one came out the day after.
+constexpr Version kWithoutInput{2, 4};
+
 int64_t blocks_of(int64_t n, int64_t block) { return (n + block - 1) / block; }
 
 Tensor allocation(Tape& tape, const char* op, const Dims& sizes, DType dtype) { return filled(tape, op, sizes, dtype); }
@@ -58,6 +62,7 @@ class FourBit final : public QuantizedWeight {
   }
 
   int bits() const override { return 4; }
+  bool is_cloned() const override { return true; }
 
   // bitsandbytes 0.49, nn/modules.py, Linear4bit.forward
   Tensor multiply(const Tensor& x, const Tensor& bias) const override {
@@ -82,6 +87,7 @@ class FourBit final : public QuantizedWeight {
   // From 0.50 on a kernel of its own takes products of few rows (up to 1536) without unpacking.
   Tensor matmul_4bit(const Tensor& x, const Tensor& bias) const {
     Op op(x.tape(), "MatMul4Bit", {&x, &bias});
+    if (x.tape().dialect.torch < kWithoutInput) op.keep(x);
     Tensor y;  // (..., out)
     {
       GradGuard no_grad(x.tape(), false);
@@ -234,7 +240,7 @@ class QFloat8 final : public QuantizedWeight {
   QFloat8(Build& build, const PackedWeight& w) : weight_(w), scale_(allocation(build.tape, "scale", {w.out, 1}, w.dtype)) {}
 
   int bits() const override { return 8; }
-  bool is_bitsandbytes() const override { return false; }
+  bool has_own_adapter() const override { return false; }
 
   Tensor multiply(const Tensor& x, const Tensor& bias) const override {
     Op op(x.tape(), "WeightQBytesLinearFunction", {&x, &bias});
@@ -275,20 +281,96 @@ class QFloat8 final : public QuantizedWeight {
   Tensor scale_;
 };
 
+// ---- GPTQ -------------------------------------------------------------------------------------------------------------
+
+constexpr int64_t kPerWord = 8;  // weights of 4 bits in an int32
+constexpr int64_t kGroup = 128;  // weights of a column that share a scale: group_size of the published checkpoints
+
+bool is_gptq(const QuantizationSettings& s) { return s.type.rfind("gptq", 0) == 0; }
+
+// AutoGPTQ 0.7, nn_modules/qlinear: packed weights, scales and zeros of each group, and the group of each row. The Triton kernels unpack
+// into fp16 for a product and again for its gradient (triton_utils/mixin.py, QuantLinearFunction); the CUDA class, whose own kernel is for
+// few rows, unpacks by PyTorch's ops, and autograd keeps the result: gptq-torch.
+class Gptq final : public QuantizedWeight {
+ public:
+  Gptq(Build& build, const QuantizationSettings& s, const PackedWeight& w) : weight_(w), keeps_(s.type == "gptq-torch") {
+    const int64_t groups = blocks_of(w.in, kGroup);
+    auto part = [&](const char* name, const Dims& sizes, DType dtype) { parts_.push_back(allocation(build.tape, name, sizes, dtype)); };
+    part("qzeros", {groups, blocks_of(w.out, kPerWord)}, DType::int32);
+    part("scales", {groups, w.out}, DType::float16);
+    part("g_idx", {w.in}, DType::int32);
+  }
+
+  int bits() const override { return 4; }
+
+  Tensor multiply(const Tensor& x, const Tensor& bias) const override {
+    take_type(bias, x.dtype());
+    const Tensor input = to(x, DType::float16);
+    Tensor y = keeps_ ? matmul(input, by_ops()) : by_kernel(input);  // (..., out)
+    y = to(y, x.dtype());
+    return bias ? add(y, bias) : y;
+  }
+
+  Tensor unpacked() const override { return allocation(weight_.packed.tape(), "dequant248", {weight_.out, weight_.in}, DType::float16); }
+
+ private:
+  Tensor by_kernel(const Tensor& x) const {
+    Op op(x.tape(), "QuantLinearFunction", {&x});
+    Tensor y;
+    {
+      GradGuard no_grad(x.tape(), false);
+      const Tensor weight = unpacked();
+      y = matmul(x, t(weight));
+    }
+    return op.finish(y, [this](Tensors& g, Needs) {
+      const Tensor weight = unpacked();
+      return Tensors{matmul(g[0], weight)};
+    });
+  }
+
+  // qlinear_cuda.py, forward: shifts in int32, values in int8, then scales and zeros of every row. (in, out)
+  Tensor by_ops() const {
+    Tape& tape = weight_.packed.tape();
+    const Dims sizes{weight_.in, weight_.out};
+    Tensor values;
+    {
+      const Tensor shifted = allocation(tape, "bitwise_right_shift", sizes, DType::int32);
+      values = allocation(tape, "_to_copy", sizes, DType::int8);
+    }
+    values = allocation(tape, "bitwise_and", sizes, DType::int8);
+    const Tensor scales = allocation(tape, "index", sizes, DType::float16);
+    Tensor centred;
+    {
+      const Tensor zeros = allocation(tape, "index", sizes, DType::int8);
+      centred = allocation(tape, "sub", sizes, DType::int8);
+    }
+    return allocation(tape, "mul", sizes, DType::float16);
+  }
+
+  PackedWeight weight_;
+  bool keeps_;
+  Tensors parts_;
+};
+
 }  // namespace
 
 bool can_quantize(const QuantizationSettings& s, int64_t in) { return uintx_bits(s) == 0 || takes_uintx(in); }
 
 Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
   if (const int bits = uintx_bits(s)) return {uintx_bytes(bits, out, in)};
+  if (is_gptq(s)) return {blocks_of(in, kPerWord), out};
   return s.bits() == 8 ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / 2, 1};
 }
 
-DType packed_dtype(const QuantizationSettings& s) { return s.bits() == 8 && uintx_bits(s) == 0 ? DType::int8 : DType::uint8; }
+DType packed_dtype(const QuantizationSettings& s) {
+  if (is_gptq(s)) return DType::int32;
+  return s.bits() == 8 && uintx_bits(s) == 0 ? DType::int8 : DType::uint8;
+}
 
 std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& s, const PackedWeight& w) {
   if (const int bits = uintx_bits(s)) return make_uintx_weight(build, bits, w);
   if (s.type == "qfloat8") return std::make_unique<QFloat8>(build, w);
+  if (is_gptq(s)) return std::make_unique<Gptq>(build, s, w);
   if (s.bits() == 8) return std::make_unique<Int8>(build, s, w);
   return std::make_unique<FourBit>(build, s, w);
 }

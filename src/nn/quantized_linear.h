@@ -1,6 +1,6 @@
 // The weight of a linear layer as bitsandbytes stores it, and its product: packed to 4 bits (NF4, FP4) or in int8 (LLM.int8),
-// with scales; as optimum-quanto does, in float8 with a scale for each row; or as the AI Toolkit does (nn/uintx_linear.h). The weight is
-// frozen; only the gradients of input and bias exist.
+// with scales; as optimum-quanto does, in float8 with a scale for each row; as the AI Toolkit does (nn/uintx_linear.h); or as GPTQ's
+// checkpoints do. The weight is frozen; only the gradients of input and bias exist.
 #pragma once
 
 #include "nn/layers.h"
@@ -11,7 +11,8 @@ class QuantizedWeight {
  public:
   virtual ~QuantizedWeight() = default;
   virtual int bits() const = 0;
-  virtual bool is_bitsandbytes() const { return true; }  // PEFT has adapters of their own for these
+  virtual bool has_own_adapter() const { return true; }  // PEFT has classes of LoRA for these, which cast nothing under autocast
+  virtual bool is_cloned() const { return false; }       // PEFT clones the base's result
   virtual Tensor multiply(const Tensor& x, const Tensor& bias) const = 0;
   // (out, in): in the type it was quantised from (4 bit), or in fp32 (int8).
   virtual Tensor unpacked() const = 0;

@@ -1,6 +1,7 @@
 #include "nn/resnet.h"
 
 #include "ops/pointwise.h"
+#include "ops/reshape.h"
 
 namespace plimsoll {
 
@@ -9,7 +10,27 @@ namespace {
 struct BlockShape {
   int64_t inplanes, planes, stride, dilation;
   bool downsample;
+  bool shifts = false;
 };
+
+// mmaction2 0.x, backbones/resnet_tsm.py, TemporalShift.shift: an eighth of the channels comes from the next frame, an eighth from the
+// last, and the joined result is what the convolution keeps. x: (N segments, C, H, W)
+Tensor temporal_shift(const Tensor& input, int64_t segments) {
+  if (input.size(0) % segments != 0)
+    throw Error("[resnet] " + std::to_string(input.size(0)) + " frames are no whole number of videos of " + std::to_string(segments),
+                "give a batch of whole videos");
+  const Tensor x = view(input, {-1, segments, input.size(1), input.size(2) * input.size(3)});
+  const int64_t fold = x.size(2) / 8;
+  Tensor left = slice(x, 2, 0, fold), mid = slice(x, 2, fold, 2 * fold);
+  const Tensor right = slice(x, 2, 2 * fold, x.size(2));
+  Tensor zeros = sub(left, left);
+  Tensor blank = slice(zeros, 1, 0, 1);
+  left = cat({slice(left, 1, 1, segments), blank}, 1);
+  zeros = sub(mid, mid);
+  blank = slice(zeros, 1, 0, 1);
+  mid = cat({blank, slice(mid, 1, 0, segments - 1)}, 1);
+  return view(cat({left, mid, right}, 2), input.sizes());
+}
 
 Conv2dOptions conv3x3(int64_t stride, int64_t groups = 1, int64_t dilation = 1) {
   return {.kernel = 3, .stride = stride, .padding = dilation, .dilation = dilation, .groups = groups, .bias = false};
@@ -63,6 +84,7 @@ struct Bottleneck : Module {
   static constexpr int64_t kExpansion = 4;
   Bottleneck(Module& parent, std::string_view name, const ResNetOptions& c, const BlockShape& s)
       : Module(parent, name),
+        shift_segments(s.shifts ? c.shift_segments : 0),
         width(checked_mul(checked_mul(s.planes, c.width_per_group) / 64, c.groups)),
         conv1(*this, "conv1", s.inplanes, width, conv1x1()),
         bn1(*this, "bn1", width),
@@ -76,7 +98,7 @@ struct Bottleneck : Module {
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor identity = x;
-    Tensor out = conv1(x);  // (N, width, H, W)
+    Tensor out = conv1(shift_segments ? temporal_shift(x, shift_segments) : x);  // (N, width, H, W)
     out = bn1(out);
     out = relu(out);
     out = conv2(out);  // (N, width, H / stride, W / stride)
@@ -90,7 +112,7 @@ struct Bottleneck : Module {
     return out;
   }
 
-  int64_t width;
+  int64_t shift_segments, width;
   Conv2d conv1;
   BatchNorm2d bn1;
   Conv2d conv2;
@@ -101,9 +123,19 @@ struct Bottleneck : Module {
   std::unique_ptr<Sequential> downsample;
 };
 
+// mmcls ResNet with deep_stem: convolution, norm and ReLU, three times
+std::unique_ptr<Sequential> make_deep_stem(Module& parent) {
+  auto stem = std::make_unique<Sequential>(parent, "stem");
+  add_conv(*stem, 3, 32, {.kernel = 3, .stride = 2, .padding = 1}, true);
+  add_conv(*stem, 32, 32, {.kernel = 3, .padding = 1}, true);
+  add_conv(*stem, 32, 64, {.kernel = 3, .padding = 1}, true);
+  return stem;
+}
+
 template <class Block>
 void add_layers(ResNetTrunk& trunk, const ResNetOptions& options) {
   int64_t inplanes = 64, dilation = 1, planes = 64;
+  const int64_t every = options.layers[2] >= 23 ? 2 : 1;  // mmaction2's n_round: deep networks shift in every second block
   Sequential* layers[] = {&trunk.layer1, &trunk.layer2, &trunk.layer3, &trunk.layer4};
   for (int i = 0; i < 4; ++i, planes *= 2) {
     int64_t stride = i == 0 ? 1 : 2;
@@ -116,7 +148,7 @@ void add_layers(ResNetTrunk& trunk, const ResNetOptions& options) {
     for (int64_t k = 0; k < options.layers[i]; ++k) {
       const bool first = k == 0;
       layers[i]->template add<Block>(options, BlockShape{inplanes, planes, first ? stride : 1, first ? first_dilation : dilation,
-                                                         first && (stride != 1 || inplanes != out)});
+                                                         first && (stride != 1 || inplanes != out), k % every == 0});
       inplanes = out;
     }
   }
@@ -125,8 +157,11 @@ void add_layers(ResNetTrunk& trunk, const ResNetOptions& options) {
 }  // namespace
 
 ResNetTrunk::ResNetTrunk(Module& parent, const ResNetOptions& options)
-    : conv1(parent, "conv1", 3, 64, {.kernel = 7, .stride = 2, .padding = 3, .bias = false}),
-      bn1(parent, "bn1", 64),
+    : deep_stem(options.deep_stem ? make_deep_stem(parent) : nullptr),
+      conv1(options.deep_stem
+                ? nullptr
+                : std::make_unique<Conv2d>(parent, "conv1", 3, 64, Conv2dOptions{.kernel = 7, .stride = 2, .padding = 3, .bias = false})),
+      bn1(options.deep_stem ? nullptr : std::make_unique<BatchNorm2d>(parent, "bn1", 64)),
       relu(parent, "relu", Act::relu, true),
       maxpool(parent, "maxpool", {.kernel = 3, .stride = 2, .padding = 1}),
       layer1(parent, "layer1"),
@@ -140,8 +175,9 @@ ResNetTrunk::ResNetTrunk(Module& parent, const ResNetOptions& options)
 }
 
 Tensor ResNetTrunk::stem(const Tensor& pixels) const {
-  Tensor x = conv1(pixels);  // (N, 64, H / 2, W / 2)
-  x = bn1(x);
+  if (deep_stem) return maxpool((*deep_stem)(pixels));
+  Tensor x = (*conv1)(pixels);  // (N, 64, H / 2, W / 2)
+  x = (*bn1)(x);
   x = relu(x);
   return maxpool(x);
 }

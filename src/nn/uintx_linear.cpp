@@ -29,7 +29,7 @@ class UIntX final : public QuantizedWeight {
         zero_point_(filled(build.tape, "uintx_zero_point", {w.out, w.in / kGroup}, DType::uint8)) {}
 
   int bits() const override { return bits_; }
-  bool is_bitsandbytes() const override { return false; }
+  bool has_own_adapter() const override { return false; }
 
   Tensor multiply(const Tensor& x, const Tensor& bias) const override {
     Tensor weight;  // (out, in)

@@ -1,4 +1,5 @@
 #include "ops/loss.h"
+#include "ops/loss_by_element.h"
 
 #include "ops/autocast.h"
 #include "ops/pointwise.h"
@@ -37,16 +38,18 @@ Tensor log_softmax(const Tensor& x, std::optional<DType> dtype) {
   return normalise("_log_softmax", "_log_softmax_backward_data", x, dtype);
 }
 
+namespace {
+
 // saves the log-probabilities, the target and the total weight; backward allocates like the log-probabilities. On
 // autocast's fp32 list.
-Tensor nll_loss(const Tensor& input, const Tensor& target) {
+Tensor negative_log_likelihood(const Tensor& input, const Tensor& target, bool by_element) {
   const Tensor log_probs = autocast_fp32(input);
   Tape& tape = log_probs.tape();
   const bool of_pixels = log_probs.dim() > 2;
   Op op(tape, of_pixels ? "nll_loss2d_forward" : "nll_loss_forward", {&log_probs});
   op.reads_part();
   Saved self = op.save(log_probs), labels = op.save(target);
-  Tensor loss = empty(tape, {}, log_probs.dtype());
+  Tensor loss = empty(tape, by_element ? target.sizes() : Dims{}, log_probs.dtype());
   Saved total_weight = op.save(empty(tape, {}, log_probs.dtype()));
   const char* backward_name = of_pixels ? "nll_loss2d_backward" : "nll_loss_backward";
   return op.finish(
@@ -57,10 +60,19 @@ Tensor nll_loss(const Tensor& input, const Tensor& target) {
       });
 }
 
+}  // namespace
+
+Tensor nll_loss(const Tensor& input, const Tensor& target) { return negative_log_likelihood(input, target, false); }
+
 // One composite op that names the type of its softmax, so that autocast casts the log-probabilities, not the logits.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target) {
   const Tensor log_probs = log_softmax(logits, logits.dtype());
   return nll_loss(log_probs, target);
+}
+
+Tensor cross_entropy_by_element(const Tensor& logits, const Tensor& target) {
+  const Tensor log_probs = log_softmax(logits, logits.dtype());
+  return negative_log_likelihood(log_probs, target, true);
 }
 
 // saves logits and target; backward: (sigmoid(logits) - target) * grad / n, the last two in place but for the recorder's tensors.

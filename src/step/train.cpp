@@ -30,7 +30,7 @@ namespace plimsoll {
 namespace {
 
 std::optional<DType> autocast_type(const Job& job) {
-  if (job.precision == Precision::amp_fp16) return DType::float16;
+  if (job.precision == Precision::amp_fp16 || (job.autocast && job.precision == Precision::fp16)) return DType::float16;
   if (job.precision == Precision::amp || job.autocast) return DType::bfloat16;
   return std::nullopt;
 }
@@ -70,7 +70,8 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.dtype = weight_type(job.precision);
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
-  if (job.tuning.quantization && job.tuning.quantization->prepare) build.dtype = DType::float32;
+  // litgpt does not call it.
+  if (job.tuning.quantization && job.tuning.quantization->prepare && entry.name != "litgpt") build.dtype = DType::float32;
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);

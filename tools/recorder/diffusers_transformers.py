@@ -31,6 +31,31 @@ def flux(c, config):
     return (c.batch, tokens * (1 + c.references), config.in_channels), (c.batch, tokens, out), conditions
 
 
+def flux2(c, config):
+    tokens, text, axes = (c.height // 16) * (c.width // 16), c.text_tokens or 512, len(config.axes_dims_rope)
+    conditions = dict(encoder_hidden_states=(c.batch, text, config.joint_attention_dim), txt_ids=(text, axes), img_ids=(tokens, axes))
+    if config.guidance_embeds: conditions['guidance'] = ((c.batch,), torch.float32)
+    return (c.batch, tokens, config.in_channels), (c.batch, tokens, config.out_channels or config.in_channels), conditions
+
+
+def ltx(c, config):
+    """Latents of every first frame and of eight that follow, 32 x 32 pixels each, one a token."""
+    frames, height, width, text = (c.frames - 1) // 8 + 1, c.height // 32, c.width // 32, c.text_tokens or 128
+    conditions = dict(encoder_hidden_states=(c.batch, text, config.caption_channels), encoder_attention_mask=((c.batch, text), torch.long),
+                      num_frames=frames, height=height, width=width, rope_interpolation_scale=[8 / 25, 32, 32])
+    return (c.batch, frames * height * width, config.in_channels), (c.batch, frames * height * width, config.out_channels), conditions
+
+
+def cogvideox(c, config):
+    latents = (c.batch, (c.frames - 1) // 4 + 1, config.in_channels, c.height // 8, c.width // 8)
+    conditions = dict(encoder_hidden_states=(c.batch, c.text_tokens or 226, config.text_embed_dim))
+    if config.use_rotary_positional_embeddings:
+        tokens = latents[1] * (latents[3] // config.patch_size) * (latents[4] // config.patch_size)
+        table = ((tokens, config.attention_head_dim), torch.float32)
+        conditions['rotary'] = dict(cos=table, sin=table)
+    return latents, (*latents[:2], config.out_channels, *latents[3:]), conditions
+
+
 def sd3(c, config):
     latents = (c.batch, config.in_channels, c.height // 8, c.width // 8)
     return latents, latents, dict(encoder_hidden_states=(c.batch, c.text_tokens or 333, config.joint_attention_dim),
@@ -85,7 +110,8 @@ def lumina2(c, config):
                                   encoder_attention_mask=((c.batch, text), torch.bool))
 
 
-INPUTS = {'FluxTransformer2DModel': flux, 'ChromaTransformer2DModel': flux, 'SD3Transformer2DModel': sd3,
+INPUTS = {'Flux2Transformer2DModel': flux2, 'LTXVideoTransformer3DModel': ltx, 'CogVideoXTransformer3DModel': cogvideox,
+          'FluxTransformer2DModel': flux, 'ChromaTransformer2DModel': flux, 'SD3Transformer2DModel': sd3,
           'QwenImageTransformer2DModel': qwen_image, 'WanTransformer3DModel': wan, 'HunyuanVideoTransformer3DModel': hunyuan_video,
           'DiTTransformer2DModel': dit, 'PixArtTransformer2DModel': pixart, 'Lumina2Transformer2DModel': lumina2}
 OWN = ('class', 'height', 'width', 'frames', 'text_tokens', 'reference_images', 'text_mask')
@@ -114,6 +140,7 @@ class DenoiserTraining(torch.nn.Module):
         return dict(latents=new(latents), timestep=new((batch,), torch.long), target=new(target), **made(conditions))
 
     def forward(self, latents, timestep, target, **conditions):
+        if 'rotary' in conditions: conditions['image_rotary_emb'] = tuple(conditions.pop('rotary').values())
         prediction = self.net(latents, timestep=timestep, **conditions).sample
         if prediction.dim() == 3 and prediction.shape[1] != target.shape[1]: prediction = prediction[:, :target.shape[1]]
         elif prediction.shape[1] != target.shape[1]: prediction = prediction.chunk(2, dim=1)[0]  # the rest is a learned variance
