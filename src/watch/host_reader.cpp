@@ -52,7 +52,10 @@ void HostReader::read_group(HostSample& h, double now) {
     next_group_ = now + kSecondsBetweenGroups;
     group_.reset();
     std::optional<Bytes> tightest;
-    for (const ControlGroup& g : control_groups(s_, process_))
+    const std::vector<ControlGroup> groups = control_groups(s_, process_);
+    own_.reset();
+    if (!groups.empty()) own_ = groups.front();
+    for (const ControlGroup& g : groups)
       if (const auto limit = g.limit(s_); limit && (!tightest || *limit < *tightest)) group_ = g, tightest = limit;
   }
   if (!group_) return;
@@ -78,7 +81,10 @@ void HostReader::read_vmstat(HostSample& h, double now) {
   const std::string text = s_.read("/proc/vmstat").value_or("");
   const int64_t in = number_of(text, "pswpin").value_or(0), out = number_of(text, "pswpout").value_or(0);
   const int64_t refaults = number_of(text, "workingset_refault_file").value_or(0) + number_of(text, "workingset_refault_anon").value_or(0);
-  h.oom_kills = number_of(text, "oom_kill").value_or(0);
+  // Of the process's own group where it counts them: on a shared machine the kernel also ends processes of others.
+  std::optional<int64_t> kills;
+  if (own_) kills = number_of(s_.read(own_->folder + (own_->v2 ? "/memory.events" : "/memory.oom_control")).value_or(""), "oom_kill");
+  h.oom_kills = kills ? *kills : number_of(text, "oom_kill").value_or(0);
   if (const double seconds = now - last_time_; last_in_ >= 0 && seconds > 0) {
     const double pages = static_cast<double>(sysconf(_SC_PAGESIZE)) / seconds;
     h.swap_in = static_cast<double>(std::max<int64_t>(0, in - last_in_)) * pages;
