@@ -524,7 +524,11 @@ TEST(Run, KeepsWhatWasMeasuredForTheNextEstimate) {
   setenv("LD_LIBRARY_PATH", (folder / "lib").c_str(), 1);
   const Result r =
       run(folder, "-- python3 " + (folder / "run_clm.py") + " --model_name_or_path gpt2 --per_device_train_batch_size 4 --output_dir out");
-  const std::string estimate = std::string(PLIMSOLL_BINARY) + " estimate gpt2 --batch 4 --gpu rtx-4090 >" + (folder / "estimate");
+  const std::string estimate =
+      std::string(PLIMSOLL_BINARY) +
+      " estimate 'python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir out' --gpu "
+      "rtx-4090 >" +
+      (folder / "estimate");
   (void)!std::system(estimate.c_str());
   unsetenv("PLIMSOLL_STUB_NVML"), unsetenv("XDG_STATE_HOME"), unsetenv("LD_LIBRARY_PATH");
   EXPECT_EQ(r.code, 0) << r.err;

@@ -199,6 +199,9 @@ TEST_F(Watching, TheHost) {
   EXPECT_DOUBLE_EQ(h.idle_cpus.value(), 1.0);
   file("/sys/fs/cgroup/job/step/memory.events", "low 0\noom 1\noom_kill 1\noom_group_kill 0\n");
   EXPECT_EQ(reader.read(1025).oom_kills, 1) << "of its own group, not of the machine";
+  file("/proc/11/cgroup", "4:memory:/job\n0::/\n");
+  file("/sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  EXPECT_EQ(HostReader(s_, "11").read(1000).oom_kills, 2);
   fs::remove_all(root_ / "proc");
   EXPECT_FALSE(reader.read(1030).total);
 }

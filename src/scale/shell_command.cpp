@@ -44,10 +44,8 @@ std::optional<ShellCommand> in_file(const std::vector<std::string>& command, siz
 }
 
 ShellCommand in_words(const std::vector<std::string>& command, size_t word) {
-  ShellCommand out{word, false, {}};
-  out.script.kind = Document::Kind::text;
+  ShellCommand out{word, false, parse_document(command[word], "shell.sh")};  // the name says that it is a script
   out.script.name = "the shell's text";
-  out.script.text = command[word];
   return out;
 }
 

@@ -45,26 +45,26 @@ class Drawing {
     top_ = top_ > 0 ? top_ * 1.05 : 1;
   }
 
-  // "run  1.20 GiB, at most 1.31 GiB in 5 min  ┄ predicted 1.25 GiB ────── 1/7 Tab": as much as there is room for.
+  // "run  1.20 GiB, last 5 min  ┄ predicted 1.25 GiB, at most 1.31 GiB ────── 1/7 Tab": as much as there is room for.
   void title() {
-    const int end = a_.x + a_.width;
-    int x = c_.put(a_.x, a_.y, p_.title, Tone::title);
-    const auto add = [&](const std::string& text, int columns, Tone tone) {
-      if (x + 2 + columns > end - static_cast<int>(p_.note.size()) - 2) return false;
-      x = c_.put(x + 2, a_.y, text, tone);
-      return true;
+    const int end = a_.x + a_.width, note = end - static_cast<int>(p_.note.size());
+    int x = c_.put(a_.x, a_.y, p_.title, Tone::title) + 2;
+    // `width` columns, which are fewer than bytes.
+    const auto add = [&](const std::string& text, size_t width, Tone tone) {
+      const bool fits = x + static_cast<int>(width) < note - 2;
+      if (fits) x = c_.put(x, a_.y, text, tone);
+      return fits;
     };
-    const std::string now = value_text(p_, p_.series.last()),
-                      most = fmt::format(", at most {} in {}", value_text(p_, most_), duration_text(p_.span));
-    if (!add(now + most, static_cast<int>((now + most).size()), Tone::plain)) add(now, static_cast<int>(now.size()), Tone::plain);
+    const auto words = [&](const std::string& text, Tone tone) { return add(text, text.size(), tone); };
+    const std::string now = value_text(p_, p_.series.last());
+    if (!words(fmt::format("{}, last {}", now, duration_text(p_.span)), Tone::plain)) words(now, Tone::plain);
     if (p_.predicted) {
-      const std::string words = " predicted " + to_string(p_.predicted->bytes),
-                        range = fmt::format(" ({} to {})", to_string(p_.predicted->low), to_string(p_.predicted->high));
-      const auto columns = static_cast<int>(words.size()) + 1;
-      if (!add(glyph("┄", "=") + words + range, columns + static_cast<int>(range.size()), Tone::predicted))
-        add(glyph("┄", "=") + words, columns, Tone::predicted);
+      const std::string predicted = " predicted " + to_string(p_.predicted->bytes);
+      ++x;
+      add(glyph("┄", "=") + predicted, predicted.size() + 1, Tone::predicted);
+      words(fmt::format(" ({} to {})", to_string(p_.predicted->low), to_string(p_.predicted->high)), Tone::predicted);
     }
-    const int note = end - static_cast<int>(p_.note.size());
+    words(fmt::format("  at most {}", value_text(p_, most_)), Tone::plain);
     for (++x; x < note - 1; ++x) c_.put(x, a_.y, glyph("─", "-"), Tone::dim);
     c_.put(note, a_.y, p_.note, Tone::dim);
   }

@@ -96,7 +96,7 @@ class View {
   void gauge(const Gauge& g) {
     if (!g.used) return;
     int x = c_.put(0, y_, fmt::format("{:<9}", cut(g.name, 9)));
-    const int width = std::clamp(c_.width() / 5, 8, 40);
+    const int width = std::clamp(c_.width() / 6, 8, 40);
     x = c_.put(x, y_, "[", Tone::dim);
     if (g.total) bar(x, width, g);
     x = c_.put(x + width, y_, "]", Tone::dim);
@@ -110,16 +110,24 @@ class View {
     ++y_;
   }
 
-  void gauges() {
+  void device_gauge(const DeviceSample& d) {
+    std::vector<std::string> notes;
+    if (!d.answers) notes.emplace_back("does not answer");
+    if (d.ours) notes.push_back("run " + to_string(*d.ours));
+    if (d.busy) notes.push_back(fmt::format("busy {:.0f}%", *d.busy * 100));
+    if (!d.others.empty()) notes.push_back(fmt::format("{} other{}", d.others.size(), d.others.size() == 1 ? "" : "s"));
+    notes.push_back(d.name);
     const auto& predicted = judge_.prediction();
-    for (const DeviceSample& d : s_.devices) {
-      std::string note = d.answers ? "" : "does not answer";
-      if (d.ours) note += "run " + to_string(*d.ours);
-      if (d.busy) note += fmt::format("  busy {:.0f}%", *d.busy * 100);
-      if (!d.others.empty()) note += fmt::format("  {} other{}", d.others.size(), d.others.size() == 1 ? "" : "s");
-      gauge({fmt::format("gpu {}", d.index), d.used ? d.used : d.ours, d.total, d.ours,
-             predicted && predicted->device && d.ours ? std::optional(predicted->device->bytes) : std::nullopt, note + "  " + d.name});
-    }
+    Gauge g{fmt::format("gpu {}", d.index), d.used ? d.used : d.ours, d.total, d.ours, {}, join(notes, "  ")};
+    if (predicted && predicted->device && d.ours) g.predicted = predicted->device->bytes;
+    // Where the run is on another device, all of this one is others'.
+    const bool elsewhere = std::any_of(s_.devices.begin(), s_.devices.end(), [](const DeviceSample& o) { return o.ours.has_value(); });
+    if (!g.own && elsewhere) g.own = Bytes{0};
+    gauge(g);
+  }
+
+  void gauges() {
+    for (const DeviceSample& d : s_.devices) device_gauge(d);
     const HostSample& h = s_.host;
     std::string note;
     if (h.pressure_some)
@@ -162,6 +170,7 @@ class View {
     p.title = name.ends_with(" own") ? name.substr(0, name.size() - 4) + ", this run" : name;
     p.note = note;
     p.predicted = predicted_for(name);
+    if (p.predicted && p.predicted->high.count == 0) p.predicted.reset();  // nothing to draw a line at
     p.bytes = name != "steps/s";
     p.now = s_.time;
     p.span = o_.span;
