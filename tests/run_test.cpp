@@ -14,7 +14,10 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "scale/allocator_variables.h"
+#include "scale/checkpoints.h"
 #include "scale/failure.h"
+#include "scale/resume.h"
 #include "scale/run_folder.h"
 #include "scale/run_settings.h"
 #include "scale/scheduler.h"
@@ -146,6 +149,14 @@ TEST(Scheduler, KnowsWhereItIs) {
 }
 
 // ---- settings
+
+TEST(Scheduler, CountsNodesThatHaveSupervisorsOfTheirOwn) {
+  EXPECT_EQ(nodes_beside({"torchrun", "--nnodes=2", "--nproc_per_node=4", "train.py"}), 2);
+  EXPECT_EQ(nodes_beside({"python", "-m", "torch.distributed.run", "--nnodes", "4", "train.py"}), 4);
+  EXPECT_EQ(nodes_beside({"srun", "torchrun", "--nnodes=2", "train.py"}), 1) << "srun starts them all";
+  EXPECT_EQ(nodes_beside({"torchrun", "--nproc_per_node=4", "train.py"}), 1);
+  EXPECT_EQ(nodes_beside({"python", "train.py", "--nnodes", "2"}), 1);
+}
 
 TEST(Templates, FindWhereACommandSaysIt) {
   const Folder folder;
@@ -323,15 +334,58 @@ TEST(Run, SignalsReachTheCommand) {
   EXPECT_EQ(r.count("decision"), 0u) << "stopped is not failed";
 }
 
-TEST(Run, ResumesFromTheNewestCheckpoint) {
+TEST(Run, ResumesFromTheNewestCheckpointThatIsItsOwnAndWhole) {
   const Folder folder;
-  write(folder / "a.pt", "");
-  write(folder / "b.pt", "");
-  fs::last_write_time(folder / "a.pt", fs::file_time_type::clock::now() - std::chrono::hours(1));
-  const Result r = run(folder, "--resume-flag '--resume {checkpoint}' --checkpoints '" + (folder / "*.pt") + "' " + kPretend);
+  write(folder / "of_an_earlier_run.pt", "x");
+  fs::last_write_time(folder / "of_an_earlier_run.pt", fs::file_time_type::clock::now() + std::chrono::hours(1));
+  write(folder / "train.sh",
+        "#!/bin/sh\ncd '" + folder.path.string() +
+            "'\necho $PLIMSOLL_ATTEMPT: \"$@\"\n[ $PLIMSOLL_ATTEMPT = 2 ] && echo x >good.pt && sleep 0.02 && : >empty.pt\n"
+            "[ $PLIMSOLL_ATTEMPT -gt 2 ] && exit 0\necho 'torch.OutOfMemoryError: CUDA out of memory. Tried to "
+            "allocate 2.00 GiB.' >&2\nexit 1\n");
+  const Result r = run(folder, "--set 'BATCH={batch}' --batch 8 --resume-flag '--resume {checkpoint}' --checkpoints '" + (folder / "*.pt") +
+                                   "' -- sh " + (folder / "train.sh"));
   EXPECT_EQ(r.code, 0) << r.err;
-  EXPECT_NE(r.out.find("attempt 1: batch 8 x 2, 0 workers \n"), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("--resume " + (folder / "b.pt")), std::string::npos) << r.out;
+  EXPECT_EQ(r.out, "1:\n2:\n3: --resume " + (folder / "good.pt") + "\n");
+  EXPECT_NE(r.reasons("warning").find("empty.pt: it is empty"), std::string::npos) << r.reasons("warning");
+}
+
+TEST(Checkpoints, AreWholeOrNot) {
+  const Folder folder;
+  const auto whole = [&](const std::string& name, const std::string& bytes) {
+    write(folder / name, bytes);
+    return incomplete(folder / name);
+  };
+  EXPECT_EQ(whole("a.pt", std::string("PK\x03\x04") + std::string(100, 'x') + "PK\x05\x06" + std::string(18, '\0')), "");
+  EXPECT_EQ(whole("b.pt", std::string("PK\x03\x04") + std::string(100, 'x')), "its end is missing");
+  const std::string header = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  const std::string length{static_cast<char>(header.size()), 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_EQ(whole("a.safetensors", length + header + "12345678"), "");
+  EXPECT_EQ(whole("b.safetensors", length + header + "1234"), "its data is cut off");
+  EXPECT_EQ(whole("c.safetensors", length + "{"), "its header is cut off");
+  EXPECT_EQ(whole("d.bin", "anything"), "");
+  EXPECT_NE(incomplete(folder / "nowhere"), "");
+  const std::string hf = folder / "checkpoint-5";
+  fs::create_directories(hf);
+  EXPECT_EQ(incomplete(hf), "it is empty");
+  write(hf + "/model.safetensors", length + header + "12345678");
+  EXPECT_EQ(incomplete(hf), "trainer_state.json is missing");
+  write(hf + "/trainer_state.json", "{}");
+  EXPECT_EQ(incomplete(hf), "");
+  write(hf + "/optimizer.pt", "");
+  EXPECT_EQ(incomplete(hf), "optimizer.pt: it is empty");
+}
+
+TEST(Allocator, EveryNameThatIsReadIsSet) {
+  using Variables = std::map<std::string, std::string>;
+  EXPECT_EQ(with_expandable_segments({}), (Variables{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}}));
+  EXPECT_EQ(with_expandable_segments({{"PYTORCH_ALLOC_CONF", "max_split_size_mb:128"}}),
+            (Variables{{"PYTORCH_ALLOC_CONF", "max_split_size_mb:128,expandable_segments:True"},
+                       {"PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128,expandable_segments:True"}}));
+  EXPECT_EQ(
+      with_expandable_segments({{"PYTORCH_HIP_ALLOC_CONF", "a:1"}, {"PYTORCH_CUDA_ALLOC_CONF", "b:2"}}),
+      (Variables{{"PYTORCH_HIP_ALLOC_CONF", "a:1,expandable_segments:True"}, {"PYTORCH_CUDA_ALLOC_CONF", "b:2,expandable_segments:True"}}));
+  EXPECT_TRUE(with_expandable_segments({{"PYTORCH_ALLOC_CONF", "expandable_segments:False"}}).empty()) << "the user decided";
 }
 
 TEST(Run, GoesOnFromItsStateAndGrowsBack) {
@@ -384,7 +438,9 @@ std::string resumed(const Folder& folder, const std::string& command) {
   std::istringstream words(command);
   const Words split{std::istream_iterator<std::string>(words), {}};
   std::string out;
-  for (const std::string& word : resume_words(resume_of_trainer(split))) out += (out.empty() ? "" : " ") + word;
+  const Resume resume = resume_of_trainer(split);
+  for (const std::string& word : resume_words(resume, newest_checkpoint(resume.checkpoints, {}).path))
+    out += (out.empty() ? "" : " ") + word;
   if (const size_t at = out.find(folder.path.string()); at != std::string::npos) out.replace(at, folder.path.string().size(), "DIR");
   return out;
 }
@@ -410,7 +466,7 @@ TEST(Run, TrainersAreToldToGoOnInTheirOwnWords) {
   fs::create_directories(out + "/checkpoint-5");
   fs::create_directories(out + "/epoch_0");
   fs::create_directories(out + "/last-000002-state");
-  write(out + "/epoch_0/recipe_state.pt", "");
+  for (const char* file : {"/checkpoint-5/state", "/epoch_0/recipe_state.pt", "/last-000002-state/state"}) write(out + file, "x");
   EXPECT_EQ(resumed(folder, llama), "resume_from_checkpoint=DIR/out/checkpoint-5");
   EXPECT_EQ(resumed(folder, "llamafactory-cli train --stage sft --finetuning_type full" + flags),
             "--resume_from_checkpoint DIR/out/checkpoint-5");
@@ -430,7 +486,8 @@ TEST(Run, TakesTheSimulatedSizeOfATrainerThatIsKnown) {
   write(folder / "run_clm.py",
         "import os, sys\nprint(' '.join(sys.argv[1:]))\nflags = dict(zip(sys.argv[1::2], sys.argv[2::2]))\n"
         "if int(flags['--per_device_train_batch_size']) > 2:\n  os.makedirs('" +
-            out + "/checkpoint-5')\n  sys.exit(open('" + (folder / "oom") + "').read())\n");
+            out + "/checkpoint-5')\n  open('" + out + "/checkpoint-5/state', 'w').write('x')\n  sys.exit(open('" + (folder / "oom") +
+            "').read())\n");
   const Result r =
       run(folder, "-- python3 " + (folder / "run_clm.py") + " --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir " +
                       out + " --gradient_accumulation_steps 2 --bf16 true");
@@ -453,6 +510,153 @@ TEST(Run, AFullDiskDoesNotEndTheTraining) {
       run(folder, "--set 'BATCH={batch}' --batch 4 -- sh -c 'mkdir -p " + (folder / "state/state.json.part") + "; tests/run/pretend.sh'");
   EXPECT_EQ(state.code, 0) << state.err;
   EXPECT_NE(state.err.find("the run goes on, but a new start would not know of this"), std::string::npos) << state.err;
+}
+
+// A driver that knows the process of the run by its host's pid, and the most that it held.
+TEST(Run, KeepsWhatWasMeasuredForTheNextEstimate) {
+  const Folder folder;
+  write(folder / "nvml", "count 1\n0.name NVIDIA GeForce RTX 4090\n0.uuid GPU-a\n0.total 25757220864\n0.used 9000000000\n");
+  write(folder / "run_clm.py",
+        "import os, time\nopen('" + (folder / "nvml") + "', 'a').write(f'0.processes {os.getpid()}:8589934592\\n')\ntime.sleep(12)\n");
+  fs::create_directories(folder / "lib");
+  fs::create_symlink(PLIMSOLL_STUB_NVML_LIBRARY, folder / "lib/libnvidia-ml.so.1");
+  setenv("PLIMSOLL_STUB_NVML", (folder / "nvml").c_str(), 1), setenv("XDG_STATE_HOME", folder.path.c_str(), 1);
+  setenv("LD_LIBRARY_PATH", (folder / "lib").c_str(), 1);
+  const Result r =
+      run(folder, "-- python3 " + (folder / "run_clm.py") + " --model_name_or_path gpt2 --per_device_train_batch_size 4 --output_dir out");
+  const std::string estimate =
+      std::string(PLIMSOLL_BINARY) +
+      " estimate 'python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir out' --gpu "
+      "rtx-4090 >" +
+      (folder / "estimate");
+  (void)!std::system(estimate.c_str());
+  unsetenv("PLIMSOLL_STUB_NVML"), unsetenv("XDG_STATE_HOME"), unsetenv("LD_LIBRARY_PATH");
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_NE(r.reasons("measured").find("8.00 GiB measured"), std::string::npos) << r.err;
+  EXPECT_NE(text_of(folder / "plimsoll/measured.jsonl").find("\"measured_bytes\":8589934592,\"source\":\"run\""), std::string::npos);
+  EXPECT_NE(text_of(folder / "estimate").find("measured before"), std::string::npos) << text_of(folder / "estimate");
+}
+
+// One rank is dead, the other waits for it and says nothing.
+TEST(Run, EndsWhatWaitsForARankThatRanOutOfMemory) {
+  const Folder folder;
+  write(folder / "ranks.sh",
+        "#!/bin/sh\n[ $BATCH -le 4 ] && exit 0\necho step 3/10\n(echo 'Traceback (most recent call last):\n  File "
+        "\"train.py\", line 3, in <module>\n    loss.backward()\ntorch.OutOfMemoryError: CUDA out of memory. Tried to "
+        "allocate 2.00 GiB.' >&2; exit 1) &\nsleep 1000 & wait\n");
+  const Result r = run(folder, "--hang 0.5 --set 'BATCH={batch}' --batch 8 -- sh " + (folder / "ranks.sh"));
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.count("hung"), 1u);
+  EXPECT_NE(r.reasons("decision").find("out of memory with a micro-batch of 8"), std::string::npos) << r.err;
+  // A message that was caught, and silence: left alone.
+  const Result caught =
+      run(folder, "--hang 0.3 -- sh -c 'echo \"WARNING: CUDA out of memory. Tried to allocate 2.00 GiB, skipping batch\"; sleep 1'");
+  EXPECT_EQ(caught.code, 0) << caught.err;
+  EXPECT_EQ(caught.count("hung"), 1u) << "the one of before";
+}
+
+TEST(Judge, OfSeveralMessagesTheLastOneCounts) {
+  const std::string first =
+      "step 3/100\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\nskipped\nstep 4/100\nstep 50/100\n";
+  EXPECT_EQ(judged(exited(1), first + "ValueError: nan\n").kind, FailureKind::other) << "it was survived";
+  const Failure last = judged(exited(1), first + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.\n");
+  EXPECT_EQ(last.kind, FailureKind::device_memory);
+}
+
+TEST(Run, TasksOfAnArrayHaveFoldersOfTheirOwn) {
+  const Words command = {"python", "train.py"};
+  const std::string alone = usual_folder(command);
+  setenv("SLURM_ARRAY_TASK_ID", "7", 1);
+  EXPECT_EQ(usual_folder(command), alone + "-7");
+  unsetenv("SLURM_ARRAY_TASK_ID");
+}
+
+TEST(Run, StatesOfOthersAreKept) {
+  const Folder folder;
+  fs::create_directories(folder / "state");
+  write(folder / "state/state.json", R"({"schema": 2, "command": ["true"]})");
+  const Result newer = run(folder, "-- true");
+  EXPECT_EQ(newer.code, 5) << newer.err;
+  EXPECT_NE(newer.err.find("of a newer version of plimsoll (schema 2, known here: 1)"), std::string::npos) << newer.err;
+  write(folder / "state/state.json", R"({"schema": 1, "command": ["false"], "attempt": 3})");
+  const Result other = run(folder, "-- true");
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_NE(text_of(folder / "state/state.broken").find("\"false\""), std::string::npos) << other.err;
+}
+
+TEST(Run, BothStreamsInOneFileKeepTheirOrder) {
+  const Folder folder;
+  const std::string line = "cd '" + folder.path.string() +
+                           "' && " PLIMSOLL_BINARY
+                           " run --quiet --state s -- sh -c 'for i in 1 2 3 4 5 6 7 8 9; do echo o$i; echo e$i >&2; done' >all 2>&1";
+  EXPECT_EQ(std::system(line.c_str()), 0);
+  std::string expected;
+  for (int i = 1; i < 10; ++i) expected += "o" + std::to_string(i) + "\ne" + std::to_string(i) + "\n";
+  EXPECT_EQ(text_of(folder / "all"), expected);
+}
+
+TEST(Run, DoesNotSuperviseAQueue) {
+  const Folder folder;
+  const Result r = run(folder, "-- env A=1 sbatch job.sh");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_NE(r.err.find("sbatch only puts a job into the queue"), std::string::npos) << r.err;
+}
+
+// ---- commands inside of others
+
+const char* const kClm =
+    "run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir out --gradient_accumulation_steps 2";
+
+TEST(Trainers, AreFoundBehindWhatStartsThem) {
+  for (const std::string before : {"nohup", "env -u HOME A=1", "nice -n 5", "stdbuf -oL", "timeout -k 10 2h", "taskset -c 0-3",
+                                   "numactl -N 0 --membind=0", "conda run -n x", "conda run --no-capture-output -p /opt/x",
+                                   "uv run --with torch", "poetry run", "apptainer exec --nv -B /data image.sif", "time nohup",
+                                   "sudo -u me -E", "accelerate launch --num_processes 1", "srun --ntasks=1 conda run -n x"}) {
+    std::istringstream words(before + (before.starts_with("accelerate") ? " " : " python ") + kClm);
+    const Words command{std::istream_iterator<std::string>(words), {}};
+    std::string why;
+    const auto s = settings_of_trainer(command, &why);
+    ASSERT_TRUE(s) << before << ": " << why;
+    EXPECT_EQ(s->now().batch, 8) << before;
+    Words expected = command;
+    std::replace(expected.begin(), expected.end(), std::string("8"), std::string("4"));
+    expected.back() = "4";
+    EXPECT_EQ(s->say({4, 4, -1}, "nowhere").command, expected) << before;
+  }
+}
+
+TEST(Trainers, AreToldInsideOfAShell) {
+  const Folder folder;
+  const std::string script = std::string("cd . && python ") + kClm + " >log 2>&1";
+  std::string why;
+  const auto inline_text = settings_of_trainer({"bash", "-lc", script}, &why);
+  ASSERT_TRUE(inline_text) << why;
+  Launch l = inline_text->say({4, 4, -1}, folder.path.string());
+  add_words(l, folder.path.string(), {"--resume_from_checkpoint", "out/checkpoint-5"});
+  EXPECT_EQ(l.command, (Words{"bash", "-lc",
+                              "cd . && python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --output_dir out "
+                              "--gradient_accumulation_steps 4 --resume_from_checkpoint out/checkpoint-5 >log 2>&1"}));
+  EXPECT_EQ(resume_of_trainer({"bash", "-lc", script}).checkpoints, "out/checkpoint-*");
+
+  write(folder / "train.sh",
+        "#!/bin/bash\nset -e\nBS=8\npython run_clm.py --model_name_or_path gpt2 \\\n  --per_device_train_batch_size $BS --output_dir "
+        "out\necho done\n");
+  fs::create_directories(folder / "state");
+  for (const Words& command : {Words{"bash", "-e", folder / "train.sh"}, Words{folder / "train.sh"}}) {
+    const auto file = settings_of_trainer(command, &why);
+    ASSERT_TRUE(file) << why;
+    Launch f = file->say({4, 2, -1}, folder / "state");
+    EXPECT_EQ(f.command.back(), folder / "state/train.sh");
+    add_words(f, folder / "state", {"--more"});
+    EXPECT_EQ(text_of(folder / "state/train.sh"),
+              "#!/bin/bash\nset -e\nBS=4\npython run_clm.py --model_name_or_path gpt2 \\\n  --per_device_train_batch_size $BS --output_dir "
+              "out \\\n  --gradient_accumulation_steps 2 --more\necho done\n");
+  }
+  write(folder / "place.sh", std::string("cd \"$(dirname \"$0\")\"\npython ") + kClm + "\n");
+  const auto place = settings_of_trainer({"sh", folder / "place.sh"}, &why);
+  ASSERT_TRUE(place) << why;
+  EXPECT_THROW(place->say({4, 4, -1}, folder / "state"), Error);
+  EXPECT_THROW(settings_by_templates({"sh", "-c", "python t.py --b 4"}, {"--b={batch}"}, {4, 0, -1}), Error);
 }
 
 TEST(Run, RefusesToBeOneOfManyRanks) {

@@ -197,6 +197,11 @@ TEST_F(Watching, TheHost) {
   h = reader.read(1010);
   EXPECT_DOUBLE_EQ(h.swap_in, 100.0 * static_cast<double>(sysconf(_SC_PAGESIZE)));
   EXPECT_DOUBLE_EQ(h.idle_cpus.value(), 1.0);
+  file("/sys/fs/cgroup/job/step/memory.events", "low 0\noom 1\noom_kill 1\noom_group_kill 0\n");
+  EXPECT_EQ(reader.read(1025).oom_kills, 1) << "of its own group, not of the machine";
+  file("/proc/11/cgroup", "4:memory:/job\n0::/\n");
+  file("/sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+  EXPECT_EQ(HostReader(s_, "11").read(1000).oom_kills, 2);
   fs::remove_all(root_ / "proc");
   EXPECT_FALSE(reader.read(1030).total);
 }
@@ -229,6 +234,39 @@ TEST_F(Watching, DevicesAndWhoseTheyAre) {
   EXPECT_FALSE(lost.devices[0].answers);
   EXPECT_TRUE(says(lost.events, "device 0 (NVIDIA GeForce RTX 4090) does not answer"));
   EXPECT_THROW(Watcher(s_, machine, {{}, {7}, ""}), Error);
+}
+
+TEST_F(Watching, SlicesOfADevice) {
+  file("/nvml",
+       "count 2\n0.name NVIDIA H100 NVL\n0.uuid GPU-a\n0.total 100000000000\n0.mig 1\n0.slices 7\n0/0.name NVIDIA H100 NVL MIG 1g.12gb\n"
+       "0/0.uuid MIG-1\n0/0.total 11542724608\n0/2.name NVIDIA H100 NVL MIG 3g.47gb\n0/2.uuid MIG-2\n0/2.total 49928994816\n"
+       "0/2.used 9000000000\n0/2.processes 10:8589934592\n1.name NVIDIA H100 NVL\n1.uuid GPU-b\n1.total 100000000000\n1.mig 0\n1.used 5\n");
+  setenv("PLIMSOLL_STUB_NVML", path("nvml").c_str(), 1);
+  s_.nvml = {PLIMSOLL_STUB_NVML_LIBRARY};
+  process(10, 1, "python3", "python3 train.py", 1000);
+  Watcher watcher(s_, detect(s_), {10, {}, ""});
+  const Sample sample = watcher.look(1000);
+  ASSERT_EQ(sample.devices.size(), 3u) << "two slices and a whole device";
+  EXPECT_EQ(sample.devices[1].ours, (Bytes{8 * kGiB}));
+  EXPECT_EQ(sample.devices[1].used, Bytes{9000000000});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(sample.devices[static_cast<size_t>(i)].index, i) << "each has a number of its own";
+}
+
+// The driver tells the host's pid; in the container the same process has another one.
+TEST_F(Watching, ProcessesInAContainer) {
+  file("/nvml", "count 1\n0.name NVIDIA A10\n0.uuid GPU-a\n0.total 24000000000\n0.used 9000000000\n0.processes 70010:8589934592\n");
+  setenv("PLIMSOLL_STUB_NVML", path("nvml").c_str(), 1);
+  s_.nvml = {PLIMSOLL_STUB_NVML_LIBRARY};
+  process(10, 1, "python3", "python3 train.py", 1000);
+  Watcher blind(s_, detect(s_), {10, {}, ""});
+  EXPECT_FALSE(blind.look(1000).devices.at(0).ours) << "it has no device open";
+  fs::create_directories(root_ / "proc/10/fd");
+  fs::create_symlink("/dev/nvidiactl", root_ / "proc/10/fd/4");
+  fs::create_symlink("/dev/nvidia0", root_ / "proc/10/fd/5");
+  Watcher watcher(s_, detect(s_), {10, {}, ""});
+  const Sample sample = watcher.look(1000);
+  EXPECT_EQ(sample.devices.at(0).ours, (Bytes{8 * kGiB}));
+  EXPECT_TRUE(sample.devices.at(0).others.empty());
 }
 
 TEST_F(Watching, ProcessesOnAmdDevices) {

@@ -59,14 +59,13 @@ void check_framework(const EstimateRequest& request, const Job& job) {
     throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true", ExitCode::usage);
 }
 
-// What was measured here before counts for the devices it was measured on.
-void calibrate(Estimate& e, std::vector<Fit>& fits) {
-  const std::vector<MeasuredRun> runs = read_measured_runs(measured_runs_file());
-  if (runs.empty()) return;
-  for (Fit& fit : fits)
-    if (const auto c = correction(measured_run(e, device_label(fit.device)), fit.memory.device, runs)) apply(*c, fit);
-  if (e.memory && !e.device.empty())
-    if (const auto c = correction(measured_run(e, e.device), e.memory->device, runs)) apply(*c, *e.memory);
+// A row of its own, by runs of `measure`.
+std::string tensors_text(const Correction& c, const Style& style) {
+  const std::string residual = (c.residual.count > 0 ? "+" : "") + to_string(c.residual);
+  const std::string what = c.residual.count == 0 ? "as predicted" : "the numbers above are moved by it";
+  return fmt::format(
+      "  {:<28}{:>11}   {}\n", "tensors measured before", residual,
+      style.dim(fmt::format("{} like run{} of `measure` on this machine: {} (--no-calibration)", c.runs, c.runs == 1 ? "" : "s", what)));
 }
 
 ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
@@ -101,19 +100,26 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
   if (!request.snapshot.empty()) save_snapshot(job, request.snapshot);
   std::vector<Fit> fits = fits_of(job, devices);
   Estimate e = estimate(job, static_cast<size_t>(request.top), only_device(devices));
-  if (request.calibrated) calibrate(e, fits);
+  std::optional<Correction> tensors;
+  if (request.calibrated) {
+    calibrate(e, fits);
+    calibrate(e);
+    tensors = tensors_correction(e);
+  }
   std::optional<WhatIf> changes;
   if (request.what_if) changes = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
   const HostSections machine = host_sections(request.host, e);
   show(
       [&](const Style& style) {
         std::string text = estimate_text(e, style, request.text) + warnings_text(e.job);
+        if (tensors) text += "\n" + tensors_text(*tensors, style);
         if (!fits.empty()) text += "\n" + fits_text(fits, style);
         if (changes) text += "\n" + what_if_text(*changes, style);
         return text + host_sections_text(machine, e, style);
       },
       [&] {
         nlohmann::ordered_json json = estimate_json(e);
+        if (tensors) json["tensors_correction"] = correction_json(*tensors);
         json["fits"] = fits_json(fits);
         json["findings"] = findings_json(e.job);
         if (changes) json["what_if"] = what_if_json(*changes);

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <iostream>
 
+#include "estimate/calibration.h"
 #include "estimate/fit.h"
+#include "hardware/detect.h"
+#include "scale/shell_command.h"
 
 namespace plimsoll {
 
@@ -16,6 +19,7 @@ std::optional<Job> job_of(const std::vector<std::string>& command) {
   try {
     JobRequest request;
     request.run = command;
+    if (const auto shell = shell_command(command)) request.run = {shell->file ? command[shell->word] : training_line(shell->script)};
     return request.job();
   } catch (const Error&) {
     return std::nullopt;
@@ -33,31 +37,38 @@ std::vector<TargetDevice> devices_of(DeviceRequest request) {
   }
 }
 
-Fit fit_of(Job job, int64_t batch, int64_t share, const TargetDevice& device) {
+// What was measured here before counts, unless it shall not.
+std::vector<Fit> corrected_fits(const Job& job, const std::vector<TargetDevice>& devices, bool calibrated) {
+  std::vector<Fit> fits = fits_of(job, devices);
+  if (calibrated) calibrate(estimate(job, 0, only_device(devices)), fits);
+  return fits;
+}
+
+Fit fit_of(Job job, int64_t batch, int64_t share, const TargetDevice& device, bool calibrated) {
   job.batch = batch;
   job.accumulation = share / batch;
-  return fits_of(std::move(job), {device}).front();
+  return corrected_fits(job, {device}, calibrated).front();
 }
 
 // By halving: what a step needs grows with its micro-batch.
-int64_t largest_that_fits(const Job& job, int64_t below, const TargetDevice& device) {
+int64_t largest_that_fits(const Job& job, int64_t below, const TargetDevice& device, bool calibrated) {
   const int64_t share = job.batch * job.accumulation;
   std::vector<int64_t> sizes;
   for (int64_t b = 1; b < below; ++b)
     if (share % b == 0) sizes.push_back(b);
   const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), [&](int64_t b) {
-    const Verdict v = fit_of(job, b, share, device).verdict;
+    const Verdict v = fit_of(job, b, share, device, calibrated).verdict;
     return v == Verdict::fits || v == Verdict::tight;
   });
   return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
 }
 
-void add_estimate(SupervisorRequest& out, const Job& job, const std::vector<TargetDevice>& devices) {
-  for (const Fit& fit : fits_of(job, devices))
+void add_estimate(SupervisorRequest& out, const Job& job, const std::vector<TargetDevice>& devices, bool calibrated) {
+  for (const Fit& fit : corrected_fits(job, devices, calibrated))
     if (fit.verdict != Verdict::fits && fit.verdict != Verdict::unknown)
       out.first_notes.push_back(fmt::format("the estimate says that it {} on {}: {}", to_string(fit.verdict), fit.device.name, fit.reason));
   // A failure tells how large the device is; before one, and without its numbers, what was named counts.
-  out.predict = [job, devices](int64_t failed, std::optional<int64_t> limit) -> int64_t {
+  out.predict = [job, devices, calibrated](int64_t failed, std::optional<int64_t> limit) -> int64_t {
     try {
       std::vector<TargetDevice> asked = devices;
       if (limit && *limit > 0) {
@@ -65,9 +76,36 @@ void add_estimate(SupervisorRequest& out, const Job& job, const std::vector<Targ
         by_size.names = {fmt::format("{}B", *limit)};
         asked = by_size.devices();
       }
-      return asked.empty() ? 0 : largest_that_fits(job, failed, asked.front());
+      return asked.empty() ? 0 : largest_that_fits(job, failed, asked.front(), calibrated);
     } catch (const Error&) {  // not a size that can be simulated
       return 0;
+    }
+  };
+}
+
+// The devices of this machine are looked at while it runs; what was measured is kept beside what was predicted for the same settings.
+void add_measuring(SupervisorRequest& out, const Job& job) {
+  const Surroundings here = Surroundings::here();
+  std::vector<DetectedDevice> devices;
+  for (const DetectedDevice& d : detect(here).devices)
+    if (d.visible != Visible::no && !d.split) devices.push_back(d);
+  if (devices.empty()) return;
+  out.peak = std::make_shared<DevicePeak>(here, devices);
+  out.measured = [job](const RunValues& values, const DevicePeak::Most& most) -> std::string {
+    Job as_run = job;
+    if (values.batch > 0) as_run.batch = values.batch;
+    if (values.accumulation > 0) as_run.accumulation = values.accumulation;
+    try {
+      const TargetDevice device = target_device(most.device);
+      const Estimate e = estimate(as_run, 0, device.spec);
+      if (!e.memory) return "";
+      MeasuredRun run = measured_run(e, device_label(device));
+      run.predicted = e.memory->device.bytes;
+      run.measured = most.bytes;
+      run.source = "run";
+      return keep_measured_run(run);
+    } catch (const Error& e) {
+      return std::string("what was measured is not kept: ") + e.what();
     }
   };
 }
@@ -79,10 +117,11 @@ int answer(const RunRequest& request) {
   if (const std::optional<Job> job = job_of(supervised.command)) {
     const std::vector<TargetDevice> devices = devices_of(request.devices);
     try {
-      add_estimate(supervised, *job, devices);
+      add_estimate(supervised, *job, devices, request.calibrated);
     } catch (const Error& e) {
       supervised.first_notes.push_back(std::string("no estimate: ") + e.what());
     }
+    if (!request.dry) add_measuring(supervised, *job);
   }
   if (!request.dry) return supervise(supervised);
   std::cout << describe(supervised);

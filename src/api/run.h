@@ -9,8 +9,9 @@ namespace plimsoll {
 
 struct RunRequest {
   SupervisorRequest supervisor;
-  DeviceRequest devices;  // none: those of this machine
-  bool dry = false;       // only say what would be done
+  DeviceRequest devices;   // none: those of this machine
+  bool dry = false;        // only say what would be done
+  bool calibrated = true;  // estimates use what was measured of like runs on this machine
 };
 
 // What the process exits with.

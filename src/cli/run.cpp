@@ -13,7 +13,7 @@ namespace {
 struct RunFlags {
   RunRequest request;
   DeviceFlags devices;
-  bool no_allocator = false;
+  bool no_allocator = false, uncalibrated = false;
 };
 
 }  // namespace
@@ -58,6 +58,11 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
   app.add_option("--grace", r.grace, "seconds between SIGTERM and SIGKILL for what the command leaves behind (default 10)")
       ->check(number_between(0, 86400))
       ->type_name("S");
+  app.add_option("--hang", r.hang,
+                 "seconds without output after an out-of-memory before what still runs is ended: ranks that wait for the dead one (default "
+                 "300; 0: never)")
+      ->check(number_between(0, 1e6))
+      ->type_name("S");
   app.add_option("--resume-flag", r.resume_flag, "words to add from the second start on; {checkpoint} is the newest of --checkpoints")
       ->type_name("WORDS");
   app.add_option("--checkpoints", r.checkpoints, "where checkpoints are: a pattern like 'out/checkpoint-*'")->type_name("GLOB");
@@ -68,13 +73,16 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
       ->type_name("CODE");
   app.add_option("--state", r.folder, "where the state is kept (default .plimsoll/NAME-HASH here)")->type_name("DIR");
   app.add_option("--events", r.events, "where decisions are written (default events.jsonl in it)")->type_name("FILE");
+  app.add_flag("--anew", r.anew, "begin anew: what an earlier start of this command saved is set aside");
   app.add_flag("--quiet", r.quiet, "nothing on stderr but errors and the command's own");
   app.add_flag("--dry-run", flags->request.dry, "only say what would be done");
+  app.add_flag("--no-calibration", flags->uncalibrated, "estimate without what was measured of like runs on this machine");
   flags->devices.add_to(app);
   return [flags] {
     RunRequest request = flags->request;
     request.supervisor.allocator = !flags->no_allocator;
     request.devices = flags->devices;
+    request.calibrated = !flags->uncalibrated;
     return static_cast<ExitCode>(answer(request));
   };
 }

@@ -220,6 +220,9 @@ class Reading {
     const auto rank = line.rank ? line.rank : symptom.rank ? symptom.rank : rank_in(message.substr(0, message.find('\n')));
     if (rank) ranks_.insert(*rank);
     ++d_.occurrences;
+    const auto same_line = has(raw, "it]") || has(raw, "it/s") ? read_progress(raw) : std::nullopt;  // a bar and the error on one line
+    last_line_ = log_.number();
+    last_progress_ = same_line ? same_line : progress_.last();
     // What is not certain gives way to what is; else the first counts.
     const bool better = !d_.symptom || weight(symptom) > weight(*d_.symptom);
     // The same failure, told again with numbers: NCCL's size after its error, the kernel's summary.
@@ -244,8 +247,7 @@ class Reading {
       d_.symptom->kind = "cuda_pinned";
       d_.symptom->memory = Memory::host;
     }
-    const auto same_line = has(raw, "it]") || has(raw, "it/s") ? read_progress(raw) : std::nullopt;  // a bar and the error on one line
-    d_.progress = same_line ? same_line : progress_.last();
+    d_.progress = last_progress_;
   }
 
   void finish() {
@@ -256,8 +258,7 @@ class Reading {
       d_.progress = progress_.last();  // how far it came
       return;
     }
-    const auto later = progress_.last(d_.line);
-    d_.recovered = later && later->training && later->done && (!d_.progress || !d_.progress->done || *later->done > *d_.progress->done);
+    d_.recovered = went_on_after_last();
     if (d_.symptom->harmless_alone && d_.recovered) {
       const int64_t lines = d_.lines;
       d_ = {};
@@ -275,11 +276,19 @@ class Reading {
     find_fixes(d_);
   }
 
+  // One that was survived says nothing about the one that ended the run.
+  bool went_on_after_last() const {
+    const auto later = progress_.last(last_line_);
+    return later && later->training && later->done && (!last_progress_ || !last_progress_->done || *later->done > *last_progress_->done);
+  }
+
   LogStream log_;
   Diagnosis d_;
   std::vector<size_t> hits_;
   std::set<int> ranks_;
   LastProgress progress_;
+  int64_t last_line_ = 0;  // of the last symptom, and how far training was
+  std::optional<Progress> last_progress_;
   size_t candidates_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -133,8 +134,10 @@ void apply(const Correction& c, DeviceMemory& memory) {
   memory.correction = c;
 }
 
-void apply(const Correction& c, Fit& fit) {
-  apply(c, fit.memory);
+namespace {
+
+// Verdict and margin by the corrected need.
+void settle(Fit& fit) {
   if (!fit.device.capacity || fit.verdict == Verdict::unknown) return;
   const Capacity& capacity = *fit.device.capacity;
   fit.margin = capacity.bytes - fit.device.others - fit.memory.device.bytes;
@@ -149,6 +152,70 @@ void apply(const Correction& c, Fit& fit) {
     fit.verdict = Verdict::does_not_fit;
     fit.reason = "the need, corrected by measured runs, is larger than the device";
   }
+}
+
+}  // namespace
+
+void apply(const Correction& c, Fit& fit) {
+  apply(c, fit.memory);
+  settle(fit);
+}
+
+namespace {
+
+std::optional<Correction> of_tensors(const Estimate& e, const std::vector<MeasuredRun>& runs) {
+  return correction(measured_run(e, kTensors), ByteRange::exact(e.peak), runs);
+}
+
+std::optional<Correction> of_device(const Estimate& e, const std::string& device, const ByteRange& range,
+                                    const std::vector<MeasuredRun>& runs) {
+  return device.empty() ? std::nullopt : correction(measured_run(e, device), range, runs);
+}
+
+void shift(ByteRange& range, Bytes by) { range = {range.bytes + by, range.low + by, range.high + by}; }
+
+void shift(DeviceMemory& memory, Bytes by) {
+  for (ByteRange* range : {&memory.allocated, &memory.reserved, &memory.device}) shift(*range, by);
+}
+
+}  // namespace
+
+void calibrate(const Estimate& e, std::vector<Fit>& fits) {
+  const std::vector<MeasuredRun> runs = read_measured_runs(measured_runs_file());
+  const auto tensors = of_tensors(e, runs);
+  for (Fit& fit : fits) {
+    if (const auto c = of_device(e, device_label(fit.device), fit.memory.device, runs)) {
+      apply(*c, fit);
+    } else if (tensors && tensors->residual.count != 0) {
+      shift(fit.memory, tensors->residual);
+      settle(fit);
+    }
+  }
+}
+
+void calibrate(Estimate& e) {
+  if (!e.memory) return;
+  const std::vector<MeasuredRun> runs = read_measured_runs(measured_runs_file());
+  if (const auto c = of_device(e, e.device, e.memory->device, runs))
+    apply(*c, *e.memory);
+  else if (const auto tensors = of_tensors(e, runs))
+    shift(*e.memory, tensors->residual);
+}
+
+std::optional<Correction> tensors_correction(const Estimate& e) { return of_tensors(e, read_measured_runs(measured_runs_file())); }
+
+std::string keep_measured_run(MeasuredRun run) {
+  const std::string file = measured_runs_file();
+  if (run.measured.count <= 0 || run.predicted.count <= 0 || file.empty()) return "";
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  run.time = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  try {
+    add_measured_run(file, run);
+  } catch (const Error& e) {
+    return std::string(e.what()) + "; what was measured is not kept";
+  }
+  return fmt::format("kept for the next estimate of a like job: {} predicted, {} measured ({})", to_string(run.predicted),
+                     to_string(run.measured), file);
 }
 
 }  // namespace plimsoll

@@ -16,10 +16,13 @@ struct MeasuredRun {
   std::string machine, device;  // the host's name, the device's
   std::string family, precision, optimizer;
   int64_t parameters = 0;
-  Bytes predicted, measured;  // peak on the device of one process; predicted without any correction
-  std::string source;         // "watch"
+  Bytes predicted, measured;  // peak on the device of one process, or of the tensors (kTensors); predicted without any correction
+  std::string source;         // "watch", "run", "measure"
   int64_t time = 0;           // seconds since 1970
 };
+
+// The device of runs of `measure`: tensors in the host's memory, counted to the byte. They say nothing of a device's overheads.
+inline constexpr const char* kTensors = "tensors";
 
 // What a device is called there: by the catalogue, or by its driver.
 std::string device_label(const TargetDevice& device);
@@ -43,5 +46,16 @@ std::optional<Correction> correction(const MeasuredRun& run, const ByteRange& de
 void apply(const Correction& c, DeviceMemory& memory);
 // And the verdict and margin that follow.
 void apply(const Correction& c, Fit& fit);
+
+// By what was measured on this machine before: each of `fits` on the device it was measured on, and the estimate's own. Where a device was
+// not measured, its range is moved by what the tensors differed by, and stays as wide.
+void calibrate(const Estimate& e, std::vector<Fit>& fits);
+void calibrate(Estimate& e);
+// Of the sum of the tensors, by like runs of `measure`; none without any.
+std::optional<Correction> tensors_correction(const Estimate& e);
+
+// Keeps a run for the next estimate of one like it: now, in the file of this user. What to say about that; empty: there was nothing to
+// keep.
+std::string keep_measured_run(MeasuredRun run);
 
 }  // namespace plimsoll

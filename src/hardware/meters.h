@@ -37,6 +37,7 @@ class DeviceMeters {
   std::vector<DeviceReading> read(const std::vector<int64_t>& pids);  // one for each of devices()
 
  private:
+  Surroundings s_;
   std::vector<DetectedDevice> devices_;
   std::vector<std::unique_ptr<DeviceMeter>> meters_;
 };

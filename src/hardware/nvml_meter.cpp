@@ -1,5 +1,6 @@
 // NVIDIA devices, again and again, through handles that stay open.
 #include <algorithm>
+#include <vector>
 
 #include "hardware/meters.h"
 #include "hardware/nvml_library.h"
@@ -12,7 +13,7 @@ class NvmlMeter : public DeviceMeter {
  public:
   NvmlMeter(const Surroundings& s, const std::vector<DetectedDevice>& devices) : api_(s.nvml, [](std::string, std::string) {}) {
     started_ = api_.start();
-    for (const DetectedDevice& d : devices) handles_.push_back(started_ && d.source == "nvml" ? open(d, devices) : nullptr);
+    for (const DetectedDevice& d : devices) handles_.push_back(started_ && d.source == "nvml" ? open(d) : nullptr);
   }
 
   bool started() const { return started_; }
@@ -23,19 +24,25 @@ class NvmlMeter : public DeviceMeter {
   }
 
  private:
-  nvml::Device open(const DetectedDevice& d, const std::vector<DetectedDevice>& devices) {
+  // A slice is reached through the whole device, which is not among `devices` where the slices stand for it.
+  nvml::Device open(const DetectedDevice& d) {
     nvml::Device device = nullptr, slice = nullptr;
-    int index = d.index;
-    if (!d.parent_uuid.empty()) {
-      const auto parent = std::find_if(devices.begin(), devices.end(), [&](const DetectedDevice& p) { return p.uuid == d.parent_uuid; });
-      if (parent == devices.end()) return nullptr;
-      index = parent->index;
+    if (d.parent_uuid.empty()) return by_index(static_cast<unsigned>(d.index));
+    for (unsigned i = 0; (device = by_index(i)); ++i) {
+      std::vector<char> uuid(nvml::kNameSize + 1, '\0');
+      if (api_.call("", "nvmlDeviceGetUUID", nvml::kText, device, uuid.data(), nvml::kNameSize) != nvml::kSuccess) continue;
+      if (printable(uuid.data()) == d.parent_uuid) break;
     }
-    if (api_.call("", "nvmlDeviceGetHandleByIndex_v2", nvml::kByIndex, static_cast<unsigned>(index), &device) != nvml::kSuccess)
-      return nullptr;
-    if (d.parent_uuid.empty()) return device;
     const auto slot = static_cast<unsigned>(d.index);
-    return api_.call("", "nvmlDeviceGetMigDeviceHandleByIndex", nvml::kSlice, device, slot, &slice) == nvml::kSuccess ? slice : nullptr;
+    if (!device || api_.call("", "nvmlDeviceGetMigDeviceHandleByIndex", nvml::kSlice, device, slot, &slice) != nvml::kSuccess)
+      return nullptr;
+    return slice;
+  }
+
+  nvml::Device by_index(unsigned index) {
+    nvml::Device device = nullptr;
+    const int code = api_.call("", "nvmlDeviceGetHandleByIndex_v2", nvml::kByIndex, index, &device);
+    return code == nvml::kSuccess ? device : nullptr;
   }
 
   DeviceReading read_one(nvml::Device device, const DetectedDevice& d) {

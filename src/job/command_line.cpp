@@ -7,6 +7,7 @@
 #include "job/job_file.h"
 #include "job/launchers.h"
 #include "job/settings.h"
+#include "job/wrappers.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -94,6 +95,7 @@ class Words {
   bool more() const { return at_ < words_.size(); }
   const std::string& peek() const { return words_[at_]; }
   std::string take() { return words_[at_++]; }
+  void skip(size_t count) { at_ += count; }
 
   size_t at() const { return at_; }
 
@@ -301,8 +303,8 @@ Document command_document(const std::vector<std::string>& words, const std::stri
     if (is_assignment(word)) {
       place.environment[word.substr(0, word.find('='))] = number;
       value["environment"][word.substr(0, word.find('='))] = word.substr(word.find('=') + 1);
-    } else if (word == "export" || word == "env" || word == "sudo" || word == "nohup" || word == "exec") {
-      continue;
+    } else if (const size_t wrapped = wrapper_words(words, number); wrapped > 0) {
+      rest.skip(wrapped - 1);
     } else if (is_python(program)) {
       while (rest.more() && is_flag(rest.peek()) && rest.peek() != "-m") rest.take();  // -u
       if (rest.more() && rest.peek() == "-m") {

@@ -11,6 +11,7 @@
 
 #include "cli/job_flags.h"
 #include "cli/number_between.h"
+#include "estimate/calibration.h"
 #include "measure/trainer.h"
 #include "measure/twin.h"
 #include "step/train.h"
@@ -31,7 +32,7 @@ struct Flags {
   std::vector<std::string> limit_from;
   std::optional<double> learning_rate;
   int threads = 1;
-  bool json = false, compare = false, walk = false;
+  bool json = false, compare = false, walk = false, uncalibrated = false;
 };
 
 // One line a step on a terminal, drawn over the last one; nothing elsewhere.
@@ -155,6 +156,18 @@ std::map<int64_t, int64_t> limits_of(const std::vector<std::string>& words) {
   return out;
 }
 
+// For the next estimate of a like job. A run whose micro-batches became smaller is another one.
+void keep_measured(const Job& job, const Outcome& out) {
+  for (const StepResult& r : out.steps)
+    if (r.out_of_memory > 0 || r.micro_batch != job.batch) return;
+  const Simulation simulated = simulate(simulated_twin(job, std::min<int64_t>(2, static_cast<int64_t>(out.steps.size()))));
+  MeasuredRun measured = measured_run(estimate(job, 0), kTensors);
+  measured.predicted = {ideal_timeline(simulated.trace).peak().bytes};
+  measured.measured = {out.peak};
+  measured.source = "measure";
+  if (const std::string said = keep_measured_run(measured); !said.empty()) std::cerr << "plimsoll measure: " << said << "\n";
+}
+
 ExitCode run(Flags& flags) {
   at::set_num_threads(flags.threads);
   at::globalContext().setUserEnabledMkldnn(false);  // what oneDNN takes for itself differs from one processor to the next
@@ -182,6 +195,7 @@ ExitCode run(Flags& flags) {
     });
   }();
   if (!flags.save_trace.empty()) write_trace(out.trace, flags.save_trace);
+  if (!flags.uncalibrated && !out.steps.empty()) keep_measured(job, out);
   std::optional<TwinResult> twin;
   std::string difference;
   if (flags.compare || flags.walk) {
@@ -283,6 +297,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       ->type_name("N");
   app.add_flag("--compare", flags->compare, "simulate the same job and print both, by phase and category");
   app.add_flag("--walk", flags->walk, "with the first allocation that differs");
+  app.add_flag("--no-calibration", flags->uncalibrated, "do not keep what was measured for the next estimate of a like job");
   app.add_flag("--json", flags->json, "one JSON document on stdout");
   flags->job.add_to(app);
   return [flags] {

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -84,8 +85,8 @@ struct Report {
 
 // ---- the tree of processes
 
-// Everything below this process, by the parents in /proc.
-std::vector<pid_t> descendants() {
+// Everything below a process, by the parents in /proc.
+std::vector<pid_t> descendants(pid_t of = getpid()) {
   std::vector<std::pair<pid_t, pid_t>> parents;  // of pid
   std::error_code error;
   for (std::filesystem::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
@@ -98,7 +99,7 @@ std::vector<pid_t> descendants() {
     if (name_end == std::string::npos || text.size() < name_end + 5 || text[name_end + 2] == 'Z') continue;
     parents.emplace_back(pid, static_cast<pid_t>(std::atoi(text.c_str() + name_end + 4)));
   }
-  std::vector<pid_t> found{getpid()};
+  std::vector<pid_t> found{of};
   for (size_t i = 0; i < found.size(); ++i)
     for (const auto& [pid, parent] : parents)
       if (parent == found[i] && pid != found[i]) found.push_back(pid);
@@ -233,13 +234,14 @@ class Stream {
   int from() const { return from_; }
   bool open() const { return from_ >= 0; }
 
-  void pass(std::string& tail) {
+  // Whether there was anything.
+  bool pass(std::string& tail) {
     char chunk[65536];
     const ssize_t n = read(from_, chunk, sizeof chunk);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return false;
     if (n <= 0) {  // a terminal whose other end is closed gives an error
       from_ = -1;
-      return;
+      return false;
     }
     tail.append(chunk, static_cast<size_t>(n));
     if (tail.size() > 2 * kTail) tail.erase(0, tail.size() - kTail);
@@ -252,11 +254,12 @@ class Stream {
         poll(&ready, 1, 1000);
       } else if (errno == EPIPE) {
         from_ = -1;  // nobody reads any more: the child will be told as it writes
-        return;
+        return true;
       } else if (errno != EINTR) {
         deaf_ = true;  // a full disk: training goes on without its log
       }
     }
+    return true;
   }
 
  private:
@@ -277,6 +280,153 @@ void pass_signal(int signal, pid_t child, const Terminal& terminal) {
     kill(child, signal);  // its workers would die of it
   }
 }
+
+// Lines of both streams in one file or pipe keep their order only when the child writes to one.
+bool same_place(int a, int b) {
+  struct stat x {
+  }, y{};
+  return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+// One run of the command, from this process's side: output, signals and typing pass through until the keeper has ended.
+class Attempt {
+ public:
+  Attempt(const ChildRequest& request, Signals& signals) : request_(request), signals_(signals) {
+    if (isatty(0) || isatty(1) || isatty(2)) terminal_.open();
+    pty_ = terminal_.master.open();
+    start_keeper();
+    from_ = {{out_.read.get(), 1}, {err_.read.get(), 2}};
+    if (pty_) from_.emplace_back(terminal_.master.get(), through_terminal(1) ? 1 : 2);
+    typed_ = through_terminal(0) && tcgetpgrp(0) == getpgrp();
+  }
+
+  ChildEnd run() {
+    while (kept_ || std::any_of(from_.begin(), from_.end(), [](const Stream& s) { return s.open(); }))
+      if (!pass_on()) break;
+    waitpid(keeper_, nullptr, 0);
+    reap();
+    if (!reported_) {  // the keeper was killed, or ended everything because it was told to
+      end_.left_behind = end_descendants(request_.grace);
+      end_.status = SIGKILL;
+    }
+    end_.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    return std::move(end_);
+  }
+
+ private:
+  bool through_terminal(int fd) const { return pty_ && isatty(fd); }
+
+  void start_keeper() {
+    std::vector<char*> words;
+    for (const std::string& word : request_.command) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    const int slave = terminal_.slave.get();
+    const bool together = !isatty(1) && !isatty(2) && same_place(1, 2);
+    const Streams streams{through_terminal(0) ? slave : -1, through_terminal(1) ? slave : out_.write.get(),
+                          through_terminal(2) ? slave : (together ? out_ : err_).write.get(), slave};
+    keeper_ = fork();
+    if (keeper_ < 0)
+      throw Error(std::string("[run] no process can be started: ") + std::strerror(errno), "too many processes, or no memory");
+    if (keeper_ == 0) {
+      lifeline_.write.close();
+      report_.read.close();
+      out_.read.close();
+      err_.read.close();
+      terminal_.master.close();
+      keep(request_, words, streams, lifeline_.read.get(), report_.write.get());
+    }
+    lifeline_.read.close();
+    report_.write.close();
+    out_.write.close();
+    err_.write.close();
+    terminal_.slave.close();
+  }
+
+  // Waits for something to do and does it. False: all is drained.
+  bool pass_on() {
+    std::vector<pollfd> waiting{
+        {signals_.descriptor(), POLLIN, 0}, {kept_ ? report_.read.get() : -1, POLLIN, 0}, {typed_ ? 0 : -1, POLLIN, 0}};
+    for (const Stream& s : from_) waiting.push_back({s.from(), POLLIN, 0});
+    const int ready = poll(waiting.data(), waiting.size(), kept_ ? patience() : 0);
+    if ((ready < 0 && errno != EINTR) || (ready == 0 && !kept_)) return false;
+    for (size_t i = 0; i < from_.size(); ++i)
+      if (from_[i].open() && waiting[3 + i].revents && from_[i].pass(end_.output)) heard_ = Clock::now(), asked_ = false;
+    if (!from_[0].open()) out_.read.close();
+    if (!from_[1].open()) err_.read.close();
+    pass_signals();
+    if (typed_ && waiting[2].revents) pass_typing();
+    if (kept_ && waiting[1].revents) hear_keeper();
+    if (kept_ && child_ > 0) look_around();
+    return true;
+  }
+
+  // Until the next look, or the end of a silence; -1: none.
+  int patience() const {
+    const auto until = [](Clock::time_point t) {
+      return static_cast<int>(std::max<int64_t>(0, std::chrono::duration_cast<milliseconds>(t - Clock::now()).count() + 1));
+    };
+    int most = -1;
+    if (child_ > 0 && request_.look) most = until(next_look_);
+    if (child_ > 0 && request_.hangs && !asked_)
+      most = most < 0 ? until(heard_ + request_.silence) : std::min(most, until(heard_ + request_.silence));
+    return most;
+  }
+
+  void look_around() {
+    const auto now = Clock::now();
+    if (request_.look && now >= next_look_) {
+      next_look_ = now + request_.between_looks;
+      const std::vector<pid_t> pids = descendants(keeper_);
+      request_.look({pids.begin(), pids.end()});
+    }
+    if (request_.hangs && !asked_ && now - heard_ >= request_.silence) {
+      asked_ = true;
+      if (request_.hangs(end_.output)) end_.hung = true, lifeline_.write.close();
+    }
+  }
+
+  void pass_signals() {
+    while (const std::optional<int> signal = signals_.take()) {
+      if (asks_to_stop(*signal)) end_.forwarded = *signal;
+      if (child_ > 0) pass_signal(*signal, child_, terminal_);
+      if (child_ == 0 && asks_to_stop(*signal)) lifeline_.write.close();
+    }
+  }
+
+  void pass_typing() {
+    char line[4096];
+    const ssize_t n = read(0, line, sizeof line);
+    typed_ = n > 0;
+    const char end_of_file = 4;
+    (void)!write(terminal_.master.get(), n > 0 ? line : &end_of_file, n > 0 ? static_cast<size_t>(n) : 1);
+  }
+
+  void hear_keeper() {
+    Report r;
+    if (read(report_.read.get(), &r, sizeof r) != sizeof r) {
+      kept_ = false;
+    } else if (r.what == Report::What::started) {
+      child_ = r.value;
+    } else if (r.what == Report::What::failed) {
+      end_.error = r.value;
+      reported_ = true;
+    } else {
+      end_.status = r.value;
+      end_.left_behind = r.left_behind;
+      reported_ = true;
+    }
+  }
+
+  const ChildRequest& request_;
+  Signals& signals_;
+  Terminal terminal_;
+  Pipe lifeline_, report_, out_, err_;
+  std::vector<Stream> from_;
+  pid_t keeper_ = -1, child_ = 0;
+  bool pty_ = false, typed_ = false, reported_ = false, kept_ = true, asked_ = false;
+  Clock::time_point begin_ = Clock::now(), heard_ = begin_, next_look_ = begin_;
+  ChildEnd end_;
+};
 
 }  // namespace
 
@@ -315,88 +465,9 @@ std::optional<int> Signals::wait(milliseconds most) {
 int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status); }
 
 ChildEnd run_child(const ChildRequest& request, Signals& signals) {
-  const auto begin = Clock::now();
-  ChildEnd end;
   for (const auto& [name, value] : request.environment) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> words;
-  for (const std::string& word : request.command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // for when the keeper is killed
-
-  Terminal terminal;
-  if (isatty(0) || isatty(1) || isatty(2)) terminal.open();
-  const bool pty = terminal.master.open();
-  const auto through_terminal = [&](int fd) { return pty && isatty(fd); };
-  Pipe lifeline, report, out, err;
-  const Streams streams{through_terminal(0) ? terminal.slave.get() : -1, through_terminal(1) ? terminal.slave.get() : out.write.get(),
-                        through_terminal(2) ? terminal.slave.get() : err.write.get(), terminal.slave.get()};
-  const pid_t keeper = fork();
-  if (keeper < 0) throw Error(std::string("[run] no process can be started: ") + std::strerror(errno), "too many processes, or no memory");
-  if (keeper == 0) {
-    lifeline.write.close();
-    report.read.close();
-    out.read.close();
-    err.read.close();
-    terminal.master.close();
-    keep(request, words, streams, lifeline.read.get(), report.write.get());
-  }
-  lifeline.read.close();
-  report.write.close();
-  out.write.close();
-  err.write.close();
-  terminal.slave.close();
-
-  std::vector<Stream> from{{out.read.get(), 1}, {err.read.get(), 2}};
-  if (pty) from.emplace_back(terminal.master.get(), through_terminal(1) ? 1 : 2);
-  bool typed = through_terminal(0) && tcgetpgrp(0) == getpgrp();
-  pid_t child = 0;
-  bool reported = false, kept = true;
-  while (kept || std::any_of(from.begin(), from.end(), [](const Stream& s) { return s.open(); })) {
-    std::vector<pollfd> waiting{{signals.descriptor(), POLLIN, 0}, {kept ? report.read.get() : -1, POLLIN, 0}, {typed ? 0 : -1, POLLIN, 0}};
-    for (const Stream& s : from) waiting.push_back({s.from(), POLLIN, 0});
-    const int ready = poll(waiting.data(), waiting.size(), kept ? -1 : 0);
-    if (ready < 0 && errno != EINTR) break;
-    if (ready == 0 && !kept) break;  // drained
-    for (size_t i = 0; i < from.size(); ++i)
-      if (from[i].open() && waiting[3 + i].revents) from[i].pass(end.output);
-    if (!from[0].open()) out.read.close();
-    if (!from[1].open()) err.read.close();
-    while (const std::optional<int> signal = signals.take()) {
-      if (asks_to_stop(*signal)) end.forwarded = *signal;
-      if (child > 0) pass_signal(*signal, child, terminal);
-      if (child == 0 && asks_to_stop(*signal)) lifeline.write.close();
-    }
-    if (typed && waiting[2].revents) {
-      char line[4096];
-      const ssize_t n = read(0, line, sizeof line);
-      typed = n > 0;
-      const char end_of_file = 4;
-      (void)!write(terminal.master.get(), n > 0 ? line : &end_of_file, n > 0 ? static_cast<size_t>(n) : 1);
-    }
-    if (kept && waiting[1].revents) {
-      Report r;
-      if (read(report.read.get(), &r, sizeof r) != sizeof r) {
-        kept = false;
-      } else if (r.what == Report::What::started) {
-        child = r.value;
-      } else if (r.what == Report::What::failed) {
-        end.error = r.value;
-        reported = true;
-      } else {
-        end.status = r.value;
-        end.left_behind = r.left_behind;
-        reported = true;
-      }
-    }
-  }
-  waitpid(keeper, nullptr, 0);
-  reap();
-  if (!reported) {  // somebody killed the keeper
-    end.left_behind = end_descendants(request.grace);
-    end.status = SIGKILL;
-  }
-  end.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  return end;
+  return Attempt(request, signals).run();
 }
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,6 +33,14 @@ struct ChildRequest {
   std::map<std::string, std::string> environment;  // on top of this process's own
   int lock = -1;                                   // a descriptor that stays open until all of it has ended
   std::chrono::milliseconds grace{10000};          // between SIGTERM and SIGKILL for what is left behind
+
+  // Called every so often with the processes of the command while it runs; may be empty.
+  std::function<void(const std::vector<int64_t>& pids)> look;
+  std::chrono::milliseconds between_looks{5000};
+  // Asked once whenever it has written nothing for so long, with the end of its output: whether it waits for something that has failed
+  // and is to be ended. May be empty.
+  std::function<bool(const std::string& output)> hangs;
+  std::chrono::milliseconds silence{0};
 };
 
 struct ChildEnd {
@@ -39,6 +48,7 @@ struct ChildEnd {
   int status = 0;       // as waitpid() has it
   int forwarded = 0;    // the last signal passed on that asks to stop; 0: none
   int left_behind = 0;  // processes that outlived the command, and were ended
+  bool hung = false;    // it was ended because `hangs` said so
   std::string output;   // the end of what it wrote, both streams as they came
   double seconds = 0;
 };

@@ -109,6 +109,12 @@ Failure judge(const Evidence& e) {
   return f;
 }
 
+bool waits_for_the_dead(const std::string& output) {
+  std::istringstream in(output);
+  const Diagnosis d = diagnose(in);
+  return d.is_oom() && !d.recovered && !d.traceback.frames.empty();
+}
+
 int64_t oom_kills(const std::string& root) {
   std::ifstream in(root + "/proc/self/cgroup");
   int64_t kills = 0;

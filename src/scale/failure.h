@@ -45,6 +45,10 @@ struct Failure {
 
 Failure judge(const Evidence& evidence);
 
+// Whether a command that still runs has, by the end of its output, lost a part of itself to memory: an exception that nobody caught, after
+// which training did not go on. The other ranks then wait for it, often until a time-out of theirs.
+bool waits_for_the_dead(const std::string& output);
+
 // How often the kernel ended a process of this process's control group for its memory; 0 where that is not counted.
 int64_t oom_kills(const std::string& root = "");
 // The message of an error file (TORCHELASTIC_ERROR_FILE); empty when there is none.

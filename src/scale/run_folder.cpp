@@ -5,8 +5,10 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -71,14 +73,17 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) close(lock_);
 }
 
-void RunFolder::lock(double seconds) {
+void RunFolder::lock(double seconds, const std::function<void()>& waits) {
   lock_ = open(file("lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock_ < 0)
     throw Error(fmt::format("[run] {} cannot be opened: {}", file("lock"), std::strerror(errno)), "choose another folder: --state DIR");
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now(), end = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  bool said = !waits;
   while (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK && errno != EINTR) return;  // a file system without locks
-    if (std::chrono::steady_clock::now() > end)
+    if (!said && Clock::now() - begin > std::chrono::seconds(1)) said = true, waits();
+    if (Clock::now() > end)
       throw Error("[run] another `plimsoll run` works in " + path_, "wait for it, or give this run a folder of its own: --state DIR");
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -90,10 +95,14 @@ std::optional<nlohmann::json> RunFolder::load(std::string* broken) const {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   nlohmann::json state = nlohmann::json::parse(text, nullptr, false);
   if (state.is_object()) return state;
+  *broken = file("state.json") + " was no JSON object; it is now " + set_aside() + ", and the run begins with its own settings";
+  return {};
+}
+
+std::string RunFolder::set_aside() const {
   std::error_code error;
   fs::rename(file("state.json"), file("state.broken"), error);
-  *broken = file("state.json") + " was no JSON object; it is now state.broken, and the run begins with its own settings";
-  return {};
+  return file("state.broken");
 }
 
 bool RunFolder::save(const nlohmann::ordered_json& state, std::string* problem) const {
@@ -122,7 +131,11 @@ std::string usual_folder(const std::vector<std::string>& command) {
     const std::string stem = fs::path(word).stem().string();
     if (fs::path(word).extension() == ".py" && name == "run") name = stem;
   }
-  return fmt::format(".plimsoll/{}-{:08x}", name, hash >> 32);
+  const char* task = std::getenv("SLURM_ARRAY_TASK_ID");
+  const std::string number = task && *task && std::all_of(task, task + std::strlen(task), [](char c) { return c >= '0' && c <= '9'; })
+                                 ? std::string("-") + task
+                                 : "";
+  return fmt::format(".plimsoll/{}-{:08x}{}", name, hash >> 32, number);
 }
 
 }  // namespace plimsoll

@@ -4,10 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "scale/launch.h"
 
 namespace plimsoll {
 
@@ -18,13 +19,6 @@ struct RunValues {
   bool operator==(const RunValues&) const = default;
 };
 std::string to_string(const RunValues& values);  // "batch 4 x 2, 2 workers"
-
-// A command as it is started.
-struct Launch {
-  std::vector<std::string> command;
-  std::map<std::string, std::string> environment;
-  std::vector<std::string> written;  // "--micro_batch_size 4", "train.yaml: training.micro_batch_size 4"
-};
 
 class RunSettings {
  public:
@@ -40,17 +34,7 @@ class RunSettings {
 std::unique_ptr<RunSettings> settings_by_templates(const std::vector<std::string>& command, const std::vector<std::string>& templates,
                                                    const RunValues& given);
 
-// Of a trainer that is known; null: it is none. `why` then says so.
+// Of a trainer that is known, also inside of a shell's script; null: it is none. `why` then says so.
 std::unique_ptr<RunSettings> settings_of_trainer(const std::vector<std::string>& command, std::string* why);
-
-// How a command goes on from its last checkpoint.
-struct Resume {
-  std::string flag;         // "--resume {checkpoint}", "--resume"; empty: not at all
-  std::string checkpoints;  // a pattern of files or folders, of which the newest counts
-  std::string how;          // for people: "--resume_from_checkpoint of transformers"
-};
-Resume resume_of_trainer(const std::vector<std::string>& command);
-// Its words, or none when there is no checkpoint yet.
-std::vector<std::string> resume_words(const Resume& resume);
 
 }  // namespace plimsoll

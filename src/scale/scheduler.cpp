@@ -7,7 +7,9 @@
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
+#include "job/command_line.h"
 #include "util/text.h"
 
 extern char** environ;
@@ -31,9 +33,10 @@ struct SlurmAnswer {
   std::string text;
 };
 
+// A controller that does not answer must not keep the run from going on.
 SlurmAnswer ask(const std::string& command) {
   SlurmAnswer said;
-  FILE* pipe = popen((command + " 2>&1 </dev/null").c_str(), "r");
+  FILE* pipe = popen(("timeout 60 " + command + " 2>&1 </dev/null").c_str(), "r");
   if (!pipe) return said;
   char chunk[4096];
   while (const size_t n = fread(chunk, 1, sizeof chunk, pipe)) said.text.append(chunk, n);
@@ -80,6 +83,21 @@ std::optional<SlurmJob> slurm_job(const Environment& e) {
   if (!is_job_id(job.id)) return {};
   job.restarts = number(e, "SLURM_RESTART_COUNT", 0);
   return job;
+}
+
+bool queues_only(const std::vector<std::string>& command) {
+  return std::filesystem::path(command_document(command).value.value("program", "")).filename() == "sbatch";
+}
+
+int64_t nodes_beside(const std::vector<std::string>& command) {
+  const auto program = [](const std::string& word) { return std::filesystem::path(word).filename().string(); };
+  bool own = false;  // one that starts this node's processes alone
+  for (const std::string& word : command) {
+    const std::string name = program(word);
+    if (name == "srun" || name == "mpirun" || name == "mpiexec") return 1;
+    own |= name == "torchrun" || name == "torch.distributed.run" || name == "torch.distributed.launch" || name == "accelerate";
+  }
+  return own ? command_document(command).value.value("nodes", int64_t{1}) : 1;
 }
 
 std::string requeue(const SlurmJob& job) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace plimsoll {
 
@@ -23,6 +24,12 @@ struct SlurmJob {
   int restarts = 0;
 };
 std::optional<SlurmJob> slurm_job(const Environment& environment);
+
+// Whether the command only puts a job into a queue and ends, as sbatch does.
+bool queues_only(const std::vector<std::string>& command);
+
+// How many nodes a launcher's command is one of, where each node has its own (torchrun --nnodes=2 without srun before it); else 1.
+int64_t nodes_beside(const std::vector<std::string>& command);
 
 // Gives the job back to Slurm, which starts it again from its beginning. Empty, or why not.
 std::string requeue(const SlurmJob& job);

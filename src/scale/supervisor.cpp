@@ -14,9 +14,13 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config.h"
+#include "scale/allocator_variables.h"
+#include "scale/checkpoints.h"
 #include "scale/child.h"
 #include "scale/failure.h"
+#include "scale/resume.h"
 #include "scale/run_folder.h"
+#include "scale/run_state.h"
 #include "scale/scheduler.h"
 #include "util/checked.h"
 #include "util/error.h"
@@ -28,9 +32,6 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr const char* kAllocator = "PYTORCH_CUDA_ALLOC_CONF";
-constexpr const char* kExpandable = "expandable_segments:True";
-
 std::string now_text() {
   const auto now = std::chrono::system_clock::now();
   const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
@@ -40,39 +41,6 @@ std::string now_text() {
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
   return fmt::format("{}.{:03}Z", text, std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000);
 }
-
-// What a run is at, from one start of the supervisor to the next.
-struct State {
-  int64_t attempt = 0;  // starts of the command
-  int64_t workers = -1;
-  bool allocator = false;        // expandable segments are set by us
-  int64_t failures = 0;          // since there was progress
-  int64_t best_step = 0;         // the furthest that its output told
-  double well = 0;               // seconds that this size has gone well
-  std::optional<int64_t> limit;  // of the device, as the last failure told
-  nlohmann::json scaler;         // null: none
-
-  OrderedJson json(const std::vector<std::string>& command) const {
-    OrderedJson out = {
-        {"schema", 1},          {"command", command},     {"attempt", attempt},   {"workers", workers}, {"allocator", allocator},
-        {"failures", failures}, {"best_step", best_step}, {"well_seconds", well}, {"scaler", scaler}};
-    if (limit) out["limit"] = *limit;
-    return out;
-  }
-  static State of(const nlohmann::json& saved) {
-    const Config c("state.json", saved);
-    State s;
-    s.attempt = c.integer({"attempt"}, 0);
-    s.workers = c.integer({"workers"}, -1);
-    s.allocator = c.flag({"allocator"}, false);
-    s.failures = c.integer({"failures"}, 0);
-    s.best_step = c.integer({"best_step"}, 0);
-    s.well = c.number({"well_seconds"}, 0);
-    s.limit = c.optional_integer({"limit"});
-    if (const nlohmann::json* scaler = c.find({"scaler"})) s.scaler = *scaler;
-    return s;
-  }
-};
 
 // What the user asked for is the most, and a whole number of micro-batches makes the step.
 ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues& first) {
@@ -95,7 +63,9 @@ class Supervisor {
     slurm_ = slurm_job(environment_here());
     if ((request_.requeue || request_.requeue_exit) && !slurm_)
       throw Error("[run] there is no Slurm job to put back into the queue", "use --requeue inside sbatch", ExitCode::usage);
-    folder_.lock(request_.patience);
+    folder_.lock(request_.patience, [this] {
+      std::cerr << "plimsoll: waiting for another `plimsoll run` in " << folder_.path() << ", at most " << request_.patience << " s\n";
+    });
     signals_.emplace();
     set_up();
     for (;;) {
@@ -154,6 +124,7 @@ class Supervisor {
                                            : Resume{request_.resume_flag, request_.checkpoints, "--resume-flag"};
 
     std::string broken;
+    if (request_.anew) folder_.set_aside();
     const std::optional<nlohmann::json> saved = folder_.load(&broken);
     if (!broken.empty()) {
       std::cerr << "plimsoll: " << broken << "\n";
@@ -161,8 +132,8 @@ class Supervisor {
     }
     if (saved)
       go_on_from(*saved);
-    else if (state_.workers < 0)
-      state_.workers = first_.workers;
+    else
+      begin_anew();
     event("begin", {{"command", request_.command},
                     {"settings", to_string(first_)},
                     {"reason", settings_ ? "settings are written as " + settings_->how() : "settings cannot be changed: " + unknown_},
@@ -171,7 +142,23 @@ class Supervisor {
       say("plimsoll: " + note);
       event("estimate", {{"reason", note}});
     }
+    if (const int64_t nodes = nodes_beside(request_.command); nodes > 1)
+      warn(
+          fmt::format("this is one of {} nodes, and supervisors on the others decide for themselves: start all nodes by one command, as in "
+                      "plimsoll run -- srun torchrun ...",
+                      nodes));
     if (settings_) try_to_say();
+  }
+
+  void warn(const std::string& reason) {
+    event("warning", {{"reason", reason}});
+    say("plimsoll: " + reason);
+  }
+
+  void begin_anew() {
+    state_ = {};
+    state_.workers = first_.workers;
+    state_.before = checkpoints_of(resume_.checkpoints);
   }
 
   // That a file cannot be changed is better known now than after a night.
@@ -188,21 +175,22 @@ class Supervisor {
   }
 
   void go_on_from(const nlohmann::json& saved) {
+    check_version(saved, folder_.file("state.json"));
     try {
       if (saved.value("command", nlohmann::json()) != nlohmann::json(request_.command))
         throw Error("it belongs to another command", "give this run a folder of its own: --state DIR");
-      state_ = State::of(saved);
+      state_ = RunState::of(saved);
       if (scaler_ && state_.scaler.is_object()) scaler_->restore(state_.scaler);
     } catch (const Error& e) {
-      state_ = {};
-      state_.workers = first_.workers;
-      std::cerr << "plimsoll: the saved state is not used: " << e.what() << "\n";
-      event("state_lost", {{"reason", e.what()}});
+      begin_anew();
+      const std::string kept = folder_.set_aside();
+      std::cerr << "plimsoll: the saved state is not used: " << e.what() << "; it is now " << kept << "\n";
+      event("state_lost", {{"reason", e.what()}, {"kept", kept}});
       return;
     }
     const std::string at = to_string(values());
     event("go_on", {{"settings", at}, {"reason", fmt::format("after attempt {}, which an earlier supervisor started", state_.attempt)}});
-    say(fmt::format("plimsoll: going on after attempt {}{}{}", state_.attempt, at.empty() ? "" : " with ", at));
+    say(fmt::format("plimsoll: going on after attempt {}{}{} (--anew begins anew)", state_.attempt, at.empty() ? "" : " with ", at));
     if (!scaler_) return;
     if (scaler_->state() == ScalerState::stopped) {  // the user starts it again: one more try at what was the last
       const nlohmann::json fresh = {{"state", "settling"}, {"batch", scaler_->batch()}};
@@ -240,15 +228,13 @@ class Supervisor {
         throw;
       }
     }
-    if (state_.attempt > 0) {
-      const std::vector<std::string> words = resume_words(resume_);
-      launch.command.insert(launch.command.end(), words.begin(), words.end());
-    }
+    if (state_.attempt > 0) add_words(launch, folder_.path(), words_to_go_on());
     ++state_.attempt;
     launch.environment["PLIMSOLL_ATTEMPT"] = std::to_string(state_.attempt);
     if (v.batch > 0) launch.environment["PLIMSOLL_BATCH"] = std::to_string(v.batch);
     if (v.accumulation > 0) launch.environment["PLIMSOLL_ACCUMULATION"] = std::to_string(v.accumulation);
-    if (state_.allocator) launch.environment[kAllocator] = allocator_value();
+    if (state_.allocator)
+      for (const auto& [name, value] : allocator_) launch.environment[name] = value;
     if (own_error_file_ || !std::getenv("TORCHELASTIC_ERROR_FILE")) {
       own_error_file_ = true;
       launch.environment["TORCHELASTIC_ERROR_FILE"] = error_file();
@@ -258,11 +244,11 @@ class Supervisor {
   std::string error_file() const {
     return own_error_file_ ? std::filesystem::absolute(folder_.file("error.json")).string() : std::getenv("TORCHELASTIC_ERROR_FILE");
   }
-  static std::string allocator_value() {
-    const char* set = std::getenv(kAllocator);
-    if (!set || !*set) return kExpandable;
-    const std::string text = set;
-    return text.find("expandable_segments") != std::string::npos ? text : text + "," + kExpandable;
+  // The newest checkpoint that is whole and of this run.
+  std::vector<std::string> words_to_go_on() {
+    const NewestCheckpoint newest = newest_checkpoint(resume_.checkpoints, state_.before);
+    for (const std::string& skipped : newest.skipped) warn("not a whole checkpoint: " + skipped);
+    return resume_words(resume_, newest.path);
   }
 
   ChildEnd start(const Launch& launch) {
@@ -278,6 +264,14 @@ class Supervisor {
     child.environment = launch.environment;
     child.lock = folder_.lock_descriptor();
     child.grace = std::chrono::milliseconds(std::llround(request_.grace * 1000));
+    if (request_.hang > 0) {
+      child.hangs = waits_for_the_dead;
+      child.silence = std::chrono::milliseconds(std::llround(request_.hang * 1000));
+    }
+    if (request_.peak) {
+      request_.peak->clear();
+      child.look = [this](const std::vector<int64_t>& pids) { request_.peak->look(pids); };
+    }
     return run_child(child, *signals_);
   }
 
@@ -298,6 +292,12 @@ class Supervisor {
     e.oom_kills = std::max<int64_t>(0, oom_kills() - kills_before_);
     if (slurm_ && end.status != 0) e.slurm_state = newest_step_state(*slurm_);
     const Failure f = judge(e);
+    if (end.hung) {
+      const std::string reason =
+          fmt::format("memory ran out, and nothing was written for {:g} s after it: what still ran was ended", request_.hang);
+      event("hung", {{"reason", reason}});
+      say("plimsoll: " + reason);
+    }
     OrderedJson fields = {{"exit_code", exit_code_of(end.status)},
                           {"seconds", std::round(end.seconds * 1000) / 1000},
                           {"kind", to_string(f.kind)},
@@ -311,8 +311,20 @@ class Supervisor {
     if (!f.is_memory() && (f.kind != FailureKind::other || f.step)) {  // it trained
       state_.well += end.seconds;
       if (scaler_) scaler_->report(StepReport{});  // this size is one to come back to
+      keep_measured(end, f);
     }
     return f;
+  }
+
+  // For the next estimate of a like job. One that was ended early has not seen its peak.
+  void keep_measured(const ChildEnd& end, const Failure& f) {
+    constexpr double kEnough = 60, kEnoughToTheEnd = 10;  // seconds
+    const auto most = request_.peak ? request_.peak->most() : std::nullopt;
+    if (!most || !request_.measured || end.seconds < (f.kind == FailureKind::none ? kEnoughToTheEnd : kEnough)) return;
+    const std::string said = request_.measured(values(), *most);
+    if (said.empty()) return;
+    event("measured", {{"reason", said}, {"device", most->device.name}, {"bytes", most->bytes.count}});
+    say("plimsoll: " + said);
   }
 
   int finished(const ChildEnd& end) {
@@ -349,7 +361,7 @@ class Supervisor {
   // Decides what is different next time. Empty, or why nothing can be.
   std::string change(const Failure& f) {
     if (f.kind == FailureKind::device_memory) {
-      const bool fresh = request_.allocator && !state_.allocator && allocator_value() != value_of_allocator();
+      const bool fresh = request_.allocator && !state_.allocator && !allocator_.empty();
       if (fresh) state_.allocator = true;
       if (fresh && (f.fragmented || !scaler_)) {
         decided(f.fragmented ? "the memory was free, but not in one piece: the same batch with expandable segments"
@@ -375,21 +387,14 @@ class Supervisor {
     decided(d.reason);
     return "";
   }
-  static std::string value_of_allocator() {
-    const char* set = std::getenv(kAllocator);
-    return set ? set : "";
-  }
-
   void decided(const std::string& reason, std::optional<int64_t> workers = {}) {
     if (workers) state_.workers = *workers;
-    event("decision", {{"settings", to_string(values())}, {"allocator", state_.allocator ? kExpandable : ""}, {"reason", reason}});
+    event("decision",
+          {{"settings", to_string(values())}, {"allocator", state_.allocator ? "expandable_segments:True" : ""}, {"reason", reason}});
     const std::string at = to_string(values());
     say("plimsoll: " + reason + (at.empty() ? "" : "; next: " + at));
-    if (scaler_ && first_.accumulation == 0 && scaler_->batch() != first_.batch && !std::exchange(warned_, true)) {
-      const std::string warning = "no {accumulation} is set: the global batch is kept only if the command sees to it itself";
-      event("warning", {{"reason", warning}});
-      say("plimsoll: " + warning);
-    }
+    if (scaler_ && first_.accumulation == 0 && scaler_->batch() != first_.batch && !std::exchange(warned_, true))
+      warn("no {accumulation} is set: the global batch is kept only if the command sees to it itself");
   }
 
   int give_up(const std::string& reason) {
@@ -412,20 +417,20 @@ class Supervisor {
       say("plimsoll: job " + slurm_->id + " is back in the queue");
       return 0;
     }
-    event("warning", {{"reason", problem + "; restarting here"}});
-    say("plimsoll: " + problem + "; restarting here");
+    warn(problem + "; restarting here");
     return {};
   }
 
   const SupervisorRequest& request_;
   RunFolder folder_;
   std::optional<Signals> signals_;
-  State state_;
+  RunState state_;
   std::unique_ptr<RunSettings> settings_;
   std::string unknown_;  // why there are none
   RunValues first_;      // as the command says them
   std::optional<BatchScaler> scaler_;
   Resume resume_;
+  const std::map<std::string, std::string> allocator_ = with_expandable_segments(environment_here());
   std::optional<SlurmJob> slurm_;
   int64_t kills_before_ = 0;
   std::optional<int64_t> last_failed_step_;
@@ -464,6 +469,9 @@ std::string describe(const SupervisorRequest& request) {
 
 int supervise(const SupervisorRequest& request) {
   if (request.command.empty()) throw Error("[run] there is no command", "plimsoll run -- python train.py", ExitCode::usage);
+  if (queues_only(request.command))
+    throw Error("[run] sbatch only puts a job into the queue: there would be nothing to supervise",
+                "put it inside the script: plimsoll run -- srun ..., and give that to sbatch", ExitCode::usage);
   if (const auto rank = rank_here(environment_here()))
     throw Error(
         fmt::format("[run] this is rank {} of {} of {}: here each rank would decide for itself", rank->rank, rank->ranks, rank->launcher),

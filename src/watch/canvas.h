@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-enum class Tone : uint8_t { plain, dim, bold, good, warning, bad, predicted, selected };
+enum class Tone : uint8_t { plain, dim, bold, title, heading, good, warning, bad, other, predicted, selected };
 
 class Canvas {
  public:

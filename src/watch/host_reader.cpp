@@ -12,15 +12,16 @@ namespace plimsoll {
 
 namespace {
 
-// The number after "key" at the beginning of a line: "MemTotal:  123 kB", "pswpin 5".
+// The number after "key" at the beginning of a line: "MemTotal:  123 kB", "pswpin 5". Lines of longer keys are passed over.
 std::optional<int64_t> number_of(const std::string& text, const std::string& key) {
-  size_t at = text.starts_with(key) ? 0 : text.find("\n" + key);
-  if (at == std::string::npos) return {};
-  at = text.find_first_not_of("\n", at) + key.size();
-  const size_t begin = text.find_first_not_of(": \t", at);
-  if (begin == std::string::npos || begin == at) return {};  // a longer key
-  const size_t end = std::min(text.size(), text.find_first_not_of("0123456789", begin));
-  return whole_number(text.substr(begin, end - begin));
+  for (size_t line = 0; line < text.size(); line = std::min(text.size(), text.find('\n', line)) + 1) {
+    if (text.compare(line, key.size(), key) != 0) continue;
+    const size_t begin = text.find_first_not_of(": \t", line + key.size());
+    if (begin == std::string::npos || begin == line + key.size()) continue;
+    const size_t end = std::min(text.size(), text.find_first_not_of("0123456789", begin));
+    return whole_number(text.substr(begin, end - begin));
+  }
+  return {};
 }
 
 std::optional<Bytes> kilobytes(const std::string& text, const char* key) {
@@ -34,6 +35,8 @@ std::optional<double> average(const std::string& text, const std::string& line) 
   if (at == std::string::npos) return {};
   return std::clamp(std::strtod(text.c_str() + at + line.size() + 7, nullptr) / 100, 0.0, 1.0);
 }
+
+std::string kills_file(const ControlGroup& g) { return g.folder + (g.v2 ? "/memory.events" : "/memory.oom_control"); }
 
 constexpr double kSecondsBetweenGroups = 10, kSecondsBetweenCpus = 5;
 
@@ -52,7 +55,11 @@ void HostReader::read_group(HostSample& h, double now) {
     next_group_ = now + kSecondsBetweenGroups;
     group_.reset();
     std::optional<Bytes> tightest;
-    for (const ControlGroup& g : control_groups(s_, process_))
+    const std::vector<ControlGroup> groups = control_groups(s_, process_);
+    own_.reset();
+    for (const ControlGroup& g : groups)
+      if (!own_ && s_.exists(kills_file(g))) own_ = g;
+    for (const ControlGroup& g : groups)
       if (const auto limit = g.limit(s_); limit && (!tightest || *limit < *tightest)) group_ = g, tightest = limit;
   }
   if (!group_) return;
@@ -78,7 +85,10 @@ void HostReader::read_vmstat(HostSample& h, double now) {
   const std::string text = s_.read("/proc/vmstat").value_or("");
   const int64_t in = number_of(text, "pswpin").value_or(0), out = number_of(text, "pswpout").value_or(0);
   const int64_t refaults = number_of(text, "workingset_refault_file").value_or(0) + number_of(text, "workingset_refault_anon").value_or(0);
-  h.oom_kills = number_of(text, "oom_kill").value_or(0);
+  // Of the process's own group where it counts them: on a shared machine the kernel also ends processes of others.
+  std::optional<int64_t> kills;
+  if (own_) kills = number_of(s_.read(kills_file(*own_)).value_or(""), "oom_kill");
+  h.oom_kills = kills ? *kills : number_of(text, "oom_kill").value_or(0);
   if (const double seconds = now - last_time_; last_in_ >= 0 && seconds > 0) {
     const double pages = static_cast<double>(sysconf(_SC_PAGESIZE)) / seconds;
     h.swap_in = static_cast<double>(std::max<int64_t>(0, in - last_in_)) * pages;

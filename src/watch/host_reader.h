@@ -25,7 +25,7 @@ class HostReader {
 
   Surroundings s_;
   std::string process_;
-  std::optional<ControlGroup> group_;  // the tightest
+  std::optional<ControlGroup> own_, group_;  // the nearest that counts kills, and the tightest
   double next_group_ = 0, next_cpus_ = 0, last_time_ = 0;
   int64_t last_in_ = -1, last_out_ = 0, last_refaults_ = 0;
   int64_t last_idle_ = -1, last_all_ = 0;

@@ -108,10 +108,21 @@ void Judge::keep(const Sample& s) {
     if (d.ours) peaks_.devices[d.index] = std::max(peaks_.devices[d.index], *d.ours);
   }
   if (s.steps && s.steps->rate) series_["steps/s"].add(s.time, *s.steps->rate);
+  keep_process(s);
   raise(peaks_.tree, tree);
   raise(peaks_.main, main);
   raise(peaks_.workers, workers);
   raise(peaks_.shm, s.host.shm_used);
+}
+
+// What one rank holds, which is what is predicted: on one device, or on several with a rank each.
+void Judge::keep_process(const Sample& s) {
+  const auto processes =
+      std::count_if(s.processes.begin(), s.processes.end(), [](const auto& p) { return p.device && p.device->count > 0; });
+  const auto devices = std::count_if(s.devices.begin(), s.devices.end(), [](const auto& d) { return d.ours && d.ours->count > 0; });
+  if (processes != devices) one_each_ = false, peaks_.process.reset();
+  if (one_each_)
+    for (const ProcessSample& p : s.processes) raise(peaks_.process, p.device);
 }
 
 void Judge::add(const Sample& sample) {

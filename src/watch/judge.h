@@ -36,6 +36,7 @@ struct AlertChange {
 struct Peaks {
   std::optional<Bytes> tree, main, workers, shm;  // of the run's processes: their shares where they can be read
   std::map<int, Bytes> devices;                   // of the run, by the device's number
+  std::optional<Bytes> process;                   // of one process on its device; none when processes share devices or have several
 };
 
 class Judge {
@@ -68,6 +69,7 @@ class Judge {
   };
 
   void keep(const Sample& s);
+  void keep_process(const Sample& s);
   void settle(std::vector<Finding> findings);
 
   // One rule each; they add to `found`.
@@ -97,6 +99,7 @@ class Judge {
   Series code_;                                   // what they hold of files: programs, libraries, memory-mapped data
   std::vector<int64_t> worker_pids_;
   Peaks peaks_;
+  bool one_each_ = true;  // each process that is on a device has one of its own
   std::map<std::string, State> states_;
   std::vector<Alert> alerts_;
   std::vector<AlertChange> changes_;

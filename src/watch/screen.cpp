@@ -15,13 +15,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum Pair : short { kGood = 1, kWarning, kBad, kPredicted };
+enum Pair : short { kGood = 1, kWarning, kBad, kPredicted, kOther, kTitle };
 
 int attributes(Tone tone, bool colour) {
   const auto pair = [&](Pair p, int without) { return colour ? static_cast<int>(COLOR_PAIR(p)) : without; };
   switch (tone) {
     case Tone::dim: return A_DIM;
     case Tone::bold: return A_BOLD;
+    case Tone::title: return pair(kTitle, A_BOLD) | A_BOLD;
+    case Tone::heading: return pair(kTitle, A_UNDERLINE) | A_UNDERLINE;
+    case Tone::other: return pair(kOther, A_DIM);
     case Tone::good: return pair(kGood, A_NORMAL);
     case Tone::warning: return pair(kWarning, A_BOLD) | A_BOLD;
     case Tone::bad: return pair(kBad, A_REVERSE) | A_BOLD;
@@ -55,7 +58,9 @@ Screen::Screen(ViewOptions options, bool colour) : options_(std::move(options)),
     init_pair(kGood, COLOR_GREEN, -1);
     init_pair(kWarning, COLOR_YELLOW, -1);
     init_pair(kBad, COLOR_RED, -1);
-    init_pair(kPredicted, COLOR_CYAN, -1);
+    init_pair(kPredicted, COLOR_MAGENTA, -1);
+    init_pair(kOther, COLOR_BLUE, -1);
+    init_pair(kTitle, COLOR_CYAN, -1);
   }
 }
 

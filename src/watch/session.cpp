@@ -49,7 +49,8 @@ void say(const std::string& text) { std::cerr << "plimsoll: " << text << "\n"; }
 // A command that the watch starts. It goes on when the watch ends.
 class Child {
  public:
-  Child(const std::vector<std::string>& words, const std::string& output) {
+  // `alone`: the keys and Ctrl-C of the terminal are the watch's.
+  Child(const std::vector<std::string>& words, const std::string& output, bool alone) {
     int report[2];
     if (pipe2(report, O_CLOEXEC) != 0) throw Error("[watch] cannot start a process", std::strerror(errno));
     std::vector<char*> arguments;
@@ -60,6 +61,10 @@ class Child {
       const int to = output.empty() ? STDERR_FILENO : open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
       if (to >= 0) dup2(to, STDOUT_FILENO);
       if (to >= 0 && !output.empty()) dup2(to, STDERR_FILENO);
+      if (alone) {
+        setsid();
+        if (const int nothing = open("/dev/null", O_RDONLY); nothing >= 0) dup2(nothing, STDIN_FILENO);
+      }
       execvp(arguments[0], arguments.data());
       const int why = errno;
       if (write(report[1], &why, sizeof why) < 0) _exit(126);
@@ -193,22 +198,13 @@ std::optional<Prediction> prediction_of(const WatchRequest& r, const Watcher& wa
 void keep_measured(const Judge& judge, bool ended) {
   constexpr double kEnough = 60;
   const auto& p = judge.prediction();
-  if (!p || !p->run || judge.peaks().devices.size() != 1) return;
+  if (!p || !p->run || !judge.peaks().process) return;
   const double watched = judge.now().time - judge.began();
   if (watched < kEnough && !(ended && watched >= kEnough / 6)) return;
   MeasuredRun run = *p->run;
-  run.measured = judge.peaks().devices.begin()->second;
+  run.measured = *judge.peaks().process;
   run.source = "watch";
-  run.time = static_cast<int64_t>(judge.now().time);
-  const std::string file = measured_runs_file();
-  if (run.measured.count <= 0 || file.empty()) return;
-  try {
-    add_measured_run(file, run);
-    say(fmt::format("kept for the next estimate of a like job: {} predicted, {} measured ({})", to_string(run.predicted),
-                    to_string(run.measured), file));
-  } catch (const Error& e) {
-    say(std::string(e.what()) + "; what was measured is not kept");
-  }
+  if (const std::string said = keep_measured_run(run); !said.empty()) say(said);
 }
 
 std::string title_of(const WatchTarget& t, const std::vector<std::string>& command) {
@@ -291,7 +287,7 @@ class Session {
   void start(bool screen) {
     std::string output = words_.target.log;
     if (output.empty() && screen) output = fmt::format("{}/plimsoll-watch-{}.log", fs::temp_directory_path().string(), getpid());
-    child_ = std::make_unique<Child>(words_.command, output);
+    child_ = std::make_unique<Child>(words_.command, output, screen);
     words_.target.pid = child_->pid();
     words_.target.log = output;
   }

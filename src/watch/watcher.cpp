@@ -38,6 +38,13 @@ Watcher::Watcher(const Surroundings& s, const Machine& machine, const WatchTarge
       meters_(s, chosen(machine, target.devices)),
       lost_(meters_.devices().size(), false) {}
 
+// Slices of different devices have the same numbers: where there are slices, devices are counted.
+int Watcher::number_of(size_t device) const {
+  const std::vector<DetectedDevice>& all = meters_.devices();
+  const bool slices = std::any_of(all.begin(), all.end(), [](const DetectedDevice& d) { return !d.parent_uuid.empty(); });
+  return slices ? static_cast<int>(device) : all[device].index;
+}
+
 std::vector<DeviceSample> Watcher::read_devices(Sample& sample) {
   std::vector<int64_t> pids;
   for (const ProcessSample& p : sample.processes) pids.push_back(p.pid);
@@ -47,7 +54,7 @@ std::vector<DeviceSample> Watcher::read_devices(Sample& sample) {
     const DetectedDevice& d = meters_.devices()[i];
     const DeviceReading& r = readings[i];
     DeviceSample device;
-    device.index = d.index;
+    device.index = number_of(i);
     device.name = d.name;
     device.unified = d.memory == MemoryKind::unified;
     device.answers = r.answers;
@@ -58,7 +65,8 @@ std::vector<DeviceSample> Watcher::read_devices(Sample& sample) {
       const auto ours =
           std::find_if(sample.processes.begin(), sample.processes.end(), [&](const ProcessSample& q) { return q.pid == p.pid; });
       if (ours == sample.processes.end()) {
-        device.others.push_back({p.pid, printable(s_.read(fmt::format("/proc/{}/comm", p.pid)).value_or("?"), 40), p.used});
+        device.others.push_back(
+            {p.pid, printable(s_.read(fmt::format("/proc/{}/comm", p.pid)).value_or("not seen from here"), 40), p.used});
       } else if (p.used) {
         device.ours = device.ours.value_or(Bytes{0}) + *p.used;
         ours->device = ours->device.value_or(Bytes{0}) + *p.used;
@@ -66,7 +74,7 @@ std::vector<DeviceSample> Watcher::read_devices(Sample& sample) {
     }
     if (lost_[i] == device.answers)
       sample.events.push_back(
-          fmt::format("device {} ({}) {}", d.index, d.name, device.answers ? "answers again" : "does not answer any more"));
+          fmt::format("device {} ({}) {}", device.index, d.name, device.answers ? "answers again" : "does not answer any more"));
     lost_[i] = !device.answers;
     out.push_back(std::move(device));
   }

@@ -29,6 +29,7 @@ class Watcher {
   const std::vector<DetectedDevice>& devices() const { return meters_.devices(); }
 
  private:
+  int number_of(size_t device) const;
   std::vector<DeviceSample> read_devices(Sample& sample);
 
   Surroundings s_;
