@@ -17,8 +17,9 @@ struct MeasuredRun {
   std::string family, precision, optimizer;
   int64_t parameters = 0;
   Bytes predicted, measured;  // peak on the device of one process; predicted without any correction
-  std::string source;         // "watch"
+  std::string source;         // "watch", "measure"
   int64_t time = 0;           // seconds since 1970
+  double seconds = 0;         // of a step; 0: not known
 };
 
 // What a device is called there: by the catalogue, or by its driver.

@@ -323,11 +323,15 @@ struct UNet2DConditionModel : Unit {
         time_embedding(*this, "time_embedding", width, 4 * width),
         down_blocks(*this, "down_blocks"),
         up_blocks(*this, "up_blocks"),
-        mid_block(*this, "mid_block", c),
+        mid_block(with_blocks(c), "mid_block", c),
         conv_norm_out(*this, "conv_norm_out", c.groups, width),
-        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {
+        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {}
+
+  // Both lists come before the middle, in the order of parameters, too.
+  const Unit& with_blocks(const Settings& c) {
     for (size_t i = 0; i < c.channels.size(); ++i) down_blocks.add(c, i);
     for (size_t i = 0; i < c.channels.size(); ++i) up_blocks.add(c, i);
+    return *this;
   }
 
   Tensor operator()(const Tensor& latents, const Tensor& timestep, const Tensor& encoder) const {
@@ -379,7 +383,7 @@ class DiffusionUNet : public LiveModel, public Unit {
             torch::empty({samples, c_.out_channels, side_, side_}), torch::empty({samples, c_.text_tokens, c_.text_width[0]})};
   }
 
-  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) override {
+  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) const override {
     constexpr uint64_t kSteps = 1000;
     const int64_t pixels = side_ * side_;
     float* latents = in[0].data_ptr<float>() + row * c_.in_channels * pixels;
@@ -410,8 +414,6 @@ class DiffusionUNet : public LiveModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job, const LiveOptions&) {
-  return std::make_unique<DiffusionUNet>(build, job);
-}
+std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job) { return std::make_unique<DiffusionUNet>(build, job); }
 
 }  // namespace plimsoll::measure

@@ -199,8 +199,9 @@ Tensors gradients(const Tensors& roots, const Tensors& seeds, const Tensors& lea
 }
 
 namespace {
-// utils::obeys_layout_contract
+// utils::obeys_layout_contract. What is a part of something larger is to have a contiguous gradient.
 bool laid_out_like(const Tensor& grad, const Tensor& variable) {
+  if (!is_non_overlapping_and_dense(variable.sizes(), variable.strides())) return grad.is_contiguous();
   for (int i = 0; i < grad.dim(); ++i) {
     if (grad.size(i) == 1 ? grad.strides()[i] == 0 : grad.strides()[i] != variable.strides()[i]) return false;
   }
