@@ -69,6 +69,7 @@ class Measure : public ::testing::Test {
     if (!fs::exists(fs::path(PLIMSOLL_BINARY).parent_path() / "plimsoll-measure")) GTEST_SKIP() << "built without libtorch";
     folder_ = fs::temp_directory_path() / ("plimsoll_measure_" + std::to_string(getpid()));
     fs::create_directories(folder_);
+    setenv("XDG_STATE_HOME", folder_.c_str(), 1);  // what is kept of runs
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
@@ -107,11 +108,24 @@ TEST_F(Measure, EveryAllocationOfMambaIsTheSimulatedOne) {
   }
 }
 
-TEST_F(Measure, PeaksOfTheOthersAreTheSimulatedOnes) {
-  for (const std::string& model : {kGsa, kFsdm, kUnet, kUnet + "--checkpointing "}) {
-    const Result r = run(model + "--compare");
+TEST_F(Measure, EveryAllocationOfTheOthersIsTheSimulatedOne) {
+  const std::string kohya = kUnet.substr(0, kUnet.find("--lora")) + "--lora r=4,target_modules=to_q+proj_in+conv1 ";
+  for (const std::string& model : {kGsa, kFsdm, kStdiff, kUnet, kUnet + "--checkpointing ", kohya}) {
+    const Result r = run(model + "--walk");
     EXPECT_EQ(r.code, 0) << model << "\n" << r.out;
+    EXPECT_NE(r.out.find("Every allocation is the same"), std::string::npos) << model << "\n" << r.out;
   }
+}
+
+// The next run of the same job expects what this one took.
+TEST_F(Measure, ARunTellsTheNextOne) {
+  EXPECT_EQ(document(kMamba)["expected"].count("measured_before"), 0u);
+  const Json next = document(kMamba);
+  EXPECT_EQ(next["expected"]["bytes"], next["peak"]);
+  EXPECT_EQ(next["expected"]["measured_before"]["runs"], 1);
+  EXPECT_GT(next["expected"]["step_seconds"], 0);
+  EXPECT_EQ(document(kMamba + "--no-calibration")["expected"].count("measured_before"), 0u);
+  EXPECT_NE(bytes_of(folder_ / "plimsoll" / "measured.jsonl").find("\"source\":\"measure\""), std::string::npos);
 }
 
 TEST_F(Measure, EveryAllocationOfAChunkedScanIsTheSimulatedOne) {
@@ -191,9 +205,9 @@ TEST_F(Measure, AnEvaluationThatRunsOutLeavesTrainingAsItIs) {
 }
 
 TEST_F(Measure, TheSizeAfterAnErrorIsTheSimulatedOne) {
-  const std::string job = kMamba.substr(0, kMamba.find("--batch")) + "--batch 16 --precision fp32 --config dropout=0 --steps 2 ";
-  const int64_t five = document(job + "--batch 5")["peak"];
-  const Json scaled = document(job + "--auto-scale --limit " + std::to_string(five + 1000000));
+  const std::string job = kMamba.substr(0, kMamba.find("--batch")) + "--precision fp32 --config dropout=0 --steps 2 --batch ";
+  const int64_t four = document(job + "4 --accumulation 2")["peak"];
+  const Json scaled = document(job + "16 --auto-scale --limit " + std::to_string(four + 1000));
   ASSERT_EQ(scaled["steps"].size(), 2u);
   EXPECT_EQ(scaled["steps"][0]["out_of_memory"], 1) << "no second try";
   EXPECT_NE(scaled["steps"][0]["decision"].get<std::string>().find("by simulation"), std::string::npos) << scaled;

@@ -146,10 +146,8 @@ struct DownBlock : Layers {
   DownBlock(const Unit& parent, std::string_view name, int64_t in, const StdiffLevel& level, bool downsample, int64_t temb,
             const StdiffSettings& c)
       : Layers(parent, name) {
-    for (int64_t i = 0; i < c.layers_per_block; ++i) {
-      resnets.add(i == 0 ? in : level.channels, level.channels, temb, c);
-      if (level.down_attention) attentions.add(level.channels, level.head_dim, c);
-    }
+    for (int64_t i = 0; i < c.layers_per_block && level.down_attention; ++i) attentions.add(level.channels, level.head_dim, c);
+    for (int64_t i = 0; i < c.layers_per_block; ++i) resnets.add(i == 0 ? in : level.channels, level.channels, temb, c);
     if (downsample) downsampler = std::make_unique<Conv2d>(*this, "downsamplers.0.conv", level.channels, level.channels, 3, 2, 1);
   }
   Tensor operator()(Tensor hidden, const Tensor& temb, const Tensor& m_feat, Tensors& skips) const {
@@ -181,10 +179,10 @@ struct UpBlock : Layers {
           const StdiffSettings& c)
       : Layers(parent, name) {
     const int64_t layers = c.layers_per_block + 1;
+    for (int64_t i = 0; i < layers && level.up_attention; ++i) attentions.add(level.channels, level.head_dim, c);
     for (int64_t i = 0; i < layers; ++i) {
       const int64_t skip = i == layers - 1 ? in : level.channels, before = i == 0 ? previous : level.channels;
       resnets.add(before + skip, level.channels, temb, c);
-      if (level.up_attention) attentions.add(level.channels, level.head_dim, c);
     }
     if (upsample) upsampler = std::make_unique<Upsample2D>(*this, "upsamplers.0", level.channels);
   }

@@ -239,10 +239,10 @@ struct Layers : Unit {
 struct DownBlock : Layers {
   DownBlock(const Unit& parent, std::string_view name, const Settings& c, size_t level) : Layers(parent, name) {
     const int64_t out = c.channels[level];
-    for (int64_t k = 0; k < c.layers[level]; ++k) {
-      if (c.down_types[level] == "CrossAttnDownBlock2D") attentions.add(level_of(c, level), c.groups);
+    const bool attends = c.down_types[level] == "CrossAttnDownBlock2D";
+    for (int64_t k = 0; k < c.layers[level] && attends; ++k) attentions.add(level_of(c, level), c.groups);
+    for (int64_t k = 0; k < c.layers[level]; ++k)
       resnets.add(k == 0 ? c.channels[level == 0 ? 0 : level - 1] : out, out, 4 * c.channels[0], c.groups);
-    }
     if (level + 1 < c.channels.size()) downsampler = std::make_unique<Conv2d>(*this, "downsamplers.0.conv", out, out, 3, 2, 1);
   }
 
@@ -270,10 +270,10 @@ struct UpBlock : Layers {
     const int64_t out = c.channels[level], before = c.channels[i == 0 ? level : level + 1],
                   skipped = c.channels[level == 0 ? 0 : level - 1];
     const int64_t count = c.layers[level] + 1;
-    for (int64_t k = 0; k < count; ++k) {
-      if (c.up_types[i] == "CrossAttnUpBlock2D") attentions.add(level_of(c, level), c.groups);
+    const bool attends = c.up_types[i] == "CrossAttnUpBlock2D";
+    for (int64_t k = 0; k < count && attends; ++k) attentions.add(level_of(c, level), c.groups);
+    for (int64_t k = 0; k < count; ++k)
       resnets.add((k == 0 ? before : out) + (k == count - 1 ? skipped : out), out, 4 * c.channels[0], c.groups);
-    }
     if (i + 1 < n) upsampler = std::make_unique<Conv2d>(*this, "upsamplers.0.conv", out, out, 3, 1, 1);
   }
 

@@ -139,8 +139,9 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
     Op op(x.tape(), "convolution_backward", {});
     count_backward(op, x, weight, g[0], needs, flops);
     Tensors out(3);
+    const Ref<Storage> weight_copy = turned_weight(weight, channels_last);
     if (needs[0]) {
-      const Ref<Storage> weight_copy = turned_weight(weight, channels_last), grad_copy = turned_gradient(g[0], channels_last);
+      const Ref<Storage> grad_copy = turned_gradient(g[0], channels_last);
       out[0] = result(g[0], x.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);
     }

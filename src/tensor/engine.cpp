@@ -122,7 +122,11 @@ void evaluate(Node& node, ReadyQueue& ready, bool retain_graph) {
     if (!e.node) continue;
     Node& next = *e.node;
     next.buffer.resize(next.outputs.size());
-    add_to_buffer(next.buffer[e.input_nr], std::move(results[i]));
+    Tensor& slot = next.buffer[e.input_nr];
+    if (slot && tape.dialect.cpu)  // libtorch 1.13 holds what it added to another one until the node is done
+      add_to_buffer(slot, results[i]);
+    else
+      add_to_buffer(slot, std::move(results[i]));
     if (--next.dependencies == 0) ready.push(&next);
   }
 }
