@@ -225,6 +225,7 @@ TEST(Scaler, RefusesSettingsThatCannotBe) {
   EXPECT_EQ(message(R"({"bacth": 8})"), "[scaler] there is no setting 'bacth'");
   EXPECT_EQ(message(R"({"shrink": 1.5})"), "[scaler] shrink 1.5 is not above 0 and at most 0.9");
   EXPECT_NE(message(R"({"batch": "many"})"), "");
+  EXPECT_NE(message(R"({"global_batch": 1000000000000039, "minimum": 1000000000, "equal_parts": true})"), "") << "at once";
   EXPECT_NE(message(R"([])"), "");
   EXPECT_EQ(message(R"({"batch": 8})"), "");
 }
@@ -240,6 +241,7 @@ TEST(Scaler, IsRestoredAsItWas) {
   EXPECT_THROW(second.restore({{"state", "merry"}}), Error);
   EXPECT_THROW(second.restore({{"state", "steady"}, {"batch", 4096}}), Error);
   EXPECT_THROW(second.restore({{"state", "steady"}, {"batch", 8}, {"peaks", {1}}}), Error);
+  EXPECT_THROW(second.restore({{"state", "steady"}, {"batch", 8}, {"peaks", {{-3, 1}}}}), Error);
 }
 
 // A device that holds `capacity` samples beside other things, which come and go.
@@ -316,6 +318,73 @@ TEST(Scaler, HoldsItsPromisesWhateverHappens) {
   EXPECT_GT(ended, 100);
   EXPECT_GT(grown, 1000);
   EXPECT_GT(replayed, 1000);
+}
+
+// What comes to a scaler: failures, measurements, thrashing, evaluations, word that there is more memory.
+StepReport anything(std::mt19937_64& random, const BatchScaler& scaler) {
+  const auto one_in = [&](uint64_t n) { return random() % n == 0; };
+  StepReport r;
+  if (one_in(10)) r.phase = ScalerPhase::evaluation;
+  r.out_of_memory = one_in(12);
+  if (!one_in(4)) r.peak = 1000 + 100 * scaler.batch(), r.limit = static_cast<int64_t>(2000 + random() % 20000);
+  if (one_in(5)) r.retries = 2;
+  if (one_in(2)) r.seconds = 1 + static_cast<double>(random() % 30);
+  return r;
+}
+
+// A run that was stopped decides as one that was not, wherever that was.
+TEST(Scaler, WhatWasSavedGoesOnTheSame) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    ScalerSettings s = settings(static_cast<int64_t>(1 + random() % 100), static_cast<int64_t>(1 + random() % 20));
+    s.most_failures = 1000;
+    BatchScaler whole(s);
+    auto stopped = std::make_unique<BatchScaler>(s);
+    for (int step = 0; step < 120; ++step) {
+      if (random() % 7 == 0) {
+        const std::string saved = stopped->saved().dump();
+        stopped = std::make_unique<BatchScaler>(s);
+        stopped->restore(nlohmann::json::parse(saved));
+      }
+      const StepReport r = anything(random, whole);
+      const ScalerDecision a = whole.report(r), b = stopped->report(r);
+      ASSERT_EQ(a.action, b.action) << "seed " << seed << " step " << step;
+      ASSERT_EQ(a.after, b.after);
+      ASSERT_EQ(a.reason, b.reason);
+      ASSERT_EQ(sizes(whole), sizes(*stopped));
+      ASSERT_EQ(whole.evaluation_batch(), stopped->evaluation_batch());
+    }
+  }
+}
+
+// Each rank has its own luck; whatever that is, all do the same, and an evaluation is seen by its rank alone.
+TEST(Scaler, RanksDoTheSameWhateverHappens) {
+  constexpr int kRanks = 3;
+  for (uint64_t seed = 0; seed < 15; ++seed) {
+    auto agreements = agreement_of_threads(kRanks);
+    std::vector<std::vector<Sizes>> steps(kRanks);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < kRanks; ++rank)
+      threads.emplace_back([&, rank] {
+        ScalerSettings s = settings(kRanks * static_cast<int64_t>(1 + seed * 7 % 90), static_cast<int64_t>(1 + seed % 13));
+        s.ranks = kRanks;
+        s.most_failures = 1000;
+        BatchScaler scaler(s);
+        scaler.agree_with(std::move(agreements[rank]));
+        std::mt19937_64 random(seed * kRanks + rank);
+        for (int step = 0; step < 80;) {
+          const StepReport r = anything(random, scaler);
+          scaler.report(r);
+          if (r.phase == ScalerPhase::evaluation) continue;
+          steps[rank].push_back(sizes(scaler));
+          ++step;
+        }
+      });
+    for (std::thread& t : threads) t.join();
+    for (const auto& one : steps) ASSERT_EQ(one, steps[0]) << "seed " << seed;
+    for (const Sizes& parts : steps[0])
+      ASSERT_EQ(std::accumulate(parts.begin(), parts.end(), int64_t{0}), static_cast<int64_t>(1 + seed * 7 % 90));
+  }
 }
 
 // An out-of-memory at every size, always: it ends, after no more failures than there are sizes.

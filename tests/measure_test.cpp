@@ -32,7 +32,7 @@ Result run(const std::string& arguments, const std::string& before = "") {
 
 Json document(const std::string& arguments) {
   const Result r = run(arguments + " --json");
-  const Json j = Json::parse(r.out, nullptr, false);
+  const Json j = Json::parse(r.out.substr(std::min(r.out.find('{'), r.out.size())), nullptr, false);  // after what stderr said
   EXPECT_TRUE(j.is_object()) << r.out;
   return j.is_object() ? j : Json::object();
 }
@@ -69,6 +69,7 @@ class Measure : public ::testing::Test {
     if (!fs::exists(fs::path(PLIMSOLL_BINARY).parent_path() / "plimsoll-measure")) GTEST_SKIP() << "built without libtorch";
     folder_ = fs::temp_directory_path() / ("plimsoll_measure_" + std::to_string(getpid()));
     fs::create_directories(folder_);
+    setenv("XDG_STATE_HOME", folder_.c_str(), 1);  // what is kept of runs
   }
   void TearDown() override { fs::remove_all(folder_); }
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
@@ -107,14 +108,33 @@ TEST_F(Measure, EveryAllocationOfMambaIsTheSimulatedOne) {
   }
 }
 
-TEST_F(Measure, PeaksOfTheOthersAreTheSimulatedOnes) {
-  for (const std::string& model : {kGsa, kFsdm, kUnet, kUnet + "--checkpointing "}) {
-    const Result r = run(model + "--compare");
+TEST_F(Measure, EveryAllocationOfTheOthersIsTheSimulatedOne) {
+  const std::string kohya = kUnet.substr(0, kUnet.find("--lora")) + "--lora r=4,target_modules=to_q+proj_in+conv1 ";
+  for (const std::string& model : {kGsa, kFsdm, kStdiff, kUnet, kUnet + "--checkpointing ", kohya}) {
+    const Result r = run(model + "--walk");
     EXPECT_EQ(r.code, 0) << model << "\n" << r.out;
+    EXPECT_NE(r.out.find("Every allocation is the same"), std::string::npos) << model << "\n" << r.out;
   }
 }
 
-TEST_F(Measure, AScanThatIsNotSimulatedIsNotCompared) { EXPECT_EQ(run(kMamba + "--compare --scan chunked").code, 2); }
+// The next run of the same job expects what this one took.
+TEST_F(Measure, ARunTellsTheNextOne) {
+  EXPECT_EQ(document(kMamba)["expected"].count("measured_before"), 0u);
+  const Json next = document(kMamba);
+  EXPECT_EQ(next["expected"]["bytes"], next["peak"]);
+  EXPECT_EQ(next["expected"]["measured_before"]["runs"], 1);
+  EXPECT_GT(next["expected"]["step_seconds"], 0);
+  EXPECT_EQ(document(kMamba + "--no-calibration")["expected"].count("measured_before"), 0u);
+  EXPECT_NE(bytes_of(folder_ / "plimsoll" / "measured.jsonl").find("\"source\":\"measure\""), std::string::npos);
+}
+
+TEST_F(Measure, EveryAllocationOfAChunkedScanIsTheSimulatedOne) {
+  for (const char* recipe : {"--chunk 8 ", "--chunk 7 --checkpointing "}) {  // three chunks, and a rest
+    const Result r = run(kMamba + "--scan chunked --walk " + recipe);
+    EXPECT_EQ(r.code, 0) << r.out;
+    EXPECT_NE(r.out.find("Every allocation is the same"), std::string::npos) << r.out;
+  }
+}
 
 TEST_F(Measure, AChunkedScanTakesLess) {
   const int64_t whole = document(kMamba)["peak"], chunked = document(kMamba + "--scan chunked --chunk 4")["peak"];
@@ -137,6 +157,68 @@ TEST_F(Measure, AStoppedRunEndsWhereAWholeOneDoes) {
   ASSERT_EQ(run(kMamba + "--steps 4 --resume --checkpoint " + parts).code, 0);
   EXPECT_EQ(bytes_of(whole), bytes_of(parts));
   EXPECT_FALSE(bytes_of(whole).empty());
+}
+
+// Steps are saved one by one; the process is killed after a while that is another one each time, until one lives to the end.
+TEST_F(Measure, KilledAtAnyPointItEndsWhereAWholeOneDoes) {
+  const std::string whole = file("whole"), parts = file("parts"), job = kFsdm + "--workers 2 --ema --steps 8 --save-every 1 --checkpoint ";
+  ASSERT_EQ(run(job + whole).code, 0);
+  int killed = 0;
+  for (int attempt = 0; attempt < 40; ++attempt) {
+    const std::string resume = fs::exists(parts) ? " --resume" : "", seconds = "0." + std::to_string(35 + attempt * 37 % 60);
+    const Result r = run(job + parts + resume, "timeout -s KILL " + seconds + " ");
+    if (r.code == 0) break;
+    ASSERT_EQ(r.code, 137) << r.out;
+    ++killed;
+  }
+  EXPECT_GT(killed, 0);
+  EXPECT_EQ(bytes_of(whole), bytes_of(parts));
+}
+
+TEST_F(Measure, WorkersChangeNothing) {
+  for (const std::string& model : {kFsdm, kStdiff, kMamba}) {
+    const std::string alone = file("alone"), helped = file("helped");
+    ASSERT_EQ(run(model + "--steps 2 --checkpoint " + alone).code, 0);
+    ASSERT_EQ(run(model + "--steps 2 --workers 3 --prefetch-factor 1 --checkpoint " + helped).code, 0);
+    EXPECT_EQ(bytes_of(alone), bytes_of(helped)) << model;
+  }
+}
+
+// An evaluation in batches that do not fit gets smaller ones; training keeps its own.
+TEST_F(Measure, AnEvaluationThatRunsOutLeavesTrainingAsItIs) {
+  const std::string job = kMamba + "--steps 2 --eval-every 1 --eval-samples 64 --eval-batch ";
+  const Json free = document(job + "4");
+  const std::string limit = " --limit " + std::to_string(free["peak"].get<int64_t>() + 1000);
+  const Result refused = run(job + "64" + limit);
+  EXPECT_EQ(refused.code, 3);
+  EXPECT_NE(refused.out.find("evaluation after step 1"), std::string::npos) << refused.out;
+  const Json scaled = document(job + "64 --auto-scale" + limit);
+  ASSERT_EQ(scaled["steps"].size(), 2u);
+  EXPECT_GT(scaled["steps"][0]["evaluation"]["out_of_memory"], 0);
+  EXPECT_LT(scaled["steps"][0]["evaluation"]["batch"], 64);
+  EXPECT_EQ(scaled["steps"][1]["evaluation"]["out_of_memory"], 0) << "the size that fits is kept";
+  for (const Json& step : scaled["steps"]) {
+    EXPECT_EQ(step["micro_batch"], 4);
+    EXPECT_EQ(step["out_of_memory"], 0);
+  }
+  EXPECT_NEAR(scaled["steps"][1]["evaluation"]["loss"].get<double>(), free["steps"][1]["evaluation"]["loss"].get<double>(), 1e-5);
+}
+
+TEST_F(Measure, TheSizeAfterAnErrorIsTheSimulatedOne) {
+  const std::string job = kMamba.substr(0, kMamba.find("--batch")) + "--precision fp32 --config dropout=0 --steps 2 --batch ";
+  const int64_t four = document(job + "4 --accumulation 2")["peak"];
+  const Json scaled = document(job + "16 --auto-scale --limit " + std::to_string(four + 1000));
+  ASSERT_EQ(scaled["steps"].size(), 2u);
+  EXPECT_EQ(scaled["steps"][0]["out_of_memory"], 1) << "no second try";
+  EXPECT_NE(scaled["steps"][0]["decision"].get<std::string>().find("by simulation"), std::string::npos) << scaled;
+  EXPECT_EQ(scaled["steps"][1]["micro_batch"], 4) << scaled;
+}
+
+TEST_F(Measure, ALimitFromAStepOnHoldsForAResumedRun) {
+  const std::string path = file("run.safetensors");
+  ASSERT_EQ(run(kMamba + "--steps 3 --checkpoint " + path).code, 0);
+  const Result r = run(kMamba + "--steps 4 --resume --limit-from 2=1MiB --checkpoint " + path);
+  EXPECT_EQ(r.code, 3) << r.out;
 }
 
 TEST_F(Measure, UnderATooSmallBudgetItFinishesInSmallerMicroBatches) {
@@ -242,6 +324,35 @@ TEST_F(Measure, PicturesThatAreNoneAreNamed) {
   const Result r = run(kFsdm + "--data_dir " + folder_.string());
   EXPECT_EQ(r.code, 5);
   EXPECT_NE(r.out.find("broken.ppm"), std::string::npos) << r.out;
+}
+
+TEST_F(Measure, PicturesOfAllKindsAreRead) {
+  const auto losses = [&](const std::string& folder) { return document(kFsdm + "--steps 2 --data_dir " + folder)["steps"][1]["loss"]; };
+  for (const char* folder : {"ppm", "png", "jpeg", "npy"}) fs::create_directory(folder_ / folder);
+  fs::copy(kData + "/images/ball_0.ppm", folder_ / "ppm");
+  fs::copy(kData + "/photos/ball_0.png", folder_ / "png");
+  fs::copy(kData + "/photos/ball_1.jpg", folder_ / "jpeg");
+  std::ofstream(folder_ / "png" / "caption.txt") << "a ball";
+  EXPECT_EQ(losses(file("ppm")), losses(file("png"))) << "the same pixels";
+  EXPECT_NE(losses(file("ppm")), losses(file("jpeg")));
+  EXPECT_EQ(run(kFsdm + "--steps 1 --data_dir " + kData + "/photos").code, 0) << "grey and colour, .JPEG and .bmp";
+  EXPECT_EQ(run(kMamba + "--steps 1 --data_dir " + file("png")).code, 0) << "text beside a picture";
+  EXPECT_EQ(run(kMamba + "--steps 1 --data_dir " + file("jpeg")).code, 5) << "a picture is no text";
+  for (const char* bad : {"cut.png", "cut.jpg", "cut.npy"}) {
+    fs::remove_all(folder_ / "npy");
+    fs::create_directory(folder_ / "npy");
+    std::ofstream(folder_ / "npy" / bad) << bytes_of(kData + "/photos/" + (bad[4] == 'j' ? "ball_1.jpg" : "ball_0.png")).substr(0, 60);
+    const Result r = run(kFsdm + "--workers 2 --data_dir " + file("npy"));
+    EXPECT_EQ(r.code, 5) << r.out;
+    EXPECT_NE(r.out.find(bad), std::string::npos) << r.out;
+  }
+}
+
+TEST_F(Measure, AFlagThatNeedsAnotherSaysSo) {
+  for (const char* alone :
+       {"--resume", "--save-every 2", "--grow", "--eval-samples 3", "--chunk 4", "--scan backwards", "--limit 0", "--limit -3"})
+    EXPECT_EQ(run(kMamba + alone).code, std::string(alone).starts_with("--limit") ? 5 : 2) << alone;
+  EXPECT_EQ(run(kMamba + "--checkpoint /nowhere/at/all/run --steps 100000").code, 5) << "before the first step";
 }
 
 TEST_F(Measure, AFullDiskLeavesTheCheckpointBefore) {

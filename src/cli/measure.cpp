@@ -29,7 +29,7 @@ ExitCode start_measure(const std::vector<std::string>& given) {
   execv(program.c_str(), arguments.data());
   if (errno == ENOENT)
     throw Error("[measure] " + program + " is not there: this build has no libtorch",
-                "install libtorch-dev and build again (cmake -DPLIMSOLL_MEASURE=ON); every other command works without it",
+                "install libtorch-dev and libstb-dev and build again (cmake -DPLIMSOLL_MEASURE=ON); every other command works without it",
                 ExitCode::no_hardware);
   throw Error("[measure] cannot start " + program + ": " + std::strerror(errno), "may it be executed?");
 }

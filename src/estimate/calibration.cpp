@@ -40,6 +40,7 @@ std::optional<MeasuredRun> run_of(const std::string& line) {
     r.measured = {j.at("measured_bytes").get<int64_t>()};
     r.source = j.at("source").get<std::string>();
     r.time = j.at("time").get<int64_t>();
+    r.seconds = j.value("step_seconds", 0.0);
   } catch (const nlohmann::json::exception&) {
     return {};
   }
@@ -53,7 +54,7 @@ std::optional<MeasuredRun> run_of(const std::string& line) {
 std::string device_label(const TargetDevice& device) { return device.spec.name.empty() ? device.name : device.spec.name; }
 
 MeasuredRun measured_run(const Estimate& e, const std::string& device) {
-  return {host_name(), device, e.job.family, to_string(e.job.precision), e.job.optimizer.name, e.parameters, {}, {}, "", 0};
+  return {host_name(), device, e.job.family, to_string(e.job.precision), e.job.optimizer.name, e.parameters, {}, {}, "", 0, 0};
 }
 
 bool alike(const MeasuredRun& a, const MeasuredRun& b) {
@@ -81,17 +82,18 @@ std::vector<MeasuredRun> read_measured_runs(const std::string& file) {
 void add_measured_run(const std::string& file, const MeasuredRun& r) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
-  const nlohmann::ordered_json json{{"schema", 1},
-                                    {"time", r.time},
-                                    {"machine", r.machine},
-                                    {"device", r.device},
-                                    {"family", r.family},
-                                    {"parameters", r.parameters},
-                                    {"precision", r.precision},
-                                    {"optimizer", r.optimizer},
-                                    {"predicted_bytes", r.predicted.count},
-                                    {"measured_bytes", r.measured.count},
-                                    {"source", r.source}};
+  nlohmann::ordered_json json{{"schema", 1},
+                              {"time", r.time},
+                              {"machine", r.machine},
+                              {"device", r.device},
+                              {"family", r.family},
+                              {"parameters", r.parameters},
+                              {"precision", r.precision},
+                              {"optimizer", r.optimizer},
+                              {"predicted_bytes", r.predicted.count},
+                              {"measured_bytes", r.measured.count},
+                              {"source", r.source}};
+  if (r.seconds > 0) json["step_seconds"] = r.seconds;
   const std::string line = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   // One write to the end of the file: runs that finish together do not mix their lines.
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

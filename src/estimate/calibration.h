@@ -19,9 +19,11 @@ struct MeasuredRun {
   Bytes predicted, measured;  // peak on the device of one process, or of the tensors (kTensors); predicted without any correction
   std::string source;         // "watch", "run", "measure"
   int64_t time = 0;           // seconds since 1970
+  double seconds = 0;         // of a step; 0: not known
 };
 
-// The device of runs of `measure`: tensors in the host's memory, counted to the byte. They say nothing of a device's overheads.
+// The device of runs of `measure` with one thread: tensors in the host's memory, counted to the byte. They say nothing of a device's
+// overheads.
 inline constexpr const char* kTensors = "tensors";
 
 // What a device is called there: by the catalogue, or by its driver.

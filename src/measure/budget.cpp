@@ -15,6 +15,8 @@ namespace {
 
 constexpr size_t kAlignment = 64;  // c10's gAlignment
 
+thread_local bool of_the_host = false;
+
 Category category_of(Phase p) {
   switch (p) {
     case Phase::setup: return Category::parameter;
@@ -84,12 +86,12 @@ c10::DataPtr Budget::allocate(size_t bytes) const {
   if (bytes == 0) return {nullptr, nullptr, &c10::detail::deleteNothing, cpu};
   auto& self = const_cast<Budget&>(*this);  // the interface is const
   std::lock_guard lock(mutex_);
-  if (limit_ > 0 && static_cast<int64_t>(bytes) > limit_ - used_) refuse(static_cast<int64_t>(bytes));
+  if (limit_ > 0 && !of_the_host && static_cast<int64_t>(bytes) > limit_ - used_) refuse(static_cast<int64_t>(bytes));
   void* memory = nullptr;
   if (posix_memalign(&memory, kAlignment, bytes) != 0)
     TORCH_CHECK_WITH(OutOfMemoryError, false,
                      fmt::format("this machine has not the {} that were asked for", to_string(Bytes{static_cast<int64_t>(bytes)})));
-  self.take(memory, static_cast<int64_t>(bytes));
+  if (!of_the_host) self.take(memory, static_cast<int64_t>(bytes));
   return {memory, memory, raw_deleter(), cpu};
 }
 
@@ -172,6 +174,9 @@ void Budget::relabel(const torch::Tensor& t, Category category) {
   if (recording_ && found->second.id != kUntraced)
     trace_.events.push_back({Event::Kind::relabel, static_cast<uint8_t>(category), found->second.id});
 }
+
+HostMemory::HostMemory() : old_(std::exchange(of_the_host, true)) {}
+HostMemory::~HostMemory() { of_the_host = old_; }
 
 Place::Place(ScopeId parent, std::string_view name) {
   Budget& b = Budget::instance();

@@ -85,6 +85,18 @@ class Labelled {
   std::optional<Category> old_;
 };
 
+// What this thread allocates while it lives is the host's memory: neither counted nor written down.
+class HostMemory {
+ public:
+  HostMemory();
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+ private:
+  bool old_;
+};
+
 // A module in the tree that the trace labels allocations with: a model's modules have one each, made when they are.
 class Place {
  public:

@@ -11,9 +11,12 @@
 
 #include "cli/job_flags.h"
 #include "cli/number_between.h"
-#include "estimate/calibration.h"
+#include "job/settings.h"
+#include "measure/expectation.h"
+#include "measure/saved_state.h"
 #include "measure/trainer.h"
 #include "measure/twin.h"
+#include "model/resolve.h"
 #include "step/train.h"
 #include "trace/trace_file.h"
 #include "util/bytes.h"
@@ -27,10 +30,10 @@ namespace {
 struct Flags {
   JobFlags job;
   TrainSettings train;
-  LiveOptions model;
   std::string limit, data_dir, save_trace, log, scan = "sequential";
   std::vector<std::string> limit_from;
   std::optional<double> learning_rate;
+  std::optional<int64_t> chunk;
   int threads = 1;
   bool json = false, compare = false, walk = false, uncalibrated = false;
 };
@@ -60,15 +63,18 @@ nlohmann::ordered_json json_of(const StepResult& r) {
   nlohmann::ordered_json phases;
   for (size_t p = 0; p < kPhases; ++p)
     if (r.by_phase[p] > 0) phases[std::string(phase_name(static_cast<Phase>(p)))] = r.by_phase[p];
-  return {{"step", r.step},
-          {"loss", r.loss},
-          {"seconds", r.seconds},
-          {"peak", r.peak},
-          {"phases", phases},
-          {"micro_batch", r.micro_batch},
-          {"out_of_memory", r.out_of_memory},
-          {"limit", r.limit},
-          {"decision", r.decision}};
+  nlohmann::ordered_json out{{"step", r.step},
+                             {"loss", r.loss},
+                             {"seconds", r.seconds},
+                             {"peak", r.peak},
+                             {"phases", phases},
+                             {"micro_batch", r.micro_batch},
+                             {"out_of_memory", r.out_of_memory},
+                             {"limit", r.limit},
+                             {"decision", r.decision}};
+  if (const auto& e = r.evaluation)
+    out["evaluation"] = {{"loss", e->loss}, {"peak", e->peak}, {"batch", e->batch}, {"out_of_memory", e->out_of_memory}};
+  return out;
 }
 
 nlohmann::ordered_json json_of(const Recipe& r) {
@@ -103,8 +109,11 @@ std::string title(const Job& job, const Outcome& out, double lr) {
 std::string remark(const StepResult& r, int64_t limit_before) {
   std::vector<std::string> said;
   if (r.limit != limit_before) said.push_back("limit " + to_string(Bytes{r.limit}));
-  if (r.out_of_memory) said.push_back(fmt::format("{} out of memory", r.out_of_memory));
+  if (r.out_of_memory > 1) said.push_back(fmt::format("{} out of memory", r.out_of_memory));  // the last one is the decision's
   if (!r.decision.empty()) said.push_back(r.decision);
+  if (const auto& e = r.evaluation)
+    said.push_back(fmt::format("evaluation {:.4f} in batches of {}{}", e->loss, e->batch,
+                               e->out_of_memory ? fmt::format(", {} out of memory", e->out_of_memory) : ""));
   return join(said, "; ");
 }
 
@@ -156,72 +165,138 @@ std::map<int64_t, int64_t> limits_of(const std::vector<std::string>& words) {
   return out;
 }
 
-// For the next estimate of a like job. A run whose micro-batches became smaller is another one.
-void keep_measured(const Job& job, const Outcome& out) {
-  for (const StepResult& r : out.steps)
-    if (r.out_of_memory > 0 || r.micro_batch != job.batch) return;
-  const Simulation simulated = simulate(simulated_twin(job, std::min<int64_t>(2, static_cast<int64_t>(out.steps.size()))));
-  MeasuredRun measured = measured_run(estimate(job, 0), kTensors);
-  measured.predicted = {ideal_timeline(simulated.trace).peak().bytes};
-  measured.measured = {out.peak};
-  measured.source = "measure";
-  if (const std::string said = keep_measured_run(measured); !said.empty()) std::cerr << "plimsoll measure: " << said << "\n";
+void check_together(const Flags& flags) {
+  const TrainSettings& t = flags.train;
+  const auto needs = [](bool wrong, const char* what, const char* hint) {
+    if (wrong) throw Error(what, hint, ExitCode::usage);
+  };
+  needs(t.resume && t.checkpoint.empty(), "[resume] no checkpoint is named", "add --checkpoint FILE");
+  needs(t.save_every > 0 && t.checkpoint.empty(), "[save-every] no checkpoint is named", "add --checkpoint FILE");
+  needs(t.grow && !t.auto_scale, "[grow] only --auto-scale makes micro-batches smaller", "add --auto-scale");
+  needs(t.eval_samples > 0 && t.eval_every == 0, "[eval-samples] nothing is evaluated", "add --eval-every N");
+  needs(flags.chunk && flags.scan != "chunked", "[chunk] only a chunked scan has chunks", "add --scan chunked");
+  const bool traced = flags.compare || flags.walk;
+  needs(traced && flags.threads > 1, "[compare] what is simulated is one thread", "leave --threads out");
+  needs(traced && t.eval_every > 0 && t.eval_every <= t.traced_steps,
+        "[compare] what is simulated are steps without an evaluation between them", "leave --eval-every out");
+}
+
+void note(const std::string& text) { std::cerr << "plimsoll measure: note: " << text << "\n"; }
+
+// What is otherwise here than in the job's own trainer, each said once.
+Job as_trained_here(Job job) {
+  std::optional<AdapterSettings>& adapter = job.tuning.adapter;
+  if (job.family == "diffusion-trainer") {
+    Job denoiser;
+    denoiser.model = job.config.text({"denoiser"}, "");
+    resolve_model(denoiser);
+    if (denoiser.family == "unet2d-condition") {
+      note("the denoiser alone is trained: latents and text states are inputs, and no encoder runs");
+      job.family = denoiser.family;
+      job.config = denoiser.config;
+    }
+  }
+  if (adapter && (job.precision == Precision::bf16 || job.precision == Precision::fp16)) {
+    note(fmt::format("the frozen weights are in fp32, under bf16 autocast, not in {}", to_string(job.precision)));
+    job.precision = Precision::amp;
+  }
+  if (job.precision == Precision::amp_fp16) note("bf16 autocast instead of fp16, which the CPU does not have");
+  if (adapter && std::exchange(adapter->ai_toolkit, false)) note("LoRA is computed as PEFT's, not as the AI Toolkit's");
+  return job;
+}
+
+Job job_of(const Flags& flags) {
+  Job job = as_trained_here(flags.job.job());
+  if (flags.scan != "sequential" && flags.scan != "chunked")
+    throw Error("[scan] '" + flags.scan + "' is not known", "sequential or chunked", ExitCode::usage);
+  if (flags.scan == "chunked") {
+    if (job.family != "mamba-trainer") throw Error("[scan] " + job.family + " has no scan", "leave --scan out", ExitCode::usage);
+    apply_setting(job, "config", {{"scan_chunk", flags.chunk.value_or(64)}}, "--scan");
+  }
+  return job;
+}
+
+struct Answer {
+  int64_t limit = 0;  // bytes, to begin with; 0: none
+  Outcome out;
+  Expectation expected;
+  std::optional<TwinResult> twin;
+  std::string difference;  // the first one; empty: none
+};
+
+Expectation expected_of(const Flags& flags, const Job& job, int64_t limit) {
+  Expectation e = expect(job, flags.threads, !flags.uncalibrated);
+  if (limit > 0 && e.peak().count > limit && !flags.train.auto_scale)
+    note(fmt::format("{} are expected, and the limit is {}", to_string(e.peak()), to_string(Bytes{limit})));
+  return e;
+}
+
+void compare(const Flags& flags, const Job& job, Answer& a) {
+  if (!flags.compare && !flags.walk) return;
+  const int64_t steps = std::min<int64_t>(flags.train.traced_steps, static_cast<int64_t>(a.out.steps.size()));
+  const Simulation simulated = simulate(simulated_twin(job, steps));
+  a.twin = compare_twins(a.out.trace, simulated.trace);
+  if (flags.walk) a.difference = first_difference(a.out.trace, simulated.trace);
+}
+
+Answer train(Flags& flags, const Job& job) {
+  Answer a;
+  flags.train.recipe = chosen_recipe(flags, job);
+  flags.train.limits = limits_of(flags.limit_from);
+  if (!flags.limit.empty()) a.limit = parse_bytes(flags.limit, "--limit").count;
+  const Data data(flags.data_dir, flags.train.seed);
+  Log log(flags.log);
+  if (!flags.save_trace.empty()) check_writable(flags.save_trace, "save-trace");
+  Budget& budget = Budget::instance();
+  budget.set_limit(a.limit);
+  if (flags.save_trace.empty() && !flags.compare && !flags.walk) flags.train.traced_steps = 0;
+  if (flags.train.traced_steps > 0) budget.record(true);
+  Trainer trainer(job, flags.train, data);
+  a.expected = expected_of(flags, job, a.limit);
+  {
+    const Progress progress(flags.train.steps);
+    a.out = trainer.run([&](const StepResult& r) {
+      progress.show(r);
+      log.add(json_of(r));
+    });
+  }
+  keep(a.expected, job, a.out);
+  if (!flags.save_trace.empty()) write_trace(a.out.trace, flags.save_trace);
+  compare(flags, job, a);
+  return a;
+}
+
+nlohmann::ordered_json document_of(const Flags& flags, const Job& job, const Answer& a) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  for (const StepResult& r : a.out.steps) steps.push_back(json_of(r));
+  nlohmann::ordered_json document{{"schema", 1},
+                                  {"command", "measure"},
+                                  {"model", job.model},
+                                  {"parameters", a.out.parameters},
+                                  {"trainable", a.out.trainable},
+                                  {"recipe", json_of(flags.train.recipe)},
+                                  {"limit", a.limit},
+                                  {"peak", a.out.peak},
+                                  {"expected", expectation_json(a.expected)},
+                                  {"steps", steps}};
+  if (a.twin) document["simulated"] = twin_json(*a.twin);
+  if (flags.walk) document["first_difference"] = a.difference;
+  return document;
 }
 
 ExitCode run(Flags& flags) {
   at::set_num_threads(flags.threads);
   at::globalContext().setUserEnabledMkldnn(false);  // what oneDNN takes for itself differs from one processor to the next
-  const Job job = flags.job.job();
-  if (flags.scan != "sequential" && flags.scan != "chunked")
-    throw Error("[scan] '" + flags.scan + "' is not known", "sequential or chunked", ExitCode::usage);
-  flags.model.chunked_scan = flags.scan == "chunked";
-  if ((flags.compare || flags.walk) && (flags.threads > 1 || flags.model.chunked_scan))
-    throw Error("[compare] what is simulated is one thread and the scan as published", "leave --threads and --scan out", ExitCode::usage);
-  flags.train.recipe = chosen_recipe(flags, job);
-  flags.train.limits = limits_of(flags.limit_from);
-  const int64_t limit = flags.limit.empty() ? 0 : parse_bytes(flags.limit, "--limit").count;
-  const Data data(flags.data_dir, flags.train.seed);
-  Log log(flags.log);
-  Budget& budget = Budget::instance();
-  budget.set_limit(limit);
-  if (flags.save_trace.empty() && !flags.compare && !flags.walk) flags.train.traced_steps = 0;
-  if (flags.train.traced_steps > 0) budget.record(true);
-  Trainer trainer(job, flags.model, flags.train, data);
-  const Outcome out = [&] {
-    const Progress progress(flags.train.steps);
-    return trainer.run([&](const StepResult& r) {
-      progress.show(r);
-      log.add(json_of(r));
-    });
-  }();
-  if (!flags.save_trace.empty()) write_trace(out.trace, flags.save_trace);
-  if (!flags.uncalibrated && !out.steps.empty()) keep_measured(job, out);
-  std::optional<TwinResult> twin;
-  std::string difference;
-  if (flags.compare || flags.walk) {
-    const Simulation simulated =
-        simulate(simulated_twin(job, std::min<int64_t>(flags.train.traced_steps, static_cast<int64_t>(out.steps.size()))));
-    twin = compare_twins(out.trace, simulated.trace);
-    if (flags.walk) difference = first_difference(out.trace, simulated.trace);
-  }
+  const Job job = job_of(flags);
+  const Answer a = train(flags, job);
   if (flags.json) {
-    nlohmann::ordered_json steps = nlohmann::ordered_json::array();
-    for (const StepResult& r : out.steps) steps.push_back(json_of(r));
-    nlohmann::ordered_json document{{"model", job.model},
-                                    {"parameters", out.parameters},
-                                    {"trainable", out.trainable},
-                                    {"recipe", json_of(flags.train.recipe)},
-                                    {"limit", limit},
-                                    {"peak", out.peak},
-                                    {"steps", steps}};
-    if (twin) document["simulated"] = twin_json(*twin);
-    std::cout << document.dump(2) << '\n';
+    std::cout << document_of(flags, job, a).dump(2) << '\n';
   } else {
-    std::cout << text_of(job, out, flags.train.recipe.learning_rate, out.steps.empty() ? limit : out.steps.back().limit);
-    if (twin) std::cout << '\n' << twin_text(*twin);
-    if (flags.walk) std::cout << '\n' << (difference.empty() ? "Every allocation is the same.\n" : difference);
+    std::cout << text_of(job, a.out, flags.train.recipe.learning_rate, a.out.steps.empty() ? a.limit : a.out.steps.back().limit);
+    std::cout << (a.twin ? "\n" + twin_text(*a.twin) : expectation_text(a.expected));
+    if (flags.walk) std::cout << '\n' << (a.difference.empty() ? "Every allocation is the same.\n" : a.difference);
   }
-  return twin && !twin->equal() ? ExitCode::no : ExitCode::ok;
+  return a.twin && !a.twin->equal() ? ExitCode::no : ExitCode::ok;
 }
 
 bool is_trainer_flag(const std::string& flag) {
@@ -235,7 +310,9 @@ std::vector<std::string> own_arguments(const std::vector<std::string>& arguments
   std::vector<std::string> own, command;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
-    if (word == "--") return command.empty() ? arguments : own;
+    if (word == "--" && !command.empty())
+      throw Error("[measure] " + command[0] + " is of a command, and another command follows --", "give it behind --", ExitCode::usage);
+    if (word == "--") return arguments;
     const bool file = word == "--config" && i + 1 < arguments.size() && arguments[i + 1].find('=') == std::string::npos;
     if (!file && !is_trainer_flag(word)) {
       own.push_back(word);
@@ -268,7 +345,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("N=SIZE");
   app.add_option("--data_dir,--data-dir", flags->data_dir,
-                 "folder of text, or of .ppm, .pgm and .npy pictures; without it, samples are made up")
+                 "folder of text, or of pictures (" + picture_endings() + "); without it, samples are made up")
       ->type_name("DIR");
   app.add_option("--lr", flags->learning_rate, "learning rate (default: the trainer's, by its file, flags or preset)")
       ->check(number_between(1e-12, 1e6))
@@ -279,6 +356,12 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("N");
   app.add_flag("--resume", flags->train.resume, "go on from --checkpoint, to the same result as a run that never stopped");
+  app.add_option("--eval-every", flags->train.eval_every, "steps between evaluations, in batches of --eval-batch (default: none)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--eval-samples", flags->train.eval_samples, "samples of an evaluation, none of them trained on (default: one batch)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
   app.add_flag("--auto-scale", flags->train.auto_scale, "out of memory: smaller micro-batches, the same samples and gradients");
   app.add_flag("--grow", flags->train.grow, "with --auto-scale: try larger micro-batches again when it goes well");
   app.add_option("--grow-after", flags->train.grow_after, "whole steps before that (default 20)")
@@ -286,7 +369,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       ->type_name("N");
   app.add_option("--scan", flags->scan, "Mamba's scan: sequential (as published) or chunked (computed again in backward)")
       ->type_name("NAME");
-  app.add_option("--chunk", flags->model.chunk, "tokens of a chunk (default 64)")->check(CLI::PositiveNumber)->type_name("N");
+  app.add_option("--chunk", flags->chunk, "tokens of a chunk (default 64)")->check(CLI::PositiveNumber)->type_name("N");
   app.add_option("--threads", flags->threads, "of libtorch's kernels (default 1: some take memory for each)")
       ->check(CLI::Range(1, 256))
       ->type_name("N");
@@ -297,7 +380,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       ->type_name("N");
   app.add_flag("--compare", flags->compare, "simulate the same job and print both, by phase and category");
   app.add_flag("--walk", flags->walk, "with the first allocation that differs");
-  app.add_flag("--no-calibration", flags->uncalibrated, "do not keep what was measured for the next estimate of a like job");
+  app.add_flag("--no-calibration", flags->uncalibrated, "expect without what was measured of like runs on this machine");
   app.add_flag("--json", flags->json, "one JSON document on stdout");
   flags->job.add_to(app);
   return [flags] {
@@ -305,8 +388,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
       flags->train.steps = flags->job.job().steps;
       steps->second = "2";
     }
-    if (flags->train.resume && flags->train.checkpoint.empty())
-      throw Error("[resume] no checkpoint is named", "add --checkpoint FILE", ExitCode::usage);
+    check_together(*flags);
     return run(*flags);
   };
 }

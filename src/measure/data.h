@@ -1,19 +1,22 @@
 // What models are trained on: text, images or sequences of images from a folder, or made up. A sample is a function of the seed and its
-// number, so that a run that was stopped, or one in other micro-batches, sees the same ones. Nothing here is a tensor.
+// number, so that a run that was stopped, or one in other micro-batches, sees the same ones; several threads may ask. Nothing here is a
+// tensor, and nothing of a folder is kept but the names and sizes of its files.
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
+
+#include "measure/pictures.h"
 
 namespace plimsoll::measure {
 
 class Data {
  public:
   // Without a folder samples are made up: token sequences and pictures with an order to learn. Throws an Error for a folder that cannot
-  // be read or holds nothing that is known: text for tokens; .ppm, .pgm and .npy for pictures.
+  // be read; one that does not hold what is asked for is found out then.
   Data(std::string folder, uint64_t seed);
 
   // Tokens of a text are its bytes, and so below 256; none is above `vocabulary`.
@@ -26,19 +29,19 @@ class Data {
   const std::string& folder() const { return folder_; }
 
  private:
-  struct Image {
-    int64_t channels, height, width;
-    std::vector<float> values;
+  struct TextFile {
+    std::string path;
+    uint64_t begin, bytes;  // its place in the text of all files
   };
-  void read_text() const;
-  void read_images() const;
-  static Image read_netpbm(const std::string& path);
-  static void read_npy(const std::string& path, std::vector<Image>& out);
+  void find_texts() const;
+  void find_pictures() const;
+  std::string text_at(uint64_t begin, size_t length) const;
 
   std::string folder_;
   uint64_t seed_;
-  mutable std::string text_;  // read when first asked for
-  mutable std::vector<Image> images_;
+  mutable std::once_flag texts_found_, pictures_found_;
+  mutable std::vector<TextFile> texts_;  // found when first asked for
+  mutable std::vector<PictureSource> pictures_;
 };
 
 }  // namespace plimsoll::measure

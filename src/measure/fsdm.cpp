@@ -49,9 +49,9 @@ struct LSA : Unit {
     for (Tensor& part : qkv) part = part.view({b, n, heads, -1}).transpose(1, 2);  // (B, H, T, D)
     Tensor dots = torch::matmul(qkv[0], qkv[1].transpose(-1, -2)) * scale;         // (B, H, T, T)
     dots = dots.masked_fill(torch::eye(n, torch::kBool), -std::numeric_limits<double>::infinity());
-    const Tensor attention = torch::dropout(torch::softmax(wide(dots), -1), dropout, true);
+    const Tensor attention = torch::dropout(torch::softmax(wide(dots), -1), dropout, build.training);
     const Tensor out = torch::matmul(attention, qkv[2]).transpose(1, 2).reshape({b, n, -1});  // (B, T, H * D)
-    return torch::dropout(to_out(out), dropout, true);
+    return torch::dropout(to_out(out), dropout, build.training);
   }
 
   int64_t heads;
@@ -78,9 +78,9 @@ struct EncoderLayer : Unit {
     Tensor y = norm2(x);
     y = dense1(y);  // (B, T, encoder_mlp_dim)
     y = torch::gelu(y, "tanh");
-    y = torch::dropout(y, dropout, true);
+    y = torch::dropout(y, dropout, build.training);
     Tensor out = dense2(y);  // (B, T, hdim)
-    out = torch::dropout(out, dropout, true);
+    out = torch::dropout(out, dropout, build.training);
     return x + out;
   }
 
@@ -136,7 +136,7 @@ struct Encoder : Unit {
     Tensor x = patch_embed(set);                                                               // (B, patches, hdim)
     const Tensor time_token = getitem((*to_time_embedding)(time).view({b, ns, -1}), 1, 0, 1);  // (B, 1, hdim)
     x = torch::cat({cls_token.expand({b, -1, -1}), time_token, x}, 1) + pos_embedding;         // (B, T, hdim)
-    x = torch::dropout(x, dropout, true);
+    x = torch::dropout(x, dropout, build.training);
     for (size_t i = 0; i < layers.size(); ++i) {
       const EncoderLayer& layer = layers[i];
       x = run_block(
@@ -212,7 +212,7 @@ struct DiTBlock : Unit {
     y = modulate(y, m[3], m[4]);
     y = dense1(y);  // (B, patches, mlp_dim)
     y = torch::gelu(y, "tanh");
-    y = torch::dropout(y, dropout, true);
+    y = torch::dropout(y, dropout, build.training);
     Tensor out = dense2(y);  // (B, patches, C)
     out = m[5].unsqueeze(1) * out;
     return x + out;
@@ -223,14 +223,14 @@ struct DiTBlock : Unit {
     y = modulate(y, m[0], m[1]);
     y = self_attn(y, y);
     y = m[2].unsqueeze(1) * y;
-    y = torch::dropout(y, dropout, true);
+    y = torch::dropout(y, dropout, build.training);
     return x + y;
   }
 
   Tensor look_at(const Tensor& x, const Tensor& context) const {
     Tensor y = normalised(x);
     y = (*cross_attn)(y, (*context_proj)(context));
-    y = torch::dropout(y, dropout, true);
+    y = torch::dropout(y, dropout, build.training);
     return x + y;
   }
 
@@ -320,7 +320,7 @@ class FSDM : public LiveModel, public Unit {
     return inputs;
   }
 
-  void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) override {
+  void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) const override {
     const int64_t values = c_.sample_size * 3 * c_.image_size * c_.image_size;
     data.images(sample, c_.sample_size, 3, c_.image_size, c_.image_size, inputs[0].data_ptr<float>() + row * values);
     std::mt19937_64 numbers = data.random(sample, 4);
@@ -395,8 +395,6 @@ class FSDM : public LiveModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_fsdm(Build& build, const Job& job, const LiveOptions&) {
-  return std::make_unique<FSDM>(build, job.config);
-}
+std::unique_ptr<LiveModel> make_live_fsdm(Build& build, const Job& job) { return std::make_unique<FSDM>(build, job.config); }
 
 }  // namespace plimsoll::measure

@@ -137,8 +137,11 @@ struct GatedLightningIndexer : Unit {
     q = q.view({batch, tokens, c.n_indexer_heads, c.d_indexer});  // (B, T, H, D)
     const Tensor weights = torch::sigmoid(weight_proj(hidden));   // (B, T, H)
     const Tensor raw_scores = torch::einsum("bqhd,bkd->bhqk", {low(q), low(k)}) * (1 / std::sqrt(static_cast<double>(c.d_indexer)));
-    const Tensor shifted = raw_scores + bias.view({1, -1, 1, 1});
-    const Tensor gated_scores = c.relu_indexer ? torch::relu(shifted) : torch::sigmoid(shifted);
+    Tensor gated_scores;
+    {
+      const Tensor shifted = raw_scores + bias.view({1, -1, 1, 1});
+      gated_scores = c.relu_indexer ? torch::relu(shifted) : torch::sigmoid(shifted);
+    }
     const Tensor weighted_scores = gated_scores * weights.permute({0, 2, 1}).unsqueeze(-1);
     Tensor scores = weighted_scores.sum(1, false, torch::kFloat32);  // (B, T, T)
     const Tensor causal_mask = torch::triu(torch::ones({tokens, tokens}, torch::kBool), 1);
@@ -249,7 +252,7 @@ struct GatedSparseAttention : Unit {
     scores = scores.masked_fill(mask.bitwise_not(), -std::numeric_limits<double>::infinity());
     attn_weights = torch::softmax(wide(scores), -1);
     attn_weights = attn_weights.masked_fill(mask.bitwise_not(), 0.0);
-    attn_weights = torch::dropout(attn_weights, c.dropout, true);
+    attn_weights = torch::dropout(attn_weights, c.dropout, build.training);
     return torch::einsum("bqhk,bqhkd->bqhd", {low(attn_weights), low(v_gathered)});  // (B, T, H, D)
   }
 
@@ -384,7 +387,7 @@ class GSALlamaForCausalLM : public LiveLanguageModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_gsa(Build& build, const Job& job, const LiveOptions&) {
+std::unique_ptr<LiveModel> make_live_gsa(Build& build, const Job& job) {
   return std::make_unique<GSALlamaForCausalLM>(build, job, Settings(job));
 }
 

@@ -8,7 +8,7 @@
 
 namespace plimsoll::measure {
 
-Build::Build(uint64_t seed) : random(at::detail::createCPUGenerator(seed)) {}
+Build::Build(uint64_t seed, Tuning tuning) : random(at::detail::createCPUGenerator(seed)), tuning(std::move(tuning)) {}
 
 Unit::Unit(Build& build) : build(build) {}
 
@@ -17,7 +17,7 @@ Unit::Unit(const Unit& parent, std::string_view name)
       place(parent.place, name),
       path(parent.path.empty() ? std::string(name) : parent.path + "." + std::string(name)) {}
 
-Tensor Unit::parameter(const std::string& name, const Shape& shape, Init init) {
+Tensor Unit::made(const std::string& name, const Shape& shape, Init init, bool trained) {
   const Within here(place);
   const torch::NoGradGuard no_grad;
   Tensor t = torch::empty(shape);
@@ -25,10 +25,19 @@ Tensor Unit::parameter(const std::string& name, const Shape& shape, Init init) {
     t.normal_(init.mean, init.deviation, build.random);
   else
     t.fill_(init.mean);
-  t.requires_grad_(!build.frozen);
-  build.parameters.push_back({path.empty() ? name : path + "." + name, t});
+  t.requires_grad_(trained);
+  build.parameters.push_back({name, t});
   return t;
 }
+
+Tensor Unit::parameter(const std::string& name, const Shape& shape, Init init) {
+  const std::string whole = path.empty() ? name : path + "." + name;  // "embedding.weight" is of the module "embedding"
+  const size_t dot = whole.rfind('.');
+  const std::string module = dot == std::string::npos ? "" : whole.substr(0, dot);
+  return made(whole, shape, init, build.tuning.trains(module, std::string_view(whole).substr(dot == std::string::npos ? 0 : dot + 1)));
+}
+
+Tensor Unit::adapter(const std::string& name, const Shape& shape, Init init) { return made(path + "." + name, shape, init, true); }
 
 Tensor Unit::buffer(const Shape& shape) {
   const Within here(place);
@@ -38,43 +47,39 @@ Tensor Unit::buffer(const Shape& shape) {
   return t;
 }
 
-namespace {
-bool names(const ModuleNames& targets, const std::string& path) {
-  if (targets.all_linear) return true;
-  if (!targets.pattern.empty()) return NamePattern(targets.pattern).matches(path);
-  return std::any_of(targets.names.begin(), targets.names.end(), [&](const std::string& name) { return ends_with_name(path, name); });
-}
-}  // namespace
+Lora::Lora(Tensor down, Tensor up, const AdapterSettings& settings)
+    : down_(std::move(down)), up_(std::move(up)), scale_(settings.alpha / static_cast<double>(settings.r)), dropout_(settings.dropout) {}
 
-Linear::Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias, Init init)
-    : Unit(parent, name), weight(parameter("weight", {out, in}, init)) {
-  if (with_bias) bias = parameter("bias", {out}, Init::zeros());
-  if (!build.lora || !names(build.lora->target_modules, path)) return;
-  build.frozen = false;
-  lora_A = parameter("lora_A.default.weight", {build.lora->r, in}, Init::normal(1 / std::sqrt(static_cast<double>(in))));
-  lora_B = parameter("lora_B.default.weight", {out, build.lora->r}, Init::zeros());
-  build.frozen = true;
-}
-
-Tensor Linear::operator()(const Tensor& x) const {
-  const Within here(place);
-  return lora_A.defined() ? adapted(x) : torch::linear(x, weight, bias);
-}
-
-// PEFT's Linear.forward
-Tensor Linear::adapted(const Tensor& x) const {
-  Tensor result = torch::linear(x, weight, bias);  // (..., out)
+// PEFT's Linear.forward and _ConvNd.forward
+Tensor Lora::operator()(const Unit& layer, Tensor result, const Tensor& x, Product down, Product up) const {
   const auto dtype = result.scalar_type();
-  const Tensor input = x.to(lora_A.scalar_type());
+  const Tensor input = x.to(down_.scalar_type());
   {
-    Tensor hidden = torch::dropout(input, build.lora->dropout, true);
-    hidden = torch::linear(hidden, lora_A);  // (..., r)
-    hidden = torch::linear(hidden, lora_B);  // (..., out)
-    const Tensor difference = hidden * (build.lora->alpha / static_cast<double>(build.lora->r));
+    Tensor hidden = torch::dropout(input, dropout_, layer.build.training);
+    hidden = down(layer, hidden, down_);  // (..., r)
+    hidden = up(layer, hidden, up_);      // (..., out)
+    const Tensor difference = hidden * scale_;
     hidden.reset();
     result = result + difference;
   }
   return result.to(dtype);
+}
+
+Linear::Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias, Init init)
+    : Unit(parent, name), weight(parameter("weight", {out, in}, init)) {
+  if (with_bias) bias = parameter("bias", {out}, Init::zeros());
+  const AdapterSettings* s = build.tuning.adapter_of(path, true);
+  if (!s) return;
+  Tensor down = adapter("lora_A.default.weight", {s->r, in}, Init::normal(1 / std::sqrt(static_cast<double>(in))));
+  lora.emplace(std::move(down), adapter("lora_B.default.weight", {out, s->r}, Init::zeros()), *s);
+}
+
+Tensor Linear::operator()(const Tensor& x) const {
+  const Within here(place);
+  Tensor result = torch::linear(x, weight, bias);  // (..., out)
+  if (!lora) return result;
+  const auto product = [](const Unit&, const Tensor& in, const Tensor& w) { return torch::linear(in, w); };
+  return (*lora)(*this, std::move(result), x, product, product);
 }
 
 LayerNorm::LayerNorm(const Unit& parent, std::string_view name, int64_t width)
@@ -104,11 +109,23 @@ Conv2d::Conv2d(const Unit& parent, std::string_view name, int64_t in, int64_t ou
       padding(padding),
       weight(parameter("weight", {out, in, kernel, kernel},
                        zero ? Init::zeros() : Init::normal(std::sqrt(1.0 / static_cast<double>(in * kernel * kernel))))),
-      bias(parameter("bias", {out}, Init::zeros())) {}
+      bias(parameter("bias", {out}, Init::zeros())) {
+  const AdapterSettings* s = build.tuning.adapter_of(path, false);
+  if (!s) return;
+  Tensor down = adapter("lora_A.default.weight", {s->r, in, kernel, kernel}, Init::normal(1 / std::sqrt(static_cast<double>(in))));
+  lora.emplace(std::move(down), adapter("lora_B.default.weight", {out, s->r, 1, 1}, Init::zeros()), *s);
+}
 
 Tensor Conv2d::operator()(const Tensor& x) const {
   const Within here(place);
-  return torch::conv2d(x, weight, bias, stride, padding);
+  Tensor result = torch::conv2d(x, weight, bias, stride, padding);  // (N, out, h, w)
+  if (!lora) return result;
+  const auto down = [](const Unit& layer, const Tensor& in, const Tensor& w) {
+    const auto& self = static_cast<const Conv2d&>(layer);
+    return torch::conv2d(in, w, {}, self.stride, self.padding);
+  };
+  const auto up = [](const Unit&, const Tensor& in, const Tensor& w) { return torch::conv2d(in, w); };
+  return (*lora)(*this, std::move(result), x, down, up);
 }
 
 Autocast::Autocast(bool on) : old_(at::autocast::is_cpu_enabled()) {

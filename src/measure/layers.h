@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "job/tuning.h"
 #include "measure/budget.h"
+#include "nn/tuning.h"
 
 namespace plimsoll::measure {
 
@@ -32,13 +32,13 @@ struct NamedParameter {
 
 // What all units of one model share.
 struct Build {
-  explicit Build(uint64_t seed);
+  Build(uint64_t seed, Tuning tuning);
   at::Generator random;  // of initial values
+  Tuning tuning;         // which parameters are trained, and which layers have adapters
   std::vector<NamedParameter> parameters;
   Tensors buffers;
   bool checkpointing = false;
-  bool frozen = false;                  // parameters that are made now are not trained
-  std::optional<AdapterSettings> lora;  // on the linear layers that it names
+  bool training = true;  // dropout drops
 };
 
 class Unit {
@@ -54,17 +54,30 @@ class Unit {
 
  protected:
   Tensor parameter(const std::string& name, const Shape& shape, Init init);
+  Tensor adapter(const std::string& name, const Shape& shape, Init init);  // trained whatever the rest is
   Tensor buffer(const Shape& shape);
+
+ private:
+  Tensor made(const std::string& name, const Shape& shape, Init init, bool trained);
 };
 
-// With LoRA where the build has it for this layer: x A' B' * scale is added.
+// PEFT's LoRA on one layer, where the build has one for it: up(down(x)) * alpha / r is added to the layer's result.
+class Lora {
+ public:
+  using Product = Tensor (*)(const Unit& layer, const Tensor& x, const Tensor& weight);
+  Lora(Tensor down, Tensor up, const AdapterSettings& settings);
+  Tensor operator()(const Unit& layer, Tensor result, const Tensor& x, Product down, Product up) const;
+
+ private:
+  Tensor down_, up_;
+  double scale_, dropout_;
+};
+
 struct Linear : Unit {
   Linear(const Unit& parent, std::string_view name, int64_t in, int64_t out, bool with_bias = true, Init init = Init::normal(0.02));
   Tensor operator()(const Tensor& x) const;
-  Tensor weight, bias, lora_A, lora_B;
-
- private:
-  Tensor adapted(const Tensor& x) const;
+  Tensor weight, bias;
+  std::optional<Lora> lora;
 };
 
 struct LayerNorm : Unit {
@@ -87,6 +100,7 @@ struct Conv2d : Unit {
   Tensor operator()(const Tensor& x) const;
   int64_t stride, padding;
   Tensor weight, bias;
+  std::optional<Lora> lora;
 };
 
 // A list of units "name.0", "name.1", ...

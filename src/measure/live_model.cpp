@@ -12,10 +12,10 @@ const std::vector<LiveEntry>& live_models() {
   return kModels;
 }
 
-std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job, const LiveOptions& options) {
+std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job) {
   std::vector<std::string> known;
   for (const LiveEntry& entry : live_models()) {
-    if (job.family == entry.family) return entry.make(build, job, options);
+    if (job.family == entry.family) return entry.make(build, job);
     known.emplace_back(entry.family);
   }
   throw Error("[measure] " + job.family + " is simulated, but not one of the models that are really trained",
@@ -24,7 +24,7 @@ std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job, const L
 
 Tensors LiveLanguageModel::make_inputs(int64_t samples) { return {torch::empty({samples, tokens_}, torch::kInt64)}; }
 
-void LiveLanguageModel::fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) {
+void LiveLanguageModel::fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) const {
   data.tokens(sample, tokens_, vocabulary_, inputs[0].data_ptr<int64_t>() + row * tokens_);
 }
 

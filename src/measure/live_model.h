@@ -7,19 +7,16 @@
 
 namespace plimsoll::measure {
 
-// What the run asks of a model beside its configuration.
-struct LiveOptions {
-  bool chunked_scan = false;  // Mamba: the scan in chunks that are computed again in backward
-  int64_t chunk = 64;         // tokens
-};
-
 class LiveModel {
  public:
   virtual ~LiveModel() = default;
-  virtual Tensors make_inputs(int64_t samples) = 0;                                             // the tensors of a micro-batch
-  virtual void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) = 0;  // one sample into one row
-  virtual Tensor loss(const Tensors& inputs) = 0;                                               // the mean over samples
-  virtual void forget() {}                                                                      // what it kept of the last forward
+  virtual Tensors make_inputs(int64_t samples) = 0;  // the tensors of a micro-batch
+  // One sample into one row. Threads fill tensors of their own at the same time: it only writes numbers.
+  virtual void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) const = 0;
+  // The micro-batch that runs next begins with this sample: what is drawn for each and is no tensor.
+  virtual void begin(const Data&, int64_t, int64_t) {}
+  virtual Tensor loss(const Tensors& inputs) = 0;  // the mean over samples
+  virtual void forget() {}                         // what it kept of the last forward
 };
 
 // A language model: tokens (B, T) that are their own labels.
@@ -27,7 +24,7 @@ class LiveLanguageModel : public LiveModel {
  public:
   LiveLanguageModel(int64_t tokens, int64_t vocabulary) : tokens_(tokens), vocabulary_(vocabulary) {}
   Tensors make_inputs(int64_t samples) override;
-  void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) override;
+  void fill(const Tensors& inputs, int64_t row, const Data& data, int64_t sample) const override;
 
  protected:
   int64_t tokens_, vocabulary_;
@@ -35,17 +32,17 @@ class LiveLanguageModel : public LiveModel {
 
 struct LiveEntry {
   const char* family;  // as in the model registry
-  std::unique_ptr<LiveModel> (*make)(Build& build, const Job& job, const LiveOptions& options);
+  std::unique_ptr<LiveModel> (*make)(Build& build, const Job& job);
 };
 
 const std::vector<LiveEntry>& live_models();
 // Throws an Error that lists what can be trained.
-std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job, const LiveOptions& options);
+std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job);
 
-std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job, const LiveOptions& options);
-std::unique_ptr<LiveModel> make_live_gsa(Build& build, const Job& job, const LiveOptions& options);
-std::unique_ptr<LiveModel> make_live_fsdm(Build& build, const Job& job, const LiveOptions& options);
-std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job, const LiveOptions& options);
-std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job, const LiveOptions& options);
+std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job);
+std::unique_ptr<LiveModel> make_live_gsa(Build& build, const Job& job);
+std::unique_ptr<LiveModel> make_live_fsdm(Build& build, const Job& job);
+std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job);
+std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job);
 
 }  // namespace plimsoll::measure

@@ -19,16 +19,14 @@ int main(int argc, char** argv) {
   using namespace plimsoll;
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write(), not the end
   CLI::App app("Real training of the published systems under a byte budget, beside the simulation of the same job.", "plimsoll measure");
-  std::vector<std::string> arguments = measure::own_arguments({argv + 1, argv + argc});
   const std::function<ExitCode()> action = measure::set_up_measure(app);
   try {
+    std::vector<std::string> arguments = measure::own_arguments({argv + 1, argv + argc});
     std::reverse(arguments.begin(), arguments.end());
     app.parse(arguments);
+    return static_cast<int>(action());
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : static_cast<int>(ExitCode::usage);
-  }
-  try {
-    return static_cast<int>(action());
   } catch (const Error& e) {
     return report(e);
   } catch (const std::exception& e) {

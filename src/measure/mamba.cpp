@@ -7,7 +7,7 @@ namespace plimsoll::measure {
 namespace {
 
 struct Settings {
-  Settings(const Job& job, const LiveOptions& options)
+  explicit Settings(const Job& job)
       : vocab_size(job.config.size({"vocab_size"}, 50257)),
         d_model(job.config.size({"d_model"}, 768)),
         n_layers(job.config.size({"n_layers"}, 12)),
@@ -18,7 +18,7 @@ struct Settings {
         hybrid(job.config.text({"model_type"}, "") == "hybrid_recursive"),
         use_hierarchical_attention(job.config.flag({"use_hierarchical_attention"}, true)),
         dropout(job.config.number({"dropout"}, 0.1)),
-        chunk(options.chunked_scan ? options.chunk : 0) {
+        scan_chunk(job.config.integer({"scan_chunk"}, 0)) {
     if (hybrid && use_hierarchical_attention && (d_model % 8 != 0 || job.seq < 4))
       throw Error("[measure] the hybrid model needs a d_model of whole eights and 4 tokens", "change d_model or --seq");
     if (job.seq > max_seq_len)
@@ -28,7 +28,7 @@ struct Settings {
   int64_t vocab_size, d_model, n_layers, d_state, d_inner, max_seq_len, max_recursion_depth;
   bool hybrid, use_hierarchical_attention;
   double dropout;
-  int64_t chunk;  // 0: the whole sequence at once
+  int64_t scan_chunk;  // 0: the whole sequence at once
 };
 
 struct SelectiveSSM : Unit {
@@ -36,7 +36,7 @@ struct SelectiveSSM : Unit {
       : Unit(parent, name),
         d_state(c.d_state),
         dt_rank((c.d_inner + 15) / 16),
-        chunk(c.chunk),
+        chunk(c.scan_chunk),
         A_log(parameter("A_log", {c.d_inner, c.d_state}, Init::normal(1))),
         D(parameter("D", {c.d_inner}, Init::ones())),
         x_proj(*this, "x_proj", c.d_inner, dt_rank + 2 * c.d_state, false),
@@ -120,7 +120,7 @@ struct MambaBlock : Unit {
     parts[1] = ssm(parts[1]);
     x = parts[0] * parts[1];
     x = out_proj(x);  // (B, T, C)
-    x = torch::dropout(x, dropout, true);
+    x = torch::dropout(x, dropout, build.training);
     return x + residual;
   }
 
@@ -159,7 +159,7 @@ struct RecursiveLayer : Unit {
     x = norm(x);
     x = up(x);  // (B, T, 2C)
     x = torch::gelu(x);
-    x = torch::dropout(x, dropout, true);
+    x = torch::dropout(x, dropout, build.training);
     return down(x);
   }
   LayerNorm norm;
@@ -289,7 +289,7 @@ struct RecursiveMambaBlock : Unit {
     const Tensor combined = torch::cat({mamba_out, recursive_out}, -1);  // (B, T, 2C)
     Tensor output = (*fusion)(combined);
     output = (*fusion_norm)(output);
-    output = torch::dropout(output, dropout, true);
+    output = torch::dropout(output, dropout, build.training);
     output = output + x;
     states.push_back(state);
     return output;
@@ -346,8 +346,8 @@ class MambaLanguageModel : public LiveLanguageModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job, const LiveOptions& options) {
-  const Settings settings(job, options);
+std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job) {
+  const Settings settings(job);
   if (settings.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, job, settings);
   return std::make_unique<MambaLanguageModel<MambaBlock>>(build, job, settings);
 }

@@ -20,7 +20,8 @@ constexpr uint64_t kMostHeader = uint64_t{1} << 28;
 
 class File {
  public:
-  File(const std::string& path, int flags) : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  File(const std::string& path, int flags, const char* of = "checkpoint")
+      : path_(path), of_(of), fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
     if (fd_ < 0) fail("open");
   }
   ~File() {
@@ -59,12 +60,13 @@ class File {
  private:
   [[noreturn]] void fail(const char* what) const {
     const int code = errno;
-    throw Error(fmt::format("[checkpoint] cannot {} {}: {}", what, path_, std::strerror(code)),
+    throw Error(fmt::format("[{}] cannot {} {}: {}", of_, what, path_, std::strerror(code)),
                 code == ENOSPC || code == EFBIG || code == EDQUOT
                     ? "make room, or name a folder on another disk; the checkpoint before it is untouched"
                     : "is the folder there, and writable?");
   }
   std::string path_;
+  const char* of_;
   int fd_;
 };
 
@@ -98,6 +100,8 @@ Notes notes_of(const Json& header) {
   return notes;
 }
 
+std::string part_of(const std::string& path) { return path + ".part"; }
+
 void sync_folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   File(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY).sync();
@@ -125,8 +129,15 @@ void write_all(const std::string& path, const Notes& notes, const std::vector<Na
 
 }  // namespace
 
+void check_writable(const std::string& path, const char* flag) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw Error(fmt::format("[{}] {} is a folder", flag, path), "name a file in it");
+  File(part_of(path), O_WRONLY | O_CREAT, flag).close();
+  ::unlink(part_of(path).c_str());
+}
+
 void save_state(const std::string& path, const Notes& notes, const std::vector<NamedParameter>& tensors) {
-  const std::string part = path + ".part";
+  const std::string part = part_of(path);
   try {
     write_all(part, notes, tensors);
     std::filesystem::rename(part, path);

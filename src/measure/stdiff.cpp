@@ -146,10 +146,8 @@ struct DownBlock : Layers {
   DownBlock(const Unit& parent, std::string_view name, int64_t in, const StdiffLevel& level, bool downsample, int64_t temb,
             const StdiffSettings& c)
       : Layers(parent, name) {
-    for (int64_t i = 0; i < c.layers_per_block; ++i) {
-      resnets.add(i == 0 ? in : level.channels, level.channels, temb, c);
-      if (level.down_attention) attentions.add(level.channels, level.head_dim, c);
-    }
+    for (int64_t i = 0; i < c.layers_per_block && level.down_attention; ++i) attentions.add(level.channels, level.head_dim, c);
+    for (int64_t i = 0; i < c.layers_per_block; ++i) resnets.add(i == 0 ? in : level.channels, level.channels, temb, c);
     if (downsample) downsampler = std::make_unique<Conv2d>(*this, "downsamplers.0.conv", level.channels, level.channels, 3, 2, 1);
   }
   Tensor operator()(Tensor hidden, const Tensor& temb, const Tensor& m_feat, Tensors& skips) const {
@@ -181,10 +179,10 @@ struct UpBlock : Layers {
           const StdiffSettings& c)
       : Layers(parent, name) {
     const int64_t layers = c.layers_per_block + 1;
+    for (int64_t i = 0; i < layers && level.up_attention; ++i) attentions.add(level.channels, level.head_dim, c);
     for (int64_t i = 0; i < layers; ++i) {
       const int64_t skip = i == layers - 1 ? in : level.channels, before = i == 0 ? previous : level.channels;
       resnets.add(before + skip, level.channels, temb, c);
-      if (level.up_attention) attentions.add(level.channels, level.head_dim, c);
     }
     if (upsample) upsampler = std::make_unique<Upsample2D>(*this, "upsamplers.0", level.channels);
   }
@@ -224,13 +222,17 @@ struct UNet2DMotionCond : Unit {
         time_embedding(*this, "time_embedding", width, 4 * width),
         down_blocks(*this, "down_blocks"),
         up_blocks(*this, "up_blocks"),
-        mid_block(*this, "mid_block", c.levels.back(), 4 * width, c),
+        mid_block(with_blocks(c), "mid_block", c.levels.back(), 4 * width, c),
         conv_norm_out(*this, "conv_norm_out", c.groups, width),
-        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {
+        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {}
+
+  // Both lists come before the middle, in the order of parameters, too.
+  const Unit& with_blocks(const StdiffSettings& c) {
     const size_t n = c.levels.size();
     for (size_t i = 0; i < n; ++i) down_blocks.add(c.levels[i == 0 ? 0 : i - 1].channels, c.levels[i], i + 1 < n, 4 * width, c);
     for (size_t i = n; i-- > 0;)
       up_blocks.add(c.levels[i == 0 ? 0 : i - 1].channels, c.levels[i + 1 < n ? i + 1 : i].channels, c.levels[i], i > 0, 4 * width, c);
+    return *this;
   }
 
   Tensor operator()(const Tensor& input, const Tensor& timestep, const Tensor& m_feat) const {
@@ -291,7 +293,7 @@ class STDiff : public LiveModel, public Unit {
   }
 
   // Frames that follow each other; those to come with noise of a random step, which is what the network is to find.
-  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) override {
+  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) const override {
     const int64_t pixels = c_.height * c_.width, frame = c_.image_channels * pixels, all = c_.observed + c_.predicted;
     std::vector<float> frames(static_cast<size_t>(all * frame));
     data.images(sample, all, c_.image_channels, c_.height, c_.width, frames.data());
@@ -302,8 +304,7 @@ class STDiff : public LiveModel, public Unit {
     copy(c_.observed, c_.predicted, in[1]);
     copy(c_.observed - 1, 1, in[2]);
     std::mt19937_64 numbers = data.random(sample, 5);
-    if (row == 0) seeds_.clear();
-    seeds_.push_back(numbers());
+    numbers.discard(1);  // the seed of its path
     std::normal_distribution<float> normal;
     const int64_t noise_channels = c_.out_channels, noisy_channels = in[5].size(1);
     for (int64_t f = 0; f < c_.predicted; ++f) {
@@ -318,6 +319,11 @@ class STDiff : public LiveModel, public Unit {
           in[5].data_ptr<float>()[(at * noisy_channels + ch) * pixels + i] = std::sqrt(share) * signal + std::sqrt(1 - share) * noise;
         }
     }
+  }
+
+  void begin(const Data& data, int64_t first, int64_t samples) override {
+    seeds_.clear();
+    for (int64_t i = 0; i < samples; ++i) seeds_.push_back(data.random(first + i, 5)());
   }
 
   Tensor loss(const Tensors& inputs) override {
@@ -359,8 +365,6 @@ class STDiff : public LiveModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job, const LiveOptions&) {
-  return std::make_unique<STDiff>(build, job);
-}
+std::unique_ptr<LiveModel> make_live_stdiff(Build& build, const Job& job) { return std::make_unique<STDiff>(build, job); }
 
 }  // namespace plimsoll::measure

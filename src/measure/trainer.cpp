@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "measure/saved_state.h"
+#include "measure/twin.h"
 #include "util/bytes.h"
 #include "util/error.h"
 
@@ -32,6 +33,7 @@ ScalerSettings scaler_settings_of(const Job& job, const TrainSettings& settings)
   ScalerSettings s;
   s.global_batch = job.batch * job.accumulation;
   s.batch = s.maximum = job.batch;
+  s.evaluation_batch = job.eval_batch;
   s.warmup_steps = settings.grow_after;
   return s;
 }
@@ -40,36 +42,36 @@ bool uses_autocast(const Job& job) { return job.precision == Precision::amp || j
 
 void check_recipe(const Job& job) {
   if (job.precision == Precision::bf16 || job.precision == Precision::fp16)
-    throw Error(fmt::format("[measure] precision {}: weights are trained in fp32 here", to_string(job.precision)),
-                "use --precision fp32 or amp");
+    throw Error(fmt::format("[measure] precision {}: weights are in fp32 here", to_string(job.precision)),
+                "add --precision fp32 or --precision amp");
   if (job.optimizer.name != "AdamW")
-    throw Error(fmt::format("[measure] optimizer {} is simulated, not run", job.optimizer.name), "use AdamW");
+    throw Error(fmt::format("[measure] optimizer {} is simulated, not run", job.optimizer.name), "add --optimizer AdamW");
   const std::optional<AdapterSettings>& adapter = job.tuning.adapter;
-  if (job.tuning.quantization || !job.tuning.frozen.empty() || !job.tuning.trainable.empty() ||
-      (adapter && (adapter->kind != AdapterKind::lora || adapter->use_dora || adapter->ai_toolkit || !adapter->modules_to_save.empty())))
-    throw Error("[measure] of the ways to train a part of a model, LoRA is run here", "e.g. --lora r=8,target_modules=to_q+to_v");
-  if (adapter && adapter->target_modules.empty())
-    throw Error("[measure] LoRA on which layers?", "e.g. --lora r=8,target_modules=to_q+to_k+to_v+to_out.0");
+  if (job.tuning.quantization ||
+      (adapter && (adapter->kind != AdapterKind::lora || adapter->use_dora || !adapter->modules_to_save.empty())))
+    throw Error("[measure] of adapters plain LoRA is run here, on a base that is not quantised",
+                "e.g. --lora r=8,target_modules=to_q+to_v; without --quantize");
   if (job.parallel.any()) throw Error("[measure] one process trains", "leave out the settings of several");
 }
 
 }  // namespace
 
-Trainer::Trainer(const Job& job, const LiveOptions& options, const TrainSettings& settings, const Data& data)
+Trainer::Trainer(const Job& job, const TrainSettings& settings, const Data& data)
     : job_(job),
       settings_(settings),
       data_(data),
       budget_(Budget::instance()),
-      build_(settings.seed),
+      build_(settings.seed, Tuning(job.tuning, job.family)),
       global_batch_(job.batch * job.accumulation),
       scaler_(scaler_settings_of(job, settings)) {
   check_recipe(job);
+  scaler_.predict_with(
+      [this](int64_t failed, std::optional<int64_t> limit) { return limit ? largest_that_fits(job_, failed, *limit) : 0; });
   build_.checkpointing = job.checkpointing.on;
-  build_.lora = job.tuning.adapter;
-  build_.frozen = build_.lora.has_value();
   budget_.begin_phase(Phase::setup);
   try {
-    model_ = make_live_model(build_, job, options);
+    model_ = make_live_model(build_, job);
+    build_.tuning.require_all_names_found();
     for (const NamedParameter& p : build_.parameters)
       if (p.value.requires_grad()) trained_.push_back(p);
     if (job.ema) {
@@ -94,10 +96,20 @@ Outcome Trainer::run(const StepSeen& seen) {
   Outcome out;
   for (const NamedParameter& p : build_.parameters) out.parameters += p.value.numel();
   for (const NamedParameter& p : trained_) out.trainable += p.value.numel();
-  const int64_t begin = settings_.resume ? restore() : 0;
+  int64_t begin = 0;
+  if (!settings_.checkpoint.empty()) check_writable(settings_.checkpoint);
+  try {
+    if (settings_.resume) begin = restore();
+  } catch (const c10::OutOfMemoryError& e) {
+    does_not_fit("weights and the optimizer's states", e.what_without_backtrace());
+  }
+  const HostSettings& host = job_.host;
+  loader_ = std::make_unique<Loader>(*model_, data_, host.workers, host.workers * host.prefetch() * job_.batch, begin * global_batch_,
+                                     settings_.steps * global_batch_);
   for (int64_t step = begin; step < settings_.steps; ++step) {
     if (step - begin == settings_.traced_steps && budget_.recording()) out.trace = budget_.take_trace();
     out.steps.push_back(train_step(step));
+    if (settings_.eval_every > 0 && (step + 1) % settings_.eval_every == 0) out.steps.back().evaluation = evaluate(step);
     seen(out.steps.back());
     if (!settings_.checkpoint.empty() && settings_.save_every > 0 && (step + 1) % settings_.save_every == 0) save(step + 1);
   }
@@ -119,31 +131,88 @@ void Trainer::end_phase(StepResult& result) {
   result.peak = std::max(result.peak, peak);
 }
 
+// The last one that was to hold from this step on or earlier, also when the run was resumed since.
+void Trainer::set_limit_of(int64_t step) {
+  const auto after = settings_.limits.upper_bound(step);
+  if (after != settings_.limits.begin()) budget_.set_limit(std::prev(after)->second);
+}
+
 StepResult Trainer::train_step(int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   StepResult result;
   result.step = step + 1;
-  if (const auto limit = settings_.limits.find(step + 1); limit != settings_.limits.end()) budget_.set_limit(limit->second);
+  set_limit_of(step + 1);
   result.limit = budget_.limit();
   budget_.begin_step();
   result.loss = accumulate_gradients(step, result);
   begin_phase(Phase::optimizer);
   try {
     update(step);
+    end_phase(result);
+    if (job_.ema) {
+      begin_phase(Phase::ema);
+      average();
+      end_phase(result);
+    }
   } catch (const c10::OutOfMemoryError& e) {
     does_not_fit("weights, gradients and the optimizer's states", e.what_without_backtrace());
   }
-  end_phase(result);
-  if (job_.ema) {
-    begin_phase(Phase::ema);
-    average();
-    end_phase(result);
-  }
   result.micro_batch = scaler_.batch();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (settings_.auto_scale && settings_.grow)
-    result.decision = scaler_.report({.peak = result.peak, .limit = budget_.limit(), .seconds = result.seconds}).reason;
+  if (!settings_.auto_scale) return result;
+  StepReport report;  // without a peak nothing grows
+  if (settings_.grow) report = {.peak = result.peak, .limit = budget_.limit(), .seconds = result.seconds};
+  if (const std::string reason = scaler_.report(report).reason; !reason.empty()) result.decision = reason;
   return result;
+}
+
+// In batches of the size that the scaler has for evaluations; after an out-of-memory error from the beginning, in smaller ones.
+EvaluationResult Trainer::evaluate(int64_t step) {
+  EvaluationResult result;
+  const torch::NoGradGuard no_grad;
+  for (;;) {
+    std::string why;
+    begin_phase(Phase::evaluation);
+    build_.training = false;
+    try {
+      result.batch = scaler_.evaluation_batch();
+      result.loss = evaluated_loss(settings_.eval_samples > 0 ? settings_.eval_samples : result.batch);
+    } catch (const c10::OutOfMemoryError& e) {
+      why = e.what_without_backtrace();
+    }
+    build_.training = true;
+    if (why.empty()) {
+      result.peak = budget_.take_peak();
+      return result;
+    }
+    ++result.out_of_memory;
+    model_->forget();
+    if (!settings_.auto_scale)
+      throw Error(fmt::format("[limit] evaluation after step {}: {}", step + 1, why),
+                  "--auto-scale goes on in smaller batches; or raise --limit, or lower --eval-batch", ExitCode::no);
+    const ScalerDecision decision = scaler_.report({.phase = ScalerPhase::evaluation, .out_of_memory = true});
+    if (decision.action != ScalerAction::replay)
+      throw Error(fmt::format("[limit] evaluation after step {}: {}; {}", step + 1, why, decision.reason), "raise --limit, or lower --seq",
+                  ExitCode::no);
+  }
+}
+
+double Trainer::evaluated_loss(int64_t samples) {
+  constexpr int64_t kNotTrainedOn = int64_t{1} << 48;  // far above any that is
+  double sum = 0;
+  Tensors inputs;
+  for (int64_t first = 0, size = 0; first < samples; first += size) {
+    if (const int64_t fit = std::min(scaler_.evaluation_batch(), samples - first); fit != size) {
+      const Labelled label(Category::input);
+      inputs.clear();
+      inputs = model_->make_inputs(size = fit);
+    }
+    for (int64_t i = 0; i < size; ++i) model_->fill(inputs, i, data_, kNotTrainedOn + first + i);
+    model_->begin(data_, kNotTrainedOn + first, size);
+    const Autocast autocast(uses_autocast(job_));
+    sum += static_cast<double>(size) * model_->loss(inputs).item<double>();
+  }
+  return sum / static_cast<double>(samples);
 }
 
 // The gradients of one step, summed over its micro-batches. After an out-of-memory error everything of the step is dropped, and the same
@@ -174,6 +243,7 @@ double Trainer::accumulate_gradients(int64_t step, StepResult& result) {
     const ScalerDecision decision = scaler_.report({.out_of_memory = true, .limit = budget_.limit()});
     if (decision.action != ScalerAction::replay)
       throw Error(fmt::format("[limit] step {}: {}; {}", step + 1, why, decision.reason), "raise --limit, or lower --seq", ExitCode::no);
+    result.decision = decision.reason;
   }
 }
 
@@ -187,8 +257,10 @@ double Trainer::micro_step(int64_t step, int64_t first, const MicroBatch& part, 
     inputs_ = model_->make_inputs(part.size);
     samples_made_ = part.size;
   }
-  for (int64_t i = 0; i < part.size; ++i) model_->fill(inputs_, i, data_, step * global_batch_ + first + i);
-  torch::manual_seed(data_.random(step * global_batch_ + first, 3)());
+  const int64_t sample = step * global_batch_ + first;
+  for (int64_t i = 0; i < part.size; ++i) loader_->fill(inputs_, i, part.size, sample + i);
+  model_->begin(data_, sample, part.size);
+  torch::manual_seed(data_.random(sample, 3)());
   {
     const Autocast autocast(uses_autocast(job_));
     Tensor loss = model_->loss(inputs_);  // the old one is still alive here

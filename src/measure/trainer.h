@@ -7,6 +7,7 @@
 
 #include "allocator/timeline.h"
 #include "measure/live_model.h"
+#include "measure/loader.h"
 #include "measure/recipe.h"
 #include "scale/batch_scaler.h"
 
@@ -25,6 +26,14 @@ struct TrainSettings {
   bool grow = false;                  // and larger ones when it went well for a while
   int64_t grow_after = 20;            // whole steps
   std::map<int64_t, int64_t> limits;  // by the step from which on they hold: bytes of the virtual device
+  int64_t eval_every = 0;             // steps; 0: nothing is evaluated
+  int64_t eval_samples = 0;           // that are not trained on; 0: one batch
+};
+
+// The loss on other samples, without gradients. Its batch is its own: out of memory here leaves training as it is.
+struct EvaluationResult {
+  double loss = 0;
+  int64_t peak = 0, batch = 0, out_of_memory = 0;
 };
 
 struct StepResult {
@@ -34,7 +43,8 @@ struct StepResult {
   ByPhase by_phase{};
   int64_t micro_batch = 0, out_of_memory = 0;  // errors in this step
   int64_t limit = 0;                           // bytes that it had; 0: none
-  std::string decision;                        // why the micro-batch is another one from the next step on
+  std::string decision;                        // why the micro-batch is another one, in this step or from the next one on
+  std::optional<EvaluationResult> evaluation;  // after it
 };
 
 struct Outcome {
@@ -48,7 +58,7 @@ using StepSeen = std::function<void(const StepResult&)>;
 class Trainer {
  public:
   // Builds the model. Throws an Error when the limit is smaller than its weights.
-  Trainer(const Job& job, const LiveOptions& options, const TrainSettings& settings, const Data& data);
+  Trainer(const Job& job, const TrainSettings& settings, const Data& data);
   Outcome run(const StepSeen& seen);
   const std::vector<NamedParameter>& parameters() const { return build_.parameters; }
 
@@ -60,11 +70,14 @@ class Trainer {
   StepResult train_step(int64_t step);
   double accumulate_gradients(int64_t step, StepResult& result);
   double micro_step(int64_t step, int64_t first, const MicroBatch& part, StepResult& result);
+  EvaluationResult evaluate(int64_t step);
+  double evaluated_loss(int64_t samples);
   void update(int64_t step);
   void clip_gradients() const;
   void adamw(int64_t step);
   void average();
   void drop_gradients();
+  void set_limit_of(int64_t step);
   void begin_phase(Phase phase);
   void end_phase(StepResult& result);
   std::vector<NamedParameter> state_tensors();
@@ -78,6 +91,7 @@ class Trainer {
   Budget& budget_;
   Build build_;
   std::unique_ptr<LiveModel> model_;
+  std::unique_ptr<Loader> loader_;
   std::vector<NamedParameter> trained_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // hold the hooks that label gradients
   std::vector<State> states_;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/settings.h"
+#include "step/train.h"
 #include "util/bytes.h"
 
 namespace plimsoll::measure {
@@ -21,6 +22,17 @@ Job simulated_twin(Job job, int64_t steps) {
   job.longest = job.eval_batch = 0;
   job.sampling = {};
   return job;
+}
+
+int64_t largest_that_fits(const Job& job, int64_t failed, int64_t limit) {
+  int64_t fits = 0;
+  for (int64_t fails = failed; fails - fits > 1;) {
+    Job twin = simulated_twin(job, 2);  // states of the optimizer are there in the second step
+    twin.batch = fits + (fails - fits) / 2;
+    twin.accumulation = 2;  // and gradients of one micro-batch while the next one runs
+    (ideal_timeline(simulate(twin).trace).peak().bytes <= limit ? fits : fails) = twin.batch;
+  }
+  return fits;
 }
 
 bool TwinResult::equal() const {
@@ -94,6 +106,47 @@ std::string line(const std::vector<Allocation>& all, size_t i) {
 
 }  // namespace
 
+namespace {
+
+using Allocations = std::vector<Allocation>;
+
+bool go_on_alike(const Allocations& a, size_t i, const Allocations& b, size_t j) {
+  constexpr size_t kLong = 5;
+  for (size_t k = 0; k < kLong; ++k) {
+    if (i + k >= a.size() || j + k >= b.size()) return i + k >= a.size() && j + k >= b.size();
+    if (a[i + k].bytes != b[j + k].bytes) return false;
+  }
+  return true;
+}
+
+// The nearest places at which both go on alike; the ends where there are none.
+std::pair<size_t, size_t> where_they_meet(const Allocations& a, size_t i, const Allocations& b, size_t j) {
+  constexpr size_t kFar = 60;
+  for (size_t skipped = 1; skipped <= kFar; ++skipped)
+    for (size_t of_a = 0; of_a <= skipped; ++of_a)
+      if (go_on_alike(a, i + of_a, b, j + skipped - of_a)) return {i + of_a, j + skipped - of_a};
+  return {a.size(), b.size()};
+}
+
+// What only one side allocates, place by place.
+std::string all_differences(const Allocations& a, size_t i, const Allocations& b, size_t j) {
+  constexpr int kMost = 40;
+  std::string out = "What only one of them allocates:\n";
+  for (int shown = 0; i < a.size() || j < b.size();) {
+    if (i < a.size() && j < b.size() && a[i].bytes == b[j].bytes) {
+      ++i, ++j;
+      continue;
+    }
+    if (++shown > kMost) return out + "  ...\n";
+    const auto [next_i, next_j] = where_they_meet(a, i, b, j);
+    for (; i < next_i; ++i) out += fmt::format("  measured  {:>8} {}\n", i, line(a, i));
+    for (; j < next_j; ++j) out += fmt::format("  simulated {:>8} {}\n", j, line(b, j));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::string first_difference(const Trace& measured, const Trace& simulated) {
   const std::vector<Allocation> a = allocations(measured), b = allocations(simulated);
   size_t i = 0;
@@ -104,7 +157,7 @@ std::string first_difference(const Trace& measured, const Trace& simulated) {
   constexpr size_t kBefore = 6, kAfter = 10;
   for (size_t k = i - std::min(i, kBefore); k < i + kAfter; ++k)
     out += fmt::format("  {}{:<90} | {}\n", k == i ? '>' : ' ', line(a, k), line(b, k));
-  return out;
+  return out + all_differences(a, i, b, i);
 }
 
 }  // namespace plimsoll::measure

@@ -14,6 +14,9 @@ namespace plimsoll::measure {
 // The job as the trainer here runs it, for the simulator: libtorch on the CPU, so many steps.
 Job simulated_twin(Job job, int64_t steps);
 
+// The largest micro-batch below `failed` that is within `limit` bytes by simulation; 0: there is none.
+int64_t largest_that_fits(const Job& job, int64_t failed, int64_t limit);
+
 struct TwinRow {
   std::string what;  // "step 2 backward", "peak: gradient"
   int64_t measured = 0, simulated = 0;

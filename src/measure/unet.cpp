@@ -239,10 +239,10 @@ struct Layers : Unit {
 struct DownBlock : Layers {
   DownBlock(const Unit& parent, std::string_view name, const Settings& c, size_t level) : Layers(parent, name) {
     const int64_t out = c.channels[level];
-    for (int64_t k = 0; k < c.layers[level]; ++k) {
-      if (c.down_types[level] == "CrossAttnDownBlock2D") attentions.add(level_of(c, level), c.groups);
+    const bool attends = c.down_types[level] == "CrossAttnDownBlock2D";
+    for (int64_t k = 0; k < c.layers[level] && attends; ++k) attentions.add(level_of(c, level), c.groups);
+    for (int64_t k = 0; k < c.layers[level]; ++k)
       resnets.add(k == 0 ? c.channels[level == 0 ? 0 : level - 1] : out, out, 4 * c.channels[0], c.groups);
-    }
     if (level + 1 < c.channels.size()) downsampler = std::make_unique<Conv2d>(*this, "downsamplers.0.conv", out, out, 3, 2, 1);
   }
 
@@ -270,10 +270,10 @@ struct UpBlock : Layers {
     const int64_t out = c.channels[level], before = c.channels[i == 0 ? level : level + 1],
                   skipped = c.channels[level == 0 ? 0 : level - 1];
     const int64_t count = c.layers[level] + 1;
-    for (int64_t k = 0; k < count; ++k) {
-      if (c.up_types[i] == "CrossAttnUpBlock2D") attentions.add(level_of(c, level), c.groups);
+    const bool attends = c.up_types[i] == "CrossAttnUpBlock2D";
+    for (int64_t k = 0; k < count && attends; ++k) attentions.add(level_of(c, level), c.groups);
+    for (int64_t k = 0; k < count; ++k)
       resnets.add((k == 0 ? before : out) + (k == count - 1 ? skipped : out), out, 4 * c.channels[0], c.groups);
-    }
     if (i + 1 < n) upsampler = std::make_unique<Conv2d>(*this, "upsamplers.0.conv", out, out, 3, 1, 1);
   }
 
@@ -323,11 +323,15 @@ struct UNet2DConditionModel : Unit {
         time_embedding(*this, "time_embedding", width, 4 * width),
         down_blocks(*this, "down_blocks"),
         up_blocks(*this, "up_blocks"),
-        mid_block(*this, "mid_block", c),
+        mid_block(with_blocks(c), "mid_block", c),
         conv_norm_out(*this, "conv_norm_out", c.groups, width),
-        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {
+        conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {}
+
+  // Both lists come before the middle, in the order of parameters, too.
+  const Unit& with_blocks(const Settings& c) {
     for (size_t i = 0; i < c.channels.size(); ++i) down_blocks.add(c, i);
     for (size_t i = 0; i < c.channels.size(); ++i) up_blocks.add(c, i);
+    return *this;
   }
 
   Tensor operator()(const Tensor& latents, const Tensor& timestep, const Tensor& encoder) const {
@@ -379,7 +383,7 @@ class DiffusionUNet : public LiveModel, public Unit {
             torch::empty({samples, c_.out_channels, side_, side_}), torch::empty({samples, c_.text_tokens, c_.text_width[0]})};
   }
 
-  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) override {
+  void fill(const Tensors& in, int64_t row, const Data& data, int64_t sample) const override {
     constexpr uint64_t kSteps = 1000;
     const int64_t pixels = side_ * side_;
     float* latents = in[0].data_ptr<float>() + row * c_.in_channels * pixels;
@@ -410,8 +414,6 @@ class DiffusionUNet : public LiveModel, public Unit {
 
 }  // namespace
 
-std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job, const LiveOptions&) {
-  return std::make_unique<DiffusionUNet>(build, job);
-}
+std::unique_ptr<LiveModel> make_live_unet(Build& build, const Job& job) { return std::make_unique<DiffusionUNet>(build, job); }
 
 }  // namespace plimsoll::measure

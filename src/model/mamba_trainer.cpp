@@ -16,6 +16,7 @@
 #include "ops/reduce.h"
 #include "ops/reshape.h"
 #include "ops/upsample.h"
+#include "tensor/checkpoint.h"
 
 namespace plimsoll {
 
@@ -32,7 +33,10 @@ struct MambaTrainerConfig {
         max_recursion_depth(c.size({"max_recursion_depth"}, 3)),
         hybrid(c.text({"model_type"}, "") == "hybrid_recursive"),
         use_hierarchical_attention(c.flag({"use_hierarchical_attention"}, true)),
-        dropout(probability(c, "dropout", 0.1)) {
+        dropout(probability(c, "dropout", 0.1)),
+        scan_chunk(c.integer({"scan_chunk"}, 0)) {
+    if (scan_chunk < 0)
+      throw Error("[" + c.source() + "] scan_chunk " + std::to_string(scan_chunk) + " is below 0", "tokens of a chunk, or 0");
     if (const std::string type = c.text({"model_type"}, ""); !type.empty() && type != "mamba" && !hybrid)
       throw Error("[" + c.source() + "] model_type '" + type + "' is not known", "known: mamba, hybrid_recursive");
     if (hybrid && use_hierarchical_attention && d_model % kScaleHeads != 0)
@@ -43,17 +47,19 @@ struct MambaTrainerConfig {
   int64_t vocab_size, d_model, n_layers, d_state, d_inner, max_seq_len, max_recursion_depth;
   bool hybrid, use_hierarchical_attention;
   double dropout;
+  int64_t scan_chunk;  // tokens; not of the repository, whose scan keeps every step (0)
 };
 
 struct SelectiveSSM : Module {
-  SelectiveSSM(Module& parent, std::string_view name, int64_t d_model, int64_t d_state)
+  SelectiveSSM(Module& parent, std::string_view name, const MambaTrainerConfig& c)
       : Module(parent, name),
-        d_state(d_state),
-        dt_rank((d_model + 15) / 16),
-        A_log(parameter("A_log", {d_model, d_state})),
-        D(parameter("D", {d_model})),
-        x_proj(*this, "x_proj", d_model, dt_rank + 2 * d_state, false),
-        dt_proj(*this, "dt_proj", dt_rank, d_model) {}
+        d_state(c.d_state),
+        dt_rank((c.d_inner + 15) / 16),
+        chunk(c.scan_chunk),
+        A_log(parameter("A_log", {c.d_inner, c.d_state})),
+        D(parameter("D", {c.d_inner})),
+        x_proj(*this, "x_proj", c.d_inner, dt_rank + 2 * c.d_state, false),
+        dt_proj(*this, "dt_proj", dt_rank, c.d_inner) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -63,7 +69,7 @@ struct SelectiveSSM : Module {
     const Tensor C = slice(x_proj_out, -1, dt_rank + d_state, x_proj_out.size(-1));
     delta = softplus(delta);
     const Tensor A = neg(exp(A_log));  // (C, S)
-    Tensor y = selective_scan(x, delta, A, B, C);
+    Tensor y = chunk > 0 ? chunked_scan(x, delta, A, B, C) : selective_scan(x, delta, A, B, C);
     const Tensor skipped = mul(x, unsqueeze(unsqueeze(D, 0), 0));
     y = add(y, skipped);
     return y;
@@ -72,6 +78,12 @@ struct SelectiveSSM : Module {
   Tensor selective_scan(const Tensor& x, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C) const {
     Tensor outputs = filled(tape(), "zeros", x.sizes(), x.dtype());                          // (B, T, C)
     Tensor h = filled(tape(), "zeros", {x.size(0), x.size(2), d_state}, x.dtype()), dA, dB;  // (B, C, S)
+    scan(x, delta, A, B, C, outputs, h, dA, dB);
+    return outputs;
+  }
+
+  void scan(const Tensor& x, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C, Tensor& outputs, Tensor& h, Tensor& dA,
+            Tensor& dB) const {
     for (int64_t t = 0; t < x.size(1); ++t) {
       const Tensor dt = unsqueeze(select(delta, 1, t), -1);  // (B, C, 1)
       dA = exp(mul(dt, unsqueeze(A, 0)));                    // (B, C, S)
@@ -83,10 +95,28 @@ struct SelectiveSSM : Module {
       const Tensor output = einsum("bds,bs->bd", h, select(C, 1, t));
       outputs = copy_into_slice_(outputs, output);
     }
-    return outputs;
   }
 
-  int64_t d_state, dt_rank;
+  // Between chunks only the state is kept; backward computes each chunk once more, as a checkpoint with a backward of its own.
+  Tensor chunked_scan(const Tensor& x, const Tensor& delta, const Tensor& A, const Tensor& B, const Tensor& C) const {
+    static const CheckpointStyle kReentrant{true, {}};
+    const auto run = [this](const Tensors& in) -> Tensors {
+      Tensor outputs = nondiff("zeros_like", in[0], in[0].dtype()), h = in[5], dA, dB;  // (B, t, C), (B, C, S)
+      scan(in[0], in[1], in[2], in[3], in[4], outputs, h, dA, dB);
+      return {outputs, h};
+    };
+    Tensor h = filled(tape(), "zeros", {x.size(0), x.size(2), d_state}, x.dtype());
+    Tensors outputs;
+    for (int64_t t = 0; t < x.size(1); t += chunk) {
+      const auto part = [&](const Tensor& all) { return slice(all, 1, t, std::min(t + chunk, x.size(1))); };
+      Tensors results = checkpoint(tape(), kReentrant, run, {part(x), part(delta), A, part(B), part(C), h});
+      outputs.push_back(results[0]);
+      h = results[1];
+    }
+    return cat(outputs, 1);  // (B, T, C)
+  }
+
+  int64_t d_state, dt_rank, chunk;
   Tensor A_log, D;
   Linear x_proj, dt_proj;
 };
@@ -96,7 +126,7 @@ struct MambaBlock : Module {
       : Module(parent, name),
         norm(*this, "norm", c.d_model),
         in_proj(*this, "in_proj", c.d_model, checked_mul(2, c.d_inner), false),
-        ssm(*this, "ssm", c.d_inner, c.d_state),
+        ssm(*this, "ssm", c),
         out_proj(*this, "out_proj", c.d_inner, c.d_model, false),
         dropout(*this, "dropout", c.dropout) {}
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/autocast.h"
+#include "ops/memory_format.h"
 
 namespace plimsoll {
 
@@ -83,9 +84,15 @@ Ref<Storage> columns(const Tensor& x, const Tensor& weight, const Tensor& y, boo
 
 // It reads weights in the layout of the images.
 Ref<Storage> turned_weight(const Tensor& weight, bool channels_last) {
-  const bool copies =
-      weight.tape().dialect.cpu && channels_last && weight.dim() == 4 && !is_channels_last(weight.sizes(), weight.strides());
+  const bool copies = weight.tape().dialect.cpu && channels_last && weight.dim() == 4 && !is_contiguous_channels_last(weight);
   return copies ? weight.tape().allocate(checked_mul(weight.numel(), size_of(weight.dtype()))) : Ref<Storage>();
+}
+
+// And gradients, in each of the two products that it makes of them.
+Ref<Storage> turned_gradient(const Tensor& grad, bool channels_last) {
+  const bool copies =
+      grad.tape().dialect.cpu && grad.dim() == 4 && !(channels_last ? is_contiguous_channels_last(grad) : grad.is_contiguous());
+  return copies ? grad.tape().allocate(checked_mul(grad.numel(), size_of(grad.dtype()))) : Ref<Storage>();
 }
 
 // Of each of the three products: forward, the input's gradient, the weight's. `image` is the side on which every element meets every weight
@@ -132,8 +139,9 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
     Op op(x.tape(), "convolution_backward", {});
     count_backward(op, x, weight, g[0], needs, flops);
     Tensors out(3);
-    const Ref<Storage> copy = turned_weight(weight, channels_last);
+    const Ref<Storage> weight_copy = turned_weight(weight, channels_last);
     if (needs[0]) {
+      const Ref<Storage> grad_copy = turned_gradient(g[0], channels_last);
       out[0] = result(g[0], x.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);
     }
@@ -142,6 +150,7 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
     if (needs[1]) {
       out[1] = result(g[0], weight.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);
+      const Ref<Storage> grad_copy = turned_gradient(g[0], channels_last);
       columns(x, weight, g[0], strided);
     }
     if (needs[2] && !bias_first) out[2] = empty(x.tape(), {channels}, g[0].dtype());

@@ -59,8 +59,9 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_layer_norm_backward", {});
     count_reads(op, x, g[0], needs[1]);
-    Ref<Storage> copy;
-    if (x.tape().dialect.cpu && !g[0].is_contiguous()) copy = x.tape().allocate(checked_mul(g[0].numel(), size_of(g[0].dtype())));
+    std::vector<Ref<Storage>> copies;
+    for (const Tensor* t : {&x, &std::as_const(g[0])})
+      if (x.tape().dialect.cpu && !t->is_contiguous()) copies.push_back(x.tape().allocate(checked_mul(t->numel(), size_of(t->dtype()))));
     Tensors out(3);
     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());

@@ -51,6 +51,8 @@ ScalerSettings checked(ScalerSettings s) {
   if (share / s.minimum > kMostParts)
     wrong(fmt::format("a step of {} samples could be {} micro-batches", share, share / s.minimum), "give a larger minimum");
   if (s.equal_parts) {  // only divisors are sizes
+    if (share > kMostParts)
+      wrong(fmt::format("{} samples in equal micro-batches are more than {}", share, kMostParts), "give a smaller global_batch");
     while (share % s.minimum != 0) ++s.minimum;
     while (share % s.maximum != 0) --s.maximum;
     if (s.minimum > s.maximum)
@@ -286,8 +288,13 @@ ScalerDecision BatchScaler::evaluate(const StepReport& report) {
 }
 
 nlohmann::ordered_json BatchScaler::saved() const {
-  nlohmann::ordered_json out = {{"state", to_string(state_)},  {"batch", size_},        {"evaluation_batch", evaluation_size_},
-                                {"whole_steps", whole_steps_}, {"failures", failures_}, {"proven", proven_}};
+  nlohmann::ordered_json out = {{"state", to_string(state_)},
+                                {"batch", size_},
+                                {"evaluation_batch", evaluation_size_},
+                                {"whole_steps", whole_steps_},
+                                {"failures", failures_},
+                                {"proven", proven_},
+                                {"slow", slow_}};
   if (failed_) out["failed"] = *failed_;
   if (failed_limit_) out["failed_limit"] = *failed_limit_;
   if (!stopped_because_.empty()) out["reason"] = stopped_because_;
@@ -310,7 +317,7 @@ void BatchScaler::restore(const Json& saved) {
   std::map<int64_t, int64_t> peaks;
   if (const Json* list = c.find({"peaks"}))
     for (const Json& one : *list) {
-      if (!one.is_array() || one.size() != 2 || !one[0].is_number_integer() || !one[1].is_number_integer())
+      if (!one.is_array() || one.size() != 2 || !one[0].is_number_integer() || !one[1].is_number_integer() || one[0] < 1 || one[1] < 0)
         wrong("a saved peak is " + printable(dump(one), 80), "give back what was saved");
       peaks[one[0].get<int64_t>()] = one[1].get<int64_t>();
     }
@@ -320,6 +327,7 @@ void BatchScaler::restore(const Json& saved) {
   whole_steps_ = c.integer({"whole_steps"}, 0);
   failures_ = c.integer({"failures"}, 0);
   proven_ = c.integer({"proven"}, 0);
+  slow_ = c.integer({"slow"}, 0);
   failed_ = c.optional_integer({"failed"});
   failed_limit_ = c.optional_integer({"failed_limit"});
   stopped_because_ = c.text({"reason"}, "");

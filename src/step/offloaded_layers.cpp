@@ -63,7 +63,7 @@ std::vector<const DenseLayer*> chosen(const std::vector<const DenseLayer*>& laye
 
 // What passes through: the unpacked weight, but the toolkit's own codes as they are.
 int64_t ring_bytes(const DenseLayer& layer, DType dtype) {
-  const bool codes = layer.quantized && !layer.quantized->is_bitsandbytes() && layer.quantized->bits() < 8;
+  const bool codes = layer.quantized && !layer.quantized->has_own_adapter() && layer.quantized->bits() < 8;
   return codes ? layer.weight.storage().bytes : checked_mul(checked_mul(layer.in, layer.out), size_of(dtype));
 }
 

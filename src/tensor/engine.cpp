@@ -122,7 +122,11 @@ void evaluate(Node& node, ReadyQueue& ready, bool retain_graph) {
     if (!e.node) continue;
     Node& next = *e.node;
     next.buffer.resize(next.outputs.size());
-    add_to_buffer(next.buffer[e.input_nr], std::move(results[i]));
+    Tensor& slot = next.buffer[e.input_nr];
+    if (slot && tape.dialect.cpu)  // libtorch 1.13 holds what it added to another one until the node is done
+      add_to_buffer(slot, results[i]);
+    else
+      add_to_buffer(slot, std::move(results[i]));
     if (--next.dependencies == 0) ready.push(&next);
   }
 }
@@ -199,8 +203,9 @@ Tensors gradients(const Tensors& roots, const Tensors& seeds, const Tensors& lea
 }
 
 namespace {
-// utils::obeys_layout_contract
+// utils::obeys_layout_contract. What is a part of something larger is to have a contiguous gradient.
 bool laid_out_like(const Tensor& grad, const Tensor& variable) {
+  if (!is_non_overlapping_and_dense(variable.sizes(), variable.strides())) return grad.is_contiguous();
   for (int i = 0; i < grad.dim(); ++i) {
     if (grad.size(i) == 1 ? grad.strides()[i] == 0 : grad.strides()[i] != variable.strides()[i]) return false;
   }
