@@ -54,6 +54,7 @@ class Planner {
     plan_.device = evaluator.devices()[device];
     plan_.objective = request.objective;
     plan_.global = space.global;
+    plan_.calibration = request.calibration.source;
     if (plan_.device.capacity) plan_.limit = share(plan_.device.capacity->low, 1 - request.leave_free);
   }
 
@@ -404,7 +405,7 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
 }  // namespace
 
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
-  Evaluator evaluator(request.job, devices, request.calibration);
+  Evaluator evaluator(request.job, devices, request.calibration, request.cluster);
   evaluator.progress = request.progress;
   const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
   std::vector<Plan> out;

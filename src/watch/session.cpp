@@ -200,6 +200,7 @@ void keep_measured(const Judge& judge, bool ended) {
   run.measured = judge.peaks().devices.begin()->second;
   run.source = "watch";
   run.time = static_cast<int64_t>(judge.now().time);
+  if (const auto& steps = judge.now().steps; steps && steps->rate && *steps->rate > 0) run.measured_seconds = 1 / *steps->rate;
   const std::string file = measured_runs_file();
   if (run.measured.count <= 0 || file.empty()) return;
   try {
