@@ -686,8 +686,9 @@ TEST_F(Trainers, Torchtitan) {
   EXPECT_EQ(job.parallel.fsdp->param_dtype, WireType::bf16);
   EXPECT_EQ(job.precision, Precision::fp32);
   EXPECT_FALSE(job.parallel.ddp);
-  job = run("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml --parallelism.data_parallel_replicate_degree 2 "
-            "--parallelism.fsdp_reshard_after_forward never");
+  job =
+      run("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml --parallelism.data_parallel_replicate_degree 2 "
+          "--parallelism.fsdp_reshard_after_forward never");
   ASSERT_TRUE(job.parallel.fsdp);
   EXPECT_EQ(job.parallel.fsdp->replicas, 2);
   EXPECT_FALSE(job.parallel.fsdp->reshard);

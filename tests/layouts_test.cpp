@@ -22,9 +22,7 @@ TargetDevice card(double gib, const char* like = "a100-40gb-sxm") {
   return d;
 }
 
-Job small() {
-  return job_of("llama-3.2-1b", {{"seq", 1024}, {"config", {{"num_hidden_layers", 4}, {"vocab_size", 32000}}}});
-}
+Job small() { return job_of("llama-3.2-1b", {{"seq", 1024}, {"config", {{"num_hidden_layers", 4}, {"vocab_size", 32000}}}}); }
 
 LayoutRequest request_for(const Job& job, int64_t world, double gib) {
   LayoutRequest r;

@@ -141,9 +141,9 @@ void check_rules(const std::string& rules) {
 }
 
 SearchRequest search_request(const nlohmann::json& request) {
-  const Config fields =
-      request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time",
-                                                          "host_memory", "matrix", "world", "layouts", "node", "network", "full", "calibrated"})));
+  const Config fields = request_of(
+      request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time", "host_memory",
+                                               "matrix", "world", "layouts", "node", "network", "full", "calibrated"})));
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);

@@ -132,7 +132,8 @@ ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan&
   const LayoutFile& file = layout_file(request.generate);
   const auto said = std::find_if(plan.fitting.begin(), plan.fitting.end(), file.says);
   if (plan.fitting.empty())
-    throw Error(fmt::format("[plan] no layout of {} devices fits", request.world), "without --generate, plan says what would", ExitCode::no);
+    throw Error(fmt::format("[plan] no layout of {} devices fits", request.world), "without --generate, plan says what would",
+                ExitCode::no);
   if (said == plan.fitting.end())
     throw Error(fmt::format("[plan] a file for {} says none of the {} layouts that fit", file.name, plan.fitting.size()),
                 "torchrun starts PyTorch's own, megatron Megatron-LM's; --layouts chooses the kind", ExitCode::no);

@@ -185,7 +185,8 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("FILE")
       ->group(kAnswer);
   app.add_option("--generate", f->search.generate,
-                 "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, torchtitan, megatron, ai_toolkit")
+                 "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, ai_toolkit; with --world torchtitan and "
+                 "megatron, too")
       ->type_name("KIND")
       ->group(kAnswer);
   app.add_flag("--full", f->search.full, "ladders, quick fixes and the rest even where executing one candidate takes seconds");

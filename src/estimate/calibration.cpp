@@ -83,16 +83,16 @@ void add_measured_run(const std::string& file, const MeasuredRun& r) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
   nlohmann::ordered_json json{{"schema", 1},
-                                    {"time", r.time},
-                                    {"machine", r.machine},
-                                    {"device", r.device},
-                                    {"family", r.family},
-                                    {"parameters", r.parameters},
-                                    {"precision", r.precision},
-                                    {"optimizer", r.optimizer},
-                                    {"predicted_bytes", r.predicted.count},
-                                    {"measured_bytes", r.measured.count},
-                                    {"source", r.source}};
+                              {"time", r.time},
+                              {"machine", r.machine},
+                              {"device", r.device},
+                              {"family", r.family},
+                              {"parameters", r.parameters},
+                              {"precision", r.precision},
+                              {"optimizer", r.optimizer},
+                              {"predicted_bytes", r.predicted.count},
+                              {"measured_bytes", r.measured.count},
+                              {"source", r.source}};
   if (r.measured_seconds > 0 && r.predicted_seconds > 0) {
     json["predicted_step_seconds"] = r.predicted_seconds;
     json["measured_step_seconds"] = r.measured_seconds;

@@ -70,9 +70,11 @@ constexpr const char* kAiToolkitNetwork = R"(      network:
 )";
 
 // num_processes counts those of all machines; each machine says its own rank.
-std::string accelerate_template(int64_t world, int64_t node) {
-  const int64_t machines = (world + node - 1) / node;
+std::string accelerate_template(const Job& job, int64_t node) {
+  const int64_t machines = (job.parallel.world() + node - 1) / node;
   std::string text = kAccelerate;
+  const char* type = job.precision == Precision::amp ? "bf16" : job.precision == Precision::amp_fp16 ? "fp16" : "'no'";
+  text.replace(text.find("mixed_precision: 'no'") + 17, 4, type);
   if (machines < 2) return text;
   text.replace(text.find("num_machines: 1"), 15, fmt::format("num_machines: {}", machines));
   return "# on every machine: accelerate launch --config_file accelerate.yaml --machine_rank 0..N --main_process_ip HEAD train.py\n" + text;
@@ -82,7 +84,7 @@ std::string template_of(const Job& job, LaunchFile kind, int64_t node) {
   const std::string arch = job.model.starts_with("ai-toolkit-") ? job.model.substr(11) : "";
   switch (kind) {
     case LaunchFile::deepspeed: return kDeepSpeed;
-    case LaunchFile::accelerate: return accelerate_template(job.parallel.world(), node);
+    case LaunchFile::accelerate: return accelerate_template(job, node);
     case LaunchFile::training_arguments: return kArguments;
     case LaunchFile::torchrun: return fmt::format(fmt::runtime(kCommand), torchrun_command(job.parallel.world(), node));
     case LaunchFile::ai_toolkit:

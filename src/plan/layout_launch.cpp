@@ -6,7 +6,7 @@
 #include "job/launch_files.h"
 #include "job/megatron_arguments.h"
 #include "job/torchtitan_models.h"
-#include "plan/plan.h"
+#include "job/writer.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -23,8 +23,7 @@ const char* spread_setting(const ParallelSettings& p) {
 
 // What was planned, and how it is asked about again.
 std::string heading(const Layout& l, const char* what) {
-  return fmt::format("# {} over {} devices, {}. Planned as: plimsoll estimate {} {}\n", l.job.model, l.job.parallel.world(), what, l.job.model,
-                     flags_of(l.changes));
+  return fmt::format("# {} over {} devices, {}. Planned as: {}\n", l.job.model, l.job.parallel.world(), what, estimate_command(l));
 }
 
 std::string meeting_point(const Job& job, int64_t node) {
@@ -44,10 +43,12 @@ std::string torchrun_text(const Layout& l, int64_t node) {
   const size_t first = text.find('\n') + 1;  // after #!/bin/bash
   return text.insert(first, heading(l, "started by torchrun") +
                                 fmt::format("# in train.py: {}\n", instead_of(spread_setting(l.job.parallel), l.job)) +
+                                (l.job.checkpointing.save.empty() ? "" : fmt::format("# and {}\n", instead_of("checkpointing", l.job))) +
                                 meeting_point(l.job, node));
 }
 
-bool accelerate_says(const Layout& l) { return is_pytorch(l) && !l.job.parallel.tensor; }
+// It has words for no checkpoints and for those of every block.
+bool accelerate_says(const Layout& l) { return is_pytorch(l) && !l.job.parallel.tensor && l.job.checkpointing.save.empty(); }
 
 // Keys of FullyShardedDataParallelPlugin. accelerate gathers and reduces in the type of mixed_precision.
 std::string accelerate_text(const Layout& l, int64_t node) {
@@ -85,8 +86,9 @@ std::string torchtitan_text(const Layout& l, int64_t node) {
   const int64_t shards = p.fsdp ? p.fsdp->shards() : 1, copies = p.fsdp ? p.fsdp->replicas : world / tensor;
   std::string text = heading(l, "started by torchtitan");
   text += fmt::format("# on every node: {} -m torchtitan.train --job.config_file train.toml\n", torchrun_command(world, node));
-  text += fmt::format("[model]\nname = \"{}\"\nflavor = \"{}\"\n\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n",
-                      model.name, model.flavor, l.job.batch, l.global_batch, l.job.seq);
+  text +=
+      fmt::format("[model]\nname = \"{}\"\nflavor = \"{}\"\n\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n",
+                  model.name, model.flavor, l.job.batch, l.global_batch, l.job.seq);
   text += fmt::format("dtype = \"{}\"\nmixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n",
                       l.job.precision == Precision::bf16 ? "bfloat16" : "float32",
                       l.job.precision == Precision::fp32 && !(p.fsdp && p.fsdp->param_dtype == WireType::bf16) ? "float32" : "bfloat16");
@@ -113,10 +115,20 @@ std::string megatron_text(const Layout& l, int64_t node) {
                         "--eval-iters 0 --log-interval 1"})
     arguments.emplace_back(a);
   return "#!/bin/bash\n" + heading(l, "in the folder of Megatron-LM") + meeting_point(l.job, node) +
-         "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + torchrun_command(l.job.parallel.world(), node) + " pretrain_gpt.py" + wrapped(arguments);
+         "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + torchrun_command(l.job.parallel.world(), node) + " pretrain_gpt.py" +
+         wrapped(arguments);
 }
 
 }  // namespace
+
+std::string estimate_command(const Layout& l) {
+  Changes all;
+  for (auto& [key, value] : given_by_flags(l.job))
+    if (!l.changes.contains(key)) all.emplace_back(key, value);
+  for (const auto& [key, value] : l.changes.items())
+    if (!(key == "checkpointing" && value == false)) all.emplace_back(key, value);
+  return fmt::format("plimsoll estimate {} {}", l.job.model, flags_for(all));
+}
 
 std::string launch_line(const Layout& l, int64_t node) {
   const std::string start = torchrun_command(l.job.parallel.world(), node);
@@ -126,8 +138,8 @@ std::string launch_line(const Layout& l, int64_t node) {
 
 const std::vector<LayoutFile>& layout_files() {
   static const std::vector<LayoutFile> kFiles{
-      {"torchrun", is_pytorch, torchrun_text},          {"accelerate", accelerate_says, accelerate_text},
-      {"deepspeed", deepspeed_says, deepspeed_text},    {"torchtitan", torchtitan_says, torchtitan_text},
+      {"torchrun", is_pytorch, torchrun_text},       {"accelerate", accelerate_says, accelerate_text},
+      {"deepspeed", deepspeed_says, deepspeed_text}, {"torchtitan", torchtitan_says, torchtitan_text},
       {"megatron", is_megatron, megatron_text},
   };
   return kFiles;

@@ -12,6 +12,9 @@ namespace plimsoll {
 // The command of one node: torchrun with what the program must do, or Megatron's script with its arguments. `node`: devices of one.
 std::string launch_line(const Layout& layout, int64_t node);
 
+// How `plimsoll estimate` is asked about it: with the flags that the plan was asked with.
+std::string estimate_command(const Layout& layout);
+
 struct LayoutFile {
   const char* name;                    // for --generate
   bool (*says)(const Layout& layout);  // whether it can say that layout

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
+#include <cstdlib>
 #include <mutex>
 #include <thread>
 
@@ -114,8 +116,10 @@ class Exploration {
   // Those that make the global batch, to a fiftieth.
   std::vector<Split> splits(const Spread& s) const {
     std::vector<Split> out;
-    if (request_.keep.contains("batch")) out = {{request_.job.batch, std::max<int64_t>(1, global_ / s.replicas / request_.job.batch)}};
-    else if (global_ >= s.replicas) out = splits_of(global_, s.replicas);
+    if (request_.keep.contains("batch"))
+      out = {{request_.job.batch, std::max<int64_t>(1, global_ / s.replicas / request_.job.batch)}};
+    else if (global_ >= s.replicas)
+      out = splits_of(global_, s.replicas);
     std::erase_if(out, [&](const Split& x) {
       const int64_t miss = std::abs(global_batch(x, s.replicas) - global_);
       return miss > global_ / 50 || x.accumulation % s.micro_batches != 0 || (s.accumulates && x.accumulation == 1);
@@ -223,13 +227,26 @@ LayoutPlan searched(const LayoutRequest& request) {
                 fmt::format("--total-batch {}, or another number of ranks", round_up(plan.global_batch, request.world)));
   // All are too large by their weights alone: the smallest of them says by how much.
   if (plan.executed == 0) {
-    const auto smallest = std::min_element(
-        tasks.begin(), tasks.end(), [&](const Task& a, const Task& b) { return exploration.least_of(a) < exploration.least_of(b); });
+    const auto smallest = std::min_element(tasks.begin(), tasks.end(),
+                                           [&](const Task& a, const Task& b) { return exploration.least_of(a) < exploration.least_of(b); });
     for (Layout& l : exploration.explore(*smallest, false).layouts) take(plan, std::move(l));
   }
+  if (!plan.smallest)
+    throw Error(fmt::format("[plan] none of the {} layouts of {} ranks can be executed", plan.possible, request.world),
+                "ask about one alone: plimsoll estimate with --fsdp or --megatron says why");
   std::stable_sort(plan.fitting.begin(), plan.fitting.end(),
                    [](const Layout& a, const Layout& b) { return seconds_a_sample(a) < seconds_a_sample(b); });
   return plan;
+}
+
+// Nothing where no layout of that many devices makes the batch.
+std::optional<Layout> fastest(const LayoutRequest& request) {
+  try {
+    LayoutPlan plan = searched(request);
+    if (!plan.fitting.empty()) return std::move(plan.fitting.front());
+  } catch (const Error&) {
+  }
+  return std::nullopt;
 }
 
 // Twice as many devices, again and again; and the smallest device of the same maker.
@@ -237,9 +254,9 @@ void add_larger_goals(LayoutPlan& plan) {
   LayoutRequest more = plan.request;
   more.global_batch = plan.global_batch;
   for (more.world *= 2; more.world <= std::min(kMostDevices, 64 * plan.request.world); more.world *= 2) {
-    const LayoutPlan larger = searched(more);
-    if (larger.fitting.empty()) continue;
-    plan.would_fit.push_back({fmt::format("{} devices", more.world), fmt::format("--world {}", more.world), larger.fitting.front()});
+    std::optional<Layout> larger = fastest(more);
+    if (!larger) continue;
+    plan.would_fit.push_back({fmt::format("{} devices", more.world), fmt::format("--world {}", more.world), std::move(*larger)});
     break;
   }
   std::vector<TargetDevice> devices;
@@ -253,9 +270,9 @@ void add_larger_goals(LayoutPlan& plan) {
     if (i > 0 && devices[i].capacity->low == devices[i - 1].capacity->low) continue;
     if (plan.smallest && devices[i].capacity->low < plan.smallest->need.device.low) continue;
     other.device = devices[i];
-    const LayoutPlan larger = searched(other);
-    if (larger.fitting.empty()) continue;
-    plan.would_fit.push_back({"a larger device: " + other.device.name, "--gpu " + other.device.spec.id, larger.fitting.front()});
+    std::optional<Layout> larger = fastest(other);
+    if (!larger) continue;
+    plan.would_fit.push_back({"a larger device: " + other.device.name, "--gpu " + other.device.spec.id, std::move(*larger)});
     return;
   }
 }
@@ -280,10 +297,8 @@ LayoutPlan plan_fewest_devices(LayoutRequest request) {
   check(request);
   const int64_t most = request.world;
   request.global_batch = global_of(request);
-  for (request.world = 1; request.world < most; request.world = std::min(most, request.world * 2)) {
-    LayoutPlan plan = searched(request);
-    if (!plan.fitting.empty()) return plan;
-  }
+  request.world = 1;
+  while (request.world < most && !fastest(request)) request.world = std::min(most, request.world * 2);
   return plan_layouts(request);
 }
 

@@ -45,10 +45,10 @@ struct LayoutPlan {
   LayoutRequest request;
   int64_t global_batch = 0;
   size_t possible = 0, executed = 0;
-  std::vector<Layout> fitting;                                 // the fastest first
-  std::optional<Layout> smallest;                              // of those that were executed
-  std::vector<LargerGoal> would_fit;                           // when nothing fits
-  std::vector<std::pair<std::string, std::string>> left_out;   // kinds that this model or job cannot have, and why
+  std::vector<Layout> fitting;                                // the fastest first
+  std::optional<Layout> smallest;                             // of those that were executed
+  std::vector<LargerGoal> would_fit;                          // when nothing fits
+  std::vector<std::pair<std::string, std::string>> left_out;  // kinds that this model or job cannot have, and why
 };
 
 // An Error when no layout is possible at all.

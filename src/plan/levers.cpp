@@ -150,6 +150,8 @@ class Catalogue {
     if (is_adam(name)) {
       add("optimizer", "8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "none to speak of; needs bitsandbytes");
+      add_shown("optimizer", "4-bit AdamW", {{"optimizer", "torchao.AdamW4bit"}, {"optimizer_args", Json::object()}},
+                LeverKind::other_numbers, "none to speak of; needs torchao");
       add("optimizer", "Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "a slower update, and another learning rate");
       add("optimizer", "Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
@@ -191,6 +193,10 @@ class Catalogue {
       add_free("allocator", "expandable segments",
                {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},
                "none; an environment variable");
+    if (job_.alloc_conf.find("max_split_size_mb") == std::string::npos && job_.alloc_conf.find("expandable") == std::string::npos)
+      add_shown("allocator", "large blocks not split",
+                {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "max_split_size_mb:512"}}, LeverKind::same_result,
+                "none to speak of; an environment variable");
   }
 
   const Job& job_;

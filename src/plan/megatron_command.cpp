@@ -19,14 +19,14 @@ void add_experts(const MegatronConfig& c, std::vector<std::string>& out) {
     for (const bool moe : c.is_moe) layers += (layers.empty() ? "" : ",") + std::string(moe ? "1" : "0");
     out.push_back(fmt::format("--moe-layer-freq '[{}]'", layers));
   }
-  out.push_back(fmt::format("{}--moe-token-dispatcher-type {}", c.grouped ? "--moe-grouped-gemm " : "",
-                            c.gathers_all ? "allgather" : "alltoall"));
+  out.push_back(
+      fmt::format("{}--moe-token-dispatcher-type {}", c.grouped ? "--moe-grouped-gemm " : "", c.gathers_all ? "allgather" : "alltoall"));
 }
 
 void add_attention(const MegatronConfig& c, std::vector<std::string>& out) {
   if (c.latent()) {
-    out.push_back(fmt::format("--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} --v-head-dim {}", c.kv_rank,
-                              c.channels - c.rope_width, c.rope_width, c.value_width));
+    out.push_back(fmt::format("--multi-latent-attention --kv-lora-rank {} --qk-head-dim {} --qk-pos-emb-head-dim {} --v-head-dim {}",
+                              c.kv_rank, c.channels - c.rope_width, c.rope_width, c.value_width));
     if (c.q_rank > 0) out.push_back(fmt::format("--q-lora-rank {}", c.q_rank));
     return;
   }
@@ -40,7 +40,8 @@ void add_attention(const MegatronConfig& c, std::vector<std::string>& out) {
 std::vector<std::string> megatron_model_arguments(const Job& job) {
   const MegatronConfig c(job.family, job.config, *job.parallel.megatron);
   std::vector<std::string> out;
-  out.push_back(fmt::format("--num-layers {} --hidden-size {} --ffn-hidden-size {} --num-attention-heads {}", c.layers, c.hidden, c.ffn, c.heads));
+  out.push_back(
+      fmt::format("--num-layers {} --hidden-size {} --ffn-hidden-size {} --num-attention-heads {}", c.layers, c.hidden, c.ffn, c.heads));
   add_attention(c, out);
   add_experts(c, out);
   out.push_back(fmt::format("--seq-length {} --max-position-embeddings {} --vocab-size {}", job.seq, std::max(c.positions, job.seq),

@@ -4,6 +4,7 @@
 
 #include "model/megatron.h"
 #include "plan/layout_kinds.h"
+#include "plan/without_defaults.h"
 
 namespace plimsoll {
 
@@ -55,7 +56,7 @@ void add_variants(const Job& job, MegatronSettings m, int64_t experts, std::vect
     for (m.virtual_stages = 1; m.virtual_stages <= (m.pipeline > 1 && m.layers.empty() ? 2 : 1); ++m.virtual_stages) {
       if (!possible(job, m)) continue;
       Spread s;
-      s.settings = {{"megatron", nlohmann::json(to_json(m))}, {"precision", "bf16"}};
+      s.settings = {{"megatron", without_defaults(to_json(m), to_json(MegatronSettings{}))}, {"precision", "bf16"}};
       s.replicas = m.data();
       s.micro_batches = m.virtual_stages > 1 ? m.pipeline : 1;
       out.push_back(std::move(s));

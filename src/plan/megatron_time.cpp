@@ -40,8 +40,8 @@ LayoutTime megatron_time(const Job& job, const Simulation& simulation, double co
   if (const int64_t shards = m.shards(); shards > 1) {  // fp32 gradients are reduced, bf16 weights gathered
     const RankGroup group{shards, m.tensor};
     const auto weights = static_cast<double>(simulation.parameters);
-    const double seconds = m.distributed_optimizer ? links.gather(4 * weights, group) + links.gather(2 * weights, group)
-                                                   : links.reduce(4 * weights, group);
+    const double seconds =
+        m.distributed_optimizer ? links.gather(4 * weights, group) + links.gather(2 * weights, group) : links.reduce(4 * weights, group);
     t.communication += m.overlap ? std::max(0.0, seconds - kHidden * compute / micro) : seconds;
   }
   return t;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "plan/without_defaults.h"
+
 namespace plimsoll {
 
 namespace {
@@ -9,10 +11,11 @@ namespace {
 using Json = nlohmann::json;
 
 // The setting as it is, with some of its keys changed.
-Json changed(const Json& settings, const Json& keys) {
-  Json out = settings;
+template <class Settings>
+Json changed(const Settings& settings, const Json& keys) {
+  Json out = to_json(settings);
   out.update(keys);
-  return out;
+  return without_defaults(out, to_json(Settings{}));
 }
 
 void add(std::vector<Lever>& out, const char* name, const char* setting, Json value, LeverKind kind, const char* cost) {
@@ -26,22 +29,22 @@ void add_free(std::vector<Lever>& out, const char* name, const char* setting, Js
 
 void of_ddp(const ParallelSettings& p, std::vector<Lever>& out) {
   if (!p.ddp) return;
-  const Json ddp = to_json(*p.ddp);
   if (!p.ddp->bucket_view)
-    add_free(out, "gradients as views of DDP's buckets", "ddp", changed(ddp, {{"bucket_view", true}}), "none: it is faster");
+    add_free(out, "gradients as views of DDP's buckets", "ddp", changed(*p.ddp, {{"bucket_view", true}}), "none: it is faster");
   if (p.zero1 || p.ddp->world < 2) return;
   add(out, "optimizer states over the ranks (ZeRO-1)", "zero1", {{"world", p.ddp->world}, {"ddp", true}}, LeverKind::same_result,
       "a broadcast of the weights after each update");
-  out.push_back({"ddp", "weights, gradients and states over the ranks (FSDP2)",
-                 {{"ddp", false}, {"fsdp", {{"world", p.ddp->world}}}}, LeverKind::same_result,
+  out.push_back({"ddp",
+                 "weights, gradients and states over the ranks (FSDP2)",
+                 {{"ddp", false}, {"fsdp", {{"world", p.ddp->world}}}},
+                 LeverKind::same_result,
                  "weights are gathered in forward and backward"});
 }
 
 void of_fsdp(const Job& job, std::vector<Lever>& out) {
   if (!job.parallel.fsdp || job.parallel.fsdp->world < 2) return;
   const FsdpSettings& f = *job.parallel.fsdp;
-  const Json fsdp = to_json(f);
-  const auto with = [&](const Json& keys) { return changed(fsdp, keys); };
+  const auto with = [&](const Json& keys) { return changed(f, keys); };
   if (f.reshard)
     add(out, "blocks kept whole after forward", "fsdp", with({{"reshard", false}}), LeverKind::same_result,
         "none: weights are gathered once a micro-step");
@@ -61,20 +64,18 @@ void of_fsdp(const Job& job, std::vector<Lever>& out) {
 
 void of_tensor(const ParallelSettings& p, std::vector<Lever>& out) {
   if (!p.tensor || p.tensor->world < 2) return;
-  const Json tensor = to_json(*p.tensor);
   if (!p.tensor->sequence)
-    add(out, "norms and residuals on a part of the sequence", "tensor_parallel", changed(tensor, {{"sequence", true}}),
+    add(out, "norms and residuals on a part of the sequence", "tensor_parallel", changed(*p.tensor, {{"sequence", true}}),
         LeverKind::same_result, "none to speak of: sequence parallel");
   if (!p.tensor->loss_parallel)
-    add(out, "the loss from sharded logits", "tensor_parallel", changed(tensor, {{"loss_parallel", true}}), LeverKind::same_result,
+    add(out, "the loss from sharded logits", "tensor_parallel", changed(*p.tensor, {{"loss_parallel", true}}), LeverKind::same_result,
         "none: less is gathered");
 }
 
 void of_megatron(const ParallelSettings& p, std::vector<Lever>& out) {
   if (!p.megatron) return;
   const MegatronSettings& m = *p.megatron;
-  const Json megatron = to_json(m);
-  const auto with = [&](const Json& keys) { return changed(megatron, keys); };
+  const auto with = [&](const Json& keys) { return changed(m, keys); };
   if (m.tensor > 1 && !m.sequence)
     add(out, "sequence parallel", "megatron", with({{"sequence", true}}), LeverKind::same_result, "a quarter more traffic in the node");
   if (!m.distributed_optimizer && m.shards() > 1)

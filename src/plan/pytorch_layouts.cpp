@@ -25,9 +25,7 @@ Recipe fsdp_recipe(const Job& job, const nlohmann::json& fsdp) {
 
 }  // namespace
 
-std::vector<Spread> ddp_spreads(const LayoutRequest& r) {
-  return {{{{"ddp", {{"world", r.world}, {"bucket_view", true}}}}, r.world}};
-}
+std::vector<Spread> ddp_spreads(const LayoutRequest& r) { return {{{{"ddp", {{"world", r.world}, {"bucket_view", true}}}}, r.world}}; }
 
 std::vector<Spread> zero1_spreads(const LayoutRequest& r) {
   Recipe zero{{"ddp", {{"world", r.world}, {"bucket_view", true}}}, {"zero1", {{"world", r.world}, {"ddp", true}}}};

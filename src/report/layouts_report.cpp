@@ -48,23 +48,25 @@ std::string recompute_of(const Layout& l) {
   return !c.on ? "none" : c.save.empty() ? "full" : "selective";
 }
 
-std::string header(const Style& style) {
+std::string header(const LayoutPlan& p, const Style& style) {
+  const bool text = p.request.job.inputs == InputKind::lm;
   return style.dim(fmt::format("  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}\n",
-                               "layout", "TP", "PP", "CP", "EP", "DP", "VP", "micro", "accum", "recompute", "device", "", "step", "tokens/s",
-                               "MFU") +
+                               "layout", "TP", "PP", "CP", "EP", "DP", "VP", "micro", "accum", "recompute", "device", "", "step",
+                               text ? "tokens/s" : "samples/s", "MFU") +
                    fmt::format("  {:>123}\n", "a device"));
 }
 
 std::string row(const Layout& l, const LayoutPlan& p) {
   const Degrees d = degrees_of(l.job.parallel);
   const std::optional<StepTime>& t = l.need.time;
-  const double each = t ? (t->tokens_per_second > 0 ? t->tokens_per_second : t->samples_per_second) / static_cast<double>(p.request.world) : 0;
-  std::string out = fmt::format("  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}",
-                                title_of(l), count(d.tensor), count(d.pipeline), count(d.context), count(d.expert), l.replicas,
-                                count(d.chunks), l.job.batch, l.job.accumulation, recompute_of(l), to_string(l.need.device.bytes),
-                                percent_of(l.need.device.high, p.request.device.capacity->bytes),
-                                t ? fmt::format("{:.2f} s", t->seconds) : "-", t ? fmt::format("{:.4g}", each) : "-",
-                                t ? fmt::format("{:.0f} %", 100 * t->utilisation) : "-");
+  const double each =
+      t ? (t->tokens_per_second > 0 ? t->tokens_per_second : t->samples_per_second) / static_cast<double>(p.request.world) : 0;
+  std::string out = fmt::format(
+      "  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}", title_of(l), count(d.tensor),
+      count(d.pipeline), count(d.context), count(d.expert), l.replicas, count(d.chunks), l.job.batch, l.job.accumulation, recompute_of(l),
+      to_string(l.need.device.bytes), percent_of(l.need.device.high, p.request.device.capacity->bytes),
+      t ? (t->seconds < 1 ? fmt::format("{:.1f} ms", t->seconds * 1e3) : fmt::format("{:.2f} s", t->seconds)) : "-",
+      t ? fmt::format("{:.4g}", each) : "-", t ? fmt::format("{:.0f} %", 100 * t->utilisation) : "-");
   if (l.global_batch != p.global_batch) out += fmt::format("  = {} samples", l.global_batch);
   return out + "\n";
 }
@@ -81,7 +83,7 @@ std::vector<const Layout*> best_of_kinds(const LayoutPlan& p) {
 std::string shortage_text(const LayoutPlan& p, const Style& style) {
   std::string out = style.red(fmt::format("Nothing fits: the smallest misses {}.",
                                           to_string(p.smallest->need.device.high - p.request.device.capacity->low))) +
-                    "\n" + header(style) + row(*p.smallest, p);
+                    "\n" + header(p, style) + row(*p.smallest, p);
   if (p.would_fit.empty()) return out + "No larger cluster or device of the catalogue was found on which it would fit.\n";
   out += "\n" + style.bold("What would fit") + "\n";
   for (const LargerGoal& g : p.would_fit)
@@ -117,31 +119,32 @@ Json layout_json(const Layout& l) {
 std::string layouts_text(const LayoutPlan& p, const Style& style) {
   const LayoutRequest& r = p.request;
   const bool text = r.job.inputs == InputKind::lm && r.job.seq > 0;
-  std::string out =
-      style.bold(fmt::format("{} on {} x {}", r.job.model, r.world, r.device.name)) +
-      fmt::format(", {} samples{} a step, nodes of {}\n", p.global_batch, text ? fmt::format(" of {} tokens", r.job.seq) : "", r.cluster.node);
+  std::string out = style.bold(fmt::format("{} on {} x {}", r.job.model, r.world, r.device.name)) +
+                    fmt::format(", {} samples{} a step, nodes of {}\n", p.global_batch, text ? fmt::format(" of {} tokens", r.job.seq) : "",
+                                r.cluster.node);
   out += style.dim(
       fmt::format("  {} layouts are possible, {} had to be executed, {} of those fit\n\n", p.possible, p.executed, p.fitting.size()));
   if (p.fitting.empty()) return out + shortage_text(p, style);
   const std::vector<const Layout*> best = best_of_kinds(p);
-  out += style.bold("The fastest of each kind") + "\n" + header(style);
+  out += style.bold("The fastest of each kind") + "\n" + header(p, style);
   for (const Layout* l : best) out += row(*l, p);
   if (p.fitting.size() > best.size()) {
-    out += "\n" + style.bold("All that fit, the fastest first") + "\n" + header(style);
+    out += "\n" + style.bold("All that fit, the fastest first") + "\n" + header(p, style);
     for (size_t i = 0; i < std::min(kShown, p.fitting.size()); ++i) out += row(p.fitting[i], p);
     if (p.fitting.size() > kShown) out += style.dim(fmt::format("  and {} more (--json has them all)\n", p.fitting.size() - kShown));
   }
   out += "\n" + style.bold("How to start them") + "\n";
   for (const Layout* l : best) {
     out += fmt::format("  {:<38} {}\n", title_of(*l), launch_line(*l, r.cluster.node));
-    out += style.dim(fmt::format("  {:<38} plimsoll estimate {} {}\n", "", r.job.model, flags_of(l->changes)));
+    out += style.dim(fmt::format("  {:<38} {}\n", "", estimate_command(*l)));
   }
   for (const auto& [kind, why] : p.left_out) out += style.dim(fmt::format("  {:<38} not tried: {}\n", kind, why));
-  return out + style.dim(fmt::format(
-                   "\nTimes are estimates (docs/time.md): kernels by roofline, the bubble by the schedule, traffic by the links of a node of {} "
-                   "and\n{:.0f} GB/s a device between nodes (--node, --network). --generate torchrun, torchtitan, accelerate, deepspeed or "
-                   "megatron writes the files.\n",
-                   r.cluster.node, r.cluster.network / 1e9));
+  return out +
+         style.dim(fmt::format(
+             "\nTimes are estimates (docs/time.md): kernels by roofline, the bubble by the schedule, traffic by the links of a node of {} "
+             "and\n{:.0f} GB/s a device between nodes (--node, --network). --generate torchrun, torchtitan, accelerate, deepspeed or "
+             "megatron writes the files.\n",
+             r.cluster.node, r.cluster.network / 1e9));
 }
 
 Json layouts_json(const LayoutPlan& p) {
@@ -158,7 +161,8 @@ Json layouts_json(const LayoutPlan& p) {
          {"left_out", Json::array()}};
   for (const Layout& l : p.fitting) j["layouts"].push_back(layout_json(l));
   j["smallest"] = p.smallest ? layout_json(*p.smallest) : Json(nullptr);
-  for (const LargerGoal& g : p.would_fit) j["would_fit"].push_back({{"what", g.what}, {"flags", g.flags}, {"layout", layout_json(g.layout)}});
+  for (const LargerGoal& g : p.would_fit)
+    j["would_fit"].push_back({{"what", g.what}, {"flags", g.flags}, {"layout", layout_json(g.layout)}});
   for (const auto& [kind, why] : p.left_out) j["left_out"].push_back({{"kind", kind}, {"why", why}});
   return j;
 }

@@ -118,8 +118,8 @@ void set_fsdp(Reader& r, const Degrees& d) {
   if (param != (half ? "bf16" : "fp32")) fsdp["param_dtype"] = param;
   if (reduce != (half ? "bf16" : "fp32")) fsdp["reduce_dtype"] = reduce;
   if (!half && param == "bf16") fsdp["reduce_dtype"] = reduce;
-  const std::string origin = r.has("parallelism.data_parallel_shard_degree") ? r.origin("parallelism.data_parallel_shard_degree")
-                                                                            : "default of torchtitan";
+  const std::string origin =
+      r.has("parallelism.data_parallel_shard_degree") ? r.origin("parallelism.data_parallel_shard_degree") : "default of torchtitan";
   apply_setting(r.job, "precision", half ? "bf16" : "fp32", r.job.origin["precision"]);
   apply_setting(r.job, "fsdp", fsdp, origin);
 }
@@ -247,7 +247,9 @@ Said say_precision(const Wanted& w) {
   if (p == Precision::fp16 || p == Precision::amp_fp16) return {{}, "torchtitan trains in bfloat16 or float32"};
   const std::string weights = p == Precision::bf16 ? "bfloat16" : "float32";
   const auto& fsdp = w.job.parallel.fsdp;
-  const std::string mixed = p == Precision::amp || (fsdp && fsdp->param_dtype == WireType::bf16) || (p == Precision::bf16 && w.job.autocast) ? "bfloat16" : "float32";
+  const std::string mixed = p == Precision::amp || (fsdp && fsdp->param_dtype == WireType::bf16) || (p == Precision::bf16 && w.job.autocast)
+                                ? "bfloat16"
+                                : "float32";
   Said said{{{"training.mixed_precision_param", mixed}}, ""};
   if (w.has("training.dtype") || weights != "float32") said.keys.insert(said.keys.begin(), {"training.dtype", weights});
   return said;
