@@ -726,7 +726,23 @@ TEST_F(Trainers, Torchtitan) {
   EXPECT_EQ(job.batch, 1);
   EXPECT_EQ(job.origin.at("batch"), "command line: --training.local_batch_size");
   EXPECT_EQ(job.accumulation, 4);
-  EXPECT_TRUE(finding(job, Effect::unknown, "FSDP2"));
+  ASSERT_TRUE(job.parallel.fsdp) << all_findings(job);
+  EXPECT_EQ(job.parallel.fsdp->world, 4);
+  EXPECT_EQ(job.parallel.fsdp->param_dtype, WireType::bf16);
+  EXPECT_EQ(job.precision, Precision::fp32);
+  EXPECT_FALSE(job.parallel.ddp);
+  job =
+      run("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml --parallelism.data_parallel_replicate_degree 2 "
+          "--parallelism.fsdp_reshard_after_forward never");
+  ASSERT_TRUE(job.parallel.fsdp);
+  EXPECT_EQ(job.parallel.fsdp->replicas, 2);
+  EXPECT_FALSE(job.parallel.fsdp->reshard);
+  job = run("torchrun --nproc_per_node 4 -m torchtitan.train --job.config_file @t.toml --parallelism.tensor_parallel_degree 4");
+  ASSERT_TRUE(job.parallel.tensor) << all_findings(job);
+  EXPECT_TRUE(job.parallel.tensor->sequence);
+  EXPECT_EQ(job.accumulation, 8);
+  job = run("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml --parallelism.tensor_parallel_degree 4");
+  EXPECT_TRUE(finding(job, Effect::unknown, "tensor beside data"));
   job =
       run("CONFIG_FILE=@t.toml NGPU=2 ./run_train.sh --parallelism.data_parallel_replicate_degree 2 "
           "--parallelism.data_parallel_shard_degree 1");

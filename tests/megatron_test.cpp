@@ -7,7 +7,6 @@
 #include "allocator/timeline.h"
 #include "hardware/lookup.h"
 #include "job/settings.h"
-#include "plan/layouts.h"
 #include "step/pipeline_schedule.h"
 #include "step/train.h"
 
@@ -129,23 +128,6 @@ TEST(Megatron, ImpossibleLayoutsNameThePossible) {
   EXPECT_TRUE(holds(error_of("world=3,context=3"), "256 tokens cannot be split over 3 ranks"));
   EXPECT_TRUE(holds(error_of("attention=eager"), "known: fused, flash, unfused"));
   EXPECT_TRUE(holds(error_of("tensor=0"), "tensor 0 is not between 1 and"));
-}
-
-TEST(Layouts, EveryAnswerFitsAndTheFastestComesFirst) {
-  LayoutRequest request;
-  request.job = small("world=8");
-  request.device = target_device(find_device("a100-40gb-sxm"));
-  request.world = 8;
-  request.global_batch = 32;
-  const LayoutPlan plan = plan_layouts(request);
-  ASSERT_FALSE(plan.fitting.empty());
-  for (size_t i = 0; i < plan.fitting.size(); ++i) {
-    const Layout& l = plan.fitting[i];
-    EXPECT_EQ(l.job.batch * l.job.accumulation * l.job.parallel.replicas(), 32);
-    EXPECT_EQ(l.verdict, Verdict::fits);
-    if (i > 0) EXPECT_GE(l.time->seconds, plan.fitting[i - 1].time->seconds);
-    if (i < 5) EXPECT_LE(Fitting(l.job).need(request.device).memory.device.bytes, request.device.capacity->bytes);
-  }
 }
 
 }  // namespace

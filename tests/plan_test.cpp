@@ -153,8 +153,8 @@ TEST(Plans, ChangeNothingThatNeedNotBe) {
   EXPECT_EQ(p.best->run.changes, no_changes()) << p.best->run.changes.dump();
 }
 
-TEST(Plans, RecomputeNoMoreThanTheyMust) {
-  Job job = job_of("gpt2-medium", {{"batch", 8}});
+// A limit between nothing and everything checkpointed: there is slack for full checkpointing.
+void expect_least_recomputation(const Job& job, double slack) {
   PlanRequest r = request_for(job);
   r.brief = true;
   r.wishes.keep = kAllButActivations;
@@ -162,16 +162,53 @@ TEST(Plans, RecomputeNoMoreThanTheyMust) {
   Evaluator evaluator(job, {card(80)});
   const auto need = [&](const nlohmann::json& level) { return evaluator.of({{"checkpointing", level}}).needs[0]; };
   const Need none = need(false), full = need(true);
-  // A limit half way between the two: there is slack for full checkpointing.
-  const Bytes between{(none.device.high.count + full.device.high.count) / 2};
+  const Bytes between{full.device.high.count +
+                      static_cast<int64_t>(slack * static_cast<double>((none.device.high - full.device.high).count))};
   const Plan p = plan_for(r, card(static_cast<double>(between.count) / (1 << 30)));
-  ASSERT_TRUE(p.best);
-  EXPECT_LT(p.best->run.need.time->seconds, full.time->seconds);
-  EXPECT_GT(p.best->run.need.time->seconds, none.time->seconds);
+  ASSERT_TRUE(p.best) << job.model;
+  EXPECT_LT(p.best->run.need.time->seconds, full.time->seconds) << job.model;
+  EXPECT_GT(p.best->run.need.time->seconds, none.time->seconds) << job.model;
   for (int k = 2; k <= 24; ++k) {
     const Need every = need({{"every", k}});
-    if (every.device.high <= between) EXPECT_LE(p.best->run.need.time->seconds, every.time->seconds) << k;
+    if (every.device.high <= between) EXPECT_LE(p.best->run.need.time->seconds, every.time->seconds) << job.model << " every " << k;
   }
+}
+
+TEST(Plans, RecomputeNoMoreThanTheyMust) {
+  expect_least_recomputation(job_of("gpt2-medium", {{"batch", 8}}), 0.5);
+  expect_least_recomputation(job_of("qwen2.5-0.5b", {{"batch", 4}, {"seq", 1024}}), 0.3);
+  expect_least_recomputation(job_of("bert-base-uncased", {{"batch", 16}, {"seq", 512}}), 0.7);
+  expect_least_recomputation(job_of("vit-b16", {{"batch", 32}}), 0.5);
+}
+
+// The seed's ladder calls a micro-batch of 4 lighter than sequences of 1536.
+TEST(Plans, KnowThatLongerSequencesOfGsaAreLighterThanMoreOfThem) {
+  const auto need = [](const nlohmann::json& settings) { return Fitting(job_of("gsa", settings)).need(card(44)).memory.device.bytes; };
+  EXPECT_LT(need({{"batch", 2}, {"seq", 1536}, {"checkpointing", true}}), need({{"batch", 4}, {"seq", 1024}, {"checkpointing", true}}));
+}
+
+TEST(Plans, OfShardedJobsVaryWhatCanBeVaried) {
+  PlanRequest r = request_for(job_of("qwen2.5-0.5b", {{"batch", 4}, {"seq", 1024}, {"fsdp", {{"world", 4}}}}));
+  r.wishes.keep = {"adapter", "optimizer", "update", "offload", "precision"};
+  const Plan p = plan_for(r, card(16));
+  ASSERT_TRUE(p.best);
+  EXPECT_TRUE(fits_again(p.best->run, p));
+  EXPECT_EQ(p.best->run.job.parallel.fsdp->world, 4);
+  EXPECT_EQ(p.best->run.global_batch, 16);
+  const auto rank = std::find_if(p.sensitivity.begin(), p.sensitivity.end(), [](const Sensitivity& s) { return s.unit == "rank"; });
+  ASSERT_NE(rank, p.sensitivity.end());
+  EXPECT_LT(rank->bytes.count, 0);  // with more ranks each has less
+  const Job megatron = job_of("llama-3.2-1b", {{"batch", 8},
+                                               {"seq", 2048},
+                                               {"precision", "bf16"},
+                                               {"megatron", {{"world", 4}, {"tensor", 2}}},
+                                               {"config", {{"num_hidden_layers", 4}}}});
+  PlanRequest m = request_for(megatron);
+  m.brief = true;
+  const Plan small = plan_for(m, card(10));
+  ASSERT_TRUE(small.best);
+  EXPECT_EQ(small.best->run.global_batch, 16);
+  EXPECT_LT(small.best->run.need.device.bytes, small.as_is.need.device.bytes);
 }
 
 TEST(Plans, KeepTheTotalBatchOrNameTheNearest) {

@@ -7,6 +7,7 @@
 #include "api/host_request.h"
 #include "api/plan_files.h"
 #include "api/plan_matrix.h"
+#include "estimate/calibration.h"
 #include "job/lint.h"
 #include "plan/layouts.h"
 #include "plan/plan.h"
@@ -30,6 +31,22 @@ std::vector<TargetDevice> devices_of(const SearchRequest& request) {
   return request.devices.devices();
 }
 
+Cluster cluster_of(const SearchRequest& r) { return {r.node, r.network * 1e9}; }
+
+// The user's own step time, or what was timed of like runs on this machine.
+Calibration calibration_of(const SearchRequest& r, const Job& job, const TargetDevice& device) {
+  if (r.step_time != 0) return calibrate(job, device.spec, r.step_time, cluster_of(r));
+  if (!r.calibrated || job.framework != Framework::pytorch) return {};
+  const std::vector<MeasuredRun> runs = read_measured_runs(measured_runs_file());
+  const std::string label = device_label(device);
+  const auto timed = [&](const MeasuredRun& m) { return m.device == label && m.family == job.family && m.measured_seconds > 0; };
+  if (std::none_of(runs.begin(), runs.end(), timed)) return {};
+  const std::optional<StepRatio> ratio = step_ratio(measured_run(estimate(job, 0, device.spec), label), runs);
+  if (!ratio) return {};
+  return {ratio->factor, fmt::format("{} run{} like it on this machine took {:.2f} times as long as predicted", ratio->runs,
+                                     ratio->runs == 1 ? "" : "s", ratio->factor)};
+}
+
 PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vector<TargetDevice>& devices) {
   PlanRequest out;
   out.job = job;
@@ -39,7 +56,8 @@ PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vect
   out.wishes.gpus = r.num_gpus;
   if (r.goal != "gpus") out.objective = parse_objective(r.goal);
   out.leave_free = r.leave_free;
-  if (r.step_time != 0) out.calibration = calibrate(job, devices.front().spec, r.step_time);
+  out.calibration = calibration_of(r, job, devices.front());
+  out.cluster = cluster_of(r);
   out.brief = devices.size() > 1;
   out.full = r.full;
   out.progress = r.progress;
@@ -51,6 +69,10 @@ void check(const SearchRequest& r) {
   if (r.total_batch < 0 || r.total_batch > int64_t{1} << 31)
     refuse(fmt::format("a total batch of {}", r.total_batch), "--total-batch is between 1 and 2^31");
   if (r.num_gpus < 1 || r.num_gpus > 1 << 20) refuse(fmt::format("{} devices", r.num_gpus), "--num-gpus is 1 or more");
+  if (r.world < 0 || r.world > 1 << 17) refuse(fmt::format("--world {}", r.world), "the number of devices, at most 131072");
+  if (r.node < 1 || r.node > 1 << 17) refuse(fmt::format("nodes of {} devices", r.node), "--node is 1 or more; 8 when it is left out");
+  if (!(r.network > 0 && r.network <= 1e5))
+    refuse(fmt::format("a network of {} GB/s", r.network), "--network is what a device reaches other nodes with, e.g. 40 for 400 Gb/s");
   if (!(r.leave_free >= 0 && r.leave_free < 1))
     refuse(fmt::format("{} of the device left free", r.leave_free), "--leave-free is a part, e.g. 0.1");
   if (r.step_time != 0 && !(r.step_time >= 1e-6 && r.step_time <= 1e6))
@@ -119,9 +141,9 @@ void check_rules(const std::string& rules) {
 }
 
 SearchRequest search_request(const nlohmann::json& request) {
-  const Config fields =
-      request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time",
-                                                          "host_memory", "matrix", "world", "full"})));
+  const Config fields = request_of(
+      request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time", "host_memory",
+                                               "matrix", "world", "layouts", "node", "network", "full", "calibrated"})));
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
@@ -135,21 +157,38 @@ SearchRequest search_request(const nlohmann::json& request) {
   out.host_memory = text_or_number(fields, "host_memory");
   out.matrix = fields.text({"matrix"}, "");
   out.world = fields.integer({"world"}, 0);
+  out.layouts = texts(fields, "layouts", R"(a list of kinds of layout: ["fsdp2", "megatron"])");
+  out.node = fields.integer({"node"}, out.node);
+  out.network = fields.number({"network"}, out.network);
   out.full = fields.flag({"full"}, false);
+  out.calibrated = fields.flag({"calibrated"}, false);
   return out;
 }
 
 namespace {
 
+LayoutRequest layout_request(const SearchRequest& r, const Job& job, const TargetDevice& device) {
+  LayoutRequest out;
+  out.job = job;
+  out.device = device;
+  out.world = r.world;
+  out.global_batch = r.total_batch;
+  out.kinds = {r.layouts.begin(), r.layouts.end()};
+  out.keep = {r.keep.begin(), r.keep.end()};
+  out.leave_free = r.leave_free;
+  out.cluster = cluster_of(r);
+  out.calibration = calibration_of(r, job, device);
+  out.progress = r.progress;
+  return out;
+}
+
 ExitCode answer_layouts(const SearchRequest& request, const Job& job, const std::vector<TargetDevice>& devices, const Show& show) {
   if (devices.size() != 1) throw Error("[plan] --world is asked for one kind of device", "name it with --gpu", ExitCode::usage);
-  if (wants_file(request))
-    throw Error("[plan] --world has its flags in its answer", "leave --flags, --diff, --write and --generate out", ExitCode::usage);
-  if (request.world > 1 << 17)
-    throw Error(fmt::format("[plan] --world {} is more than 131072", request.world), "the number of devices", ExitCode::usage);
-  LayoutRequest layouts{job, devices[0], request.world, request.total_batch, request.progress};
-  layouts.job.precision = Precision::bf16;
-  const LayoutPlan plan = plan_layouts(layouts);
+  if (request.flags || request.diff)
+    throw Error("[plan] --world has its flags in its answer", "leave --flags and --diff out, or --generate a file", ExitCode::usage);
+  const LayoutRequest layouts = layout_request(request, job, devices[0]);
+  const LayoutPlan plan = request.goal == "gpus" ? plan_fewest_devices(layouts) : plan_layouts(layouts);
+  if (!request.generate.empty()) return answer_with_launch_file(request, plan, show);
   show([&](const Style& style) { return layouts_text(plan, style); }, [&] { return layouts_json(plan); });
   return plan.fitting.empty() ? ExitCode::no : ExitCode::ok;
 }

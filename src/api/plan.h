@@ -20,9 +20,13 @@ struct SearchRequest {
   int64_t num_gpus = 1;
   double leave_free = 0;                          // part of the device
   double step_time = 0;                           // seconds that a step of the run takes; 0: not known
+  bool calibrated = false;                        // step times of like runs on this machine count
   std::string host_memory;                        // a size; empty: the host is not asked about
   std::string matrix;                             // "gpu=a,b,batch=1,2"; a table instead of a plan
   int64_t world = 0;                              // layouts over so many devices instead of a plan
+  std::vector<std::string> layouts;               // their kinds; none: all
+  int64_t node = 8;                               // devices of one node
+  double network = 40;                            // GB/s of one device to other nodes
   bool full = false;                              // everything around the plan, whatever it takes
   bool flags = false;                             // only what changes, in the trainer's spelling
   bool diff = false;                              // of the user's file

@@ -9,6 +9,8 @@
 #include "job/input.h"
 #include "job/launch_files.h"
 #include "job/writer.h"
+#include "plan/layout_launch.h"
+#include "report/layouts_report.h"
 #include "util/line_diff.h"
 #include "util/output_file.h"
 #include "util/text.h"
@@ -123,6 +125,24 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
         return text;
       },
       [&] { return file_json(file, request.write); });
+  return ExitCode::ok;
+}
+
+ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan& plan, const Show& show) {
+  const LayoutFile& file = layout_file(request.generate);
+  const auto said = std::find_if(plan.fitting.begin(), plan.fitting.end(), file.says);
+  if (plan.fitting.empty())
+    throw Error(fmt::format("[plan] no layout of {} devices fits", request.world), "without --generate, plan says what would",
+                ExitCode::no);
+  if (said == plan.fitting.end())
+    throw Error(fmt::format("[plan] a file for {} says none of the {} layouts that fit", file.name, plan.fitting.size()),
+                "torchrun starts PyTorch's own, megatron Megatron-LM's; --layouts chooses the kind", ExitCode::no);
+  const std::string text = file.text(*said, request.node);
+  if (!request.write.empty()) write_output_file(request.write, text);
+  show([&](const Style&) { return request.write.empty() ? text : fmt::format("{} written\n", request.write); },
+       [&] {
+         return nlohmann::ordered_json{{"schema", 1}, {"path", request.write}, {"text", text}, {"layout", layout_json(*said)}};
+       });
   return ExitCode::ok;
 }
 

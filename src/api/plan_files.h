@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/plan.h"
+#include "plan/layouts.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -11,5 +12,7 @@ bool wants_file(const SearchRequest& request);
 std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan);
 // Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.
 ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show);
+// The fastest layout that such a file can say. Throws an Error when none fits, or none of them can be said.
+ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan& plan, const Show& show);
 
 }  // namespace plimsoll

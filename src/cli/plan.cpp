@@ -12,6 +12,7 @@
 #include "cli/job_flags.h"
 #include "cli/number_between.h"
 #include "plan/ai_toolkit_document.h"
+#include "plan/layout_kinds.h"
 #include "plan/space.h"
 #include "util/text.h"
 
@@ -25,6 +26,7 @@ struct PlanFlags {
   SearchRequest search;
   std::string rules;
   AiToolkitRequest toolkit;
+  bool uncalibrated = false;
   OutputFlags output;
 };
 
@@ -32,6 +34,12 @@ std::string knobs_text() {
   std::string out = "What a plan turns (--keep, --allow):\n";
   for (const Knob& k : knobs()) out += fmt::format("  {:<14} {}{}\n", k.name, k.help, k.asked_for ? " (only with --allow)" : "");
   return out;
+}
+
+std::string layout_names() {
+  std::vector<std::string> names;
+  for (const LayoutKind& k : layout_kinds()) names.emplace_back(k.name);
+  return join(names, ", ");
 }
 
 // How many candidates were executed, when it takes longer than a blink and somebody looks.
@@ -139,15 +147,25 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group(kGoal);
-  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP and ZeRO-1 are tried")
+  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 and FSDP2 are tried")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group(kGoal);
-  app.add_option("--world", f->search.world,
-                 "layouts of so many devices under Megatron-LM: tensor, pipeline, context, expert and data parallel")
+  constexpr const char* kCluster = "Many devices";
+  app.add_option("--world", f->search.world, "the fastest layouts over so many devices, of PyTorch and of Megatron-LM")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
-      ->group(kGoal);
+      ->group(kCluster);
+  app.add_option("--layouts", f->search.layouts, "only these kinds: " + layout_names())
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("KIND,...")
+      ->group(kCluster);
+  app.add_option("--node", f->search.node, "devices of one node (default 8)")->check(CLI::PositiveNumber)->type_name("N")->group(kCluster);
+  app.add_option("--network", f->search.network, "what a device reaches other nodes with, in GB/s (default 40: a 400 Gb/s adapter each)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("GB/S")
+      ->group(kCluster);
   app.add_option("--leave-free", f->search.leave_free, "part of the device to leave free, beside the interval, e.g. 0.1")
       ->check(number_between(0, 0.99))
       ->type_name("PART")
@@ -159,6 +177,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->type_name("SECONDS")
       ->group(kGoal);
+  app.add_flag("--no-calibration", f->uncalibrated, "leave out what `plimsoll watch` timed of like runs on this machine")->group(kGoal);
   constexpr const char* kAnswer = "The answer";
   app.add_flag("--flags", f->search.flags, "only what changes, as flags of the trainer, on one line")->group(kAnswer);
   app.add_flag("--diff", f->search.diff, "what changes in the file or script")->group(kAnswer);
@@ -166,7 +185,8 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("FILE")
       ->group(kAnswer);
   app.add_option("--generate", f->search.generate,
-                 "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, ai_toolkit")
+                 "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, ai_toolkit; with --world torchtitan and "
+                 "megatron, too")
       ->type_name("KIND")
       ->group(kAnswer);
   app.add_flag("--full", f->search.full, "ladders, quick fixes and the rest even where executing one candidate takes seconds");
@@ -185,6 +205,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
     SearchRequest request = f->search;
     request.job = f->job.request();
     request.devices = f->devices;
+    request.calibrated = !f->uncalibrated;
     if (!f->output.json) request.progress = progress_line();
     const Show show = f->output.show();
     return answer(request, [&](const auto& text, const auto& json) {

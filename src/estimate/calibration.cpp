@@ -40,7 +40,8 @@ std::optional<MeasuredRun> run_of(const std::string& line) {
     r.measured = {j.at("measured_bytes").get<int64_t>()};
     r.source = j.at("source").get<std::string>();
     r.time = j.at("time").get<int64_t>();
-    r.seconds = j.value("step_seconds", 0.0);
+    r.predicted_seconds = j.value("predicted_step_seconds", 0.0);
+    r.measured_seconds = j.value("measured_step_seconds", 0.0);
   } catch (const nlohmann::json::exception&) {
     return {};
   }
@@ -54,7 +55,7 @@ std::optional<MeasuredRun> run_of(const std::string& line) {
 std::string device_label(const TargetDevice& device) { return device.spec.name.empty() ? device.name : device.spec.name; }
 
 MeasuredRun measured_run(const Estimate& e, const std::string& device) {
-  return {host_name(), device, e.job.family, to_string(e.job.precision), e.job.optimizer.name, e.parameters, {}, {}, "", 0, 0};
+  return {host_name(), device, e.job.family, to_string(e.job.precision), e.job.optimizer.name, e.parameters, {}, {}, "", 0, 0, 0};
 }
 
 bool alike(const MeasuredRun& a, const MeasuredRun& b) {
@@ -93,7 +94,8 @@ void add_measured_run(const std::string& file, const MeasuredRun& r) {
                               {"predicted_bytes", r.predicted.count},
                               {"measured_bytes", r.measured.count},
                               {"source", r.source}};
-  if (r.seconds > 0) json["step_seconds"] = r.seconds;
+  if (r.predicted_seconds > 0) json["predicted_step_seconds"] = r.predicted_seconds;
+  if (r.measured_seconds > 0) json["measured_step_seconds"] = r.measured_seconds;
   const std::string line = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   // One write to the end of the file: runs that finish together do not mix their lines.
   const int descriptor = open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -101,6 +103,21 @@ void add_measured_run(const std::string& file, const MeasuredRun& r) {
   if (descriptor >= 0) close(descriptor);
   if (written != static_cast<ssize_t>(line.size()))
     throw Error("[calibration] cannot write " + file, "is the folder writable, and the disk not full?");
+}
+
+std::optional<StepRatio> step_ratio(const MeasuredRun& run, const std::vector<MeasuredRun>& runs) {
+  constexpr double kLongest = 1e6;  // seconds: more than any step
+  std::vector<double> ratios;
+  for (const MeasuredRun& r : runs) {
+    const bool timed = r.predicted_seconds > 0 && r.measured_seconds > 0 && r.predicted_seconds < kLongest && r.measured_seconds < kLongest;
+    if (timed && alike(r, run)) ratios.push_back(r.measured_seconds / r.predicted_seconds);
+  }
+  if (ratios.empty()) return {};
+  if (ratios.size() > kMostRuns) ratios.erase(ratios.begin(), ratios.end() - kMostRuns);
+  std::sort(ratios.begin(), ratios.end());
+  const size_t half = ratios.size() / 2;
+  const double middle = ratios.size() % 2 ? ratios[half] : (ratios[half - 1] + ratios[half]) / 2;
+  return StepRatio{middle, static_cast<int64_t>(ratios.size())};
 }
 
 std::optional<Correction> correction(const MeasuredRun& run, const ByteRange& device, const std::vector<MeasuredRun>& runs) {

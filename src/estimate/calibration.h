@@ -19,7 +19,8 @@ struct MeasuredRun {
   Bytes predicted, measured;  // peak on the device of one process, or of the tensors (kTensors); predicted without any correction
   std::string source;         // "watch", "run", "measure"
   int64_t time = 0;           // seconds since 1970
-  double seconds = 0;         // of a step; 0: not known
+  // Of one optimizer step; 0: not known. Predicted without any correction.
+  double predicted_seconds = 0, measured_seconds = 0;
 };
 
 // The device of runs of `measure` with one thread: tensors in the host's memory, counted to the byte. They say nothing of a device's
@@ -39,6 +40,13 @@ std::string measured_runs_file();
 std::vector<MeasuredRun> read_measured_runs(const std::string& file);
 // Throws an Error when the line cannot be written.
 void add_measured_run(const std::string& file, const MeasuredRun& run);
+
+// How much longer a step takes than predicted: the median of those of `runs` that are like it and were timed.
+struct StepRatio {
+  double factor = 1;
+  int64_t runs = 0;
+};
+std::optional<StepRatio> step_ratio(const MeasuredRun& run, const std::vector<MeasuredRun>& runs);
 
 // The correction of `device`, as predicted for `run`, by those of `runs` that are like it; none without any. A run of another size
 // leaves open whether its residual is a constant or grows with the run: the middle of both is taken, and the interval holds both.

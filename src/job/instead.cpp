@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "job/megatron_arguments.h"
 #include "job/quantization_kind.h"
 #include "job/values.h"
 #include "util/text.h"
@@ -115,25 +116,8 @@ std::string fsdp(const FsdpSettings& f) {
       mesh, type(f.param_dtype), type(f.reduce_dtype));
 }
 
-std::string megatron(const Job& job) {
-  const MegatronSettings& m = *job.parallel.megatron;
-  std::string flags =
-      fmt::format("`pretrain_gpt.py --bf16 --micro-batch-size {} --tensor-model-parallel-size {} --pipeline-model-parallel-size {}",
-                  job.batch, m.tensor, m.pipeline);
-  if (m.virtual_stages > 1) flags += fmt::format(" --num-virtual-stages-per-pipeline-rank {}", m.virtual_stages);
-  if (!m.layers.empty())
-    flags +=
-        fmt::format(" --decoder-first-pipeline-num-layers {} --decoder-last-pipeline-num-layers {}", m.layers.front(), m.layers.back());
-  if (m.context > 1) flags += fmt::format(" --context-parallel-size {}", m.context);
-  if (m.expert > 1) flags += fmt::format(" --expert-model-parallel-size {}", m.expert);
-  if (m.sequence) flags += " --sequence-parallel";
-  if (m.distributed_optimizer) flags += " --use-distributed-optimizer";
-  if (m.fused_loss) flags += " --cross-entropy-loss-fusion --cross-entropy-fusion-impl te";
-  return flags + "`";
-}
-
 std::string parallel(const Job& job) {
-  if (job.parallel.megatron) return megatron(job);
+  if (job.parallel.megatron) return fmt::format("`pretrain_gpt.py {}`", join(megatron_layout_arguments(job), " "));
   if (job.parallel.fsdp) return fsdp(*job.parallel.fsdp);
   if (job.parallel.tensor)
     return fmt::format("`parallelize_module` with ColwiseParallel and RowwiseParallel on `init_device_mesh('cuda', ({},))`",

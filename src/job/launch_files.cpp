@@ -69,16 +69,24 @@ constexpr const char* kAiToolkitNetwork = R"(      network:
         linear_alpha: 1
 )";
 
-std::string template_of(const Job& job, LaunchFile kind) {
+// num_processes counts those of all machines; each machine says its own rank.
+std::string accelerate_template(const Job& job, int64_t node) {
+  const int64_t machines = (job.parallel.world() + node - 1) / node;
+  std::string text = kAccelerate;
+  const char* type = job.precision == Precision::amp ? "bf16" : job.precision == Precision::amp_fp16 ? "fp16" : "'no'";
+  text.replace(text.find("mixed_precision: 'no'") + 17, 4, type);
+  if (machines < 2) return text;
+  text.replace(text.find("num_machines: 1"), 15, fmt::format("num_machines: {}", machines));
+  return "# on every machine: accelerate launch --config_file accelerate.yaml --machine_rank 0..N --main_process_ip HEAD train.py\n" + text;
+}
+
+std::string template_of(const Job& job, LaunchFile kind, int64_t node) {
   const std::string arch = job.model.starts_with("ai-toolkit-") ? job.model.substr(11) : "";
   switch (kind) {
     case LaunchFile::deepspeed: return kDeepSpeed;
-    case LaunchFile::accelerate: return kAccelerate;
+    case LaunchFile::accelerate: return accelerate_template(job, node);
     case LaunchFile::training_arguments: return kArguments;
-    case LaunchFile::torchrun: {
-      const int64_t world = job.parallel.world();
-      return fmt::format(fmt::runtime(kCommand), world > 1 ? fmt::format("torchrun --nproc_per_node={}", world) : std::string("python"));
-    }
+    case LaunchFile::torchrun: return fmt::format(fmt::runtime(kCommand), torchrun_command(job.parallel.world(), node));
     case LaunchFile::ai_toolkit:
       if (arch.empty())
         throw Error(fmt::format("[ai_toolkit] '{}' is no model of the AI Toolkit", printable(job.model, 60)),
@@ -112,9 +120,16 @@ LaunchFile parse_launch_file(const std::string& name) {
   throw Error("[launch] '" + printable(name, 60) + "' is no file that can be written", did_you_mean(name, known));
 }
 
-Rewritten generate(const Job& job, LaunchFile kind) {
+std::string torchrun_command(int64_t world, int64_t node) {
+  if (world == 1) return "python";
+  const int64_t nodes = (world + node - 1) / node;
+  if (nodes == 1) return fmt::format("torchrun --nproc_per_node={}", world);
+  return fmt::format("torchrun --nnodes={} --nproc_per_node={} --rdzv_backend=c10d --rdzv_endpoint=$HEAD_NODE:29500", nodes, node);
+}
+
+Rewritten generate(const Job& job, LaunchFile kind, int64_t node) {
   const LaunchFileKind& file = launch_files()[static_cast<size_t>(kind)];
-  const Document document = parse_document(template_of(job, kind), file.file_name);
+  const Document document = parse_document(template_of(job, kind, node), file.file_name);
   const Format* format =
       format_named(kind == LaunchFile::training_arguments || kind == LaunchFile::torchrun ? "hf_training_arguments" : file.name);
   Job plain;

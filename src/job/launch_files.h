@@ -20,7 +20,12 @@ struct LaunchFileKind {
 const std::vector<LaunchFileKind>& launch_files();
 LaunchFile parse_launch_file(const std::string& name);  // an Error lists what is known
 
-// What of the job has no word there is in not_written; in job, what the text is read as.
-Rewritten generate(const Job& job, LaunchFile kind);
+constexpr int64_t kDevicesOfNode = 8;  // as most machines for training have
+
+// What of the job has no word there is in not_written; in job, what the text is read as. `node`: devices of one machine.
+Rewritten generate(const Job& job, LaunchFile kind, int64_t node = kDevicesOfNode);
+
+// "torchrun --nproc_per_node=8", or with the number of nodes and where they meet; python for one process.
+std::string torchrun_command(int64_t world, int64_t node);
 
 }  // namespace plimsoll

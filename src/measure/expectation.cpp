@@ -38,7 +38,7 @@ Expectation expect(const Job& job, int threads, bool calibrated) {
   e.correction = correction(e.run, ByteRange::exact(e.run.predicted), runs);
   std::vector<double> seconds;
   for (const MeasuredRun& r : runs)
-    if (alike(r, e.run) && r.predicted == e.run.predicted && r.seconds > 0) seconds.push_back(r.seconds);
+    if (alike(r, e.run) && r.predicted == e.run.predicted && r.measured_seconds > 0) seconds.push_back(r.measured_seconds);
   e.seconds = middle(seconds);
   return e;
 }
@@ -53,7 +53,7 @@ void keep(const Expectation& expected, const Job& job, const Outcome& out) {
     seconds.push_back(s.seconds);
   }
   if (file.empty() || seconds.size() < 2) return;
-  run.seconds = middle(seconds);
+  run.measured_seconds = middle(seconds);
   run.time = static_cast<int64_t>(std::time(nullptr));
   try {
     add_measured_run(file, run);

@@ -22,16 +22,26 @@ const DeviceSpec* like(const TargetDevice& device) {
   return nearest;
 }
 
-std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, const TargetDevice& device, const Calibration& calibration) {
-  if (std::optional<StepTime> own = step_time(job, simulation, device.spec, calibration).time) return own;
-  const DeviceSpec* other = like(device);
-  if (other == nullptr) return std::nullopt;
-  std::optional<StepTime> time = step_time(job, simulation, *other, calibration).time;
-  if (time) time->assumptions.push_back("times are those of " + other->name + ": the catalogue has no rates of " + device.name);
-  return time;
+// None for a model that only JAX has.
+std::optional<Simulation> work_of_jax(const Job& job) {
+  try {
+    return timed_simulation(job);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
+
+std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, const TargetDevice& device, const Calibration& calibration,
+                                const Cluster& cluster) {
+  if (std::optional<StepTime> own = step_time(job, simulation, device.spec, calibration, cluster).time) return own;
+  const DeviceSpec* other = like(device);
+  if (other == nullptr) return std::nullopt;
+  std::optional<StepTime> time = step_time(job, simulation, *other, calibration, cluster).time;
+  if (time) time->assumptions.push_back("times are those of " + other->name + ": the catalogue has no rates of " + device.name);
+  return time;
+}
 
 Recipe merged(Recipe a, const Recipe& b) {
   for (const auto& [key, value] : b.items()) {
@@ -54,8 +64,8 @@ int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? jo
 
 int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
 
-Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration)
-    : job_(std::move(job)), devices_(std::move(devices)), calibration_(std::move(calibration)) {}
+Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster)
+    : job_(std::move(job)), devices_(std::move(devices)), calibration_(std::move(calibration)), cluster_(cluster) {}
 
 Candidate Evaluator::execute(const Recipe& changes) const {
   Candidate c;
@@ -66,15 +76,17 @@ Candidate Evaluator::execute(const Recipe& changes) const {
     // An evaluation in the batch of training is part of the question, as in estimate().
     Job executed = c.job;
     if (executed.eval_batch == 0 || executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;
-    const bool timed = executed.framework == Framework::pytorch;
-    Fitting fitting(executed, timed);
+    const bool pytorch = executed.framework == Framework::pytorch;
+    Fitting fitting(executed, pytorch);
+    const std::optional<Simulation> twin = pytorch ? std::nullopt : work_of_jax(executed);
     for (const TargetDevice& d : devices_) {
       const Fit f = fitting.need(d);
       c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", {}});
-      if (!timed) continue;
-      c.needs.back().time = time_on(c.job, fitting.simulation(d), d, calibration_);
-      c.parameters = fitting.simulation(d).parameters;
-      c.events = fitting.simulation(d).trace.events.size();
+      if (!pytorch && !twin) continue;
+      const Simulation& run = pytorch ? fitting.simulation(d) : *twin;
+      c.needs.back().time = time_on(c.job, run, d, calibration_, cluster_);
+      c.parameters = run.parameters;
+      c.events = run.trace.events.size();
     }
   } catch (const std::exception& e) {
     c.impossible = e.what();

@@ -44,11 +44,15 @@ struct Candidate {
   int64_t global_batch() const;
 };
 
+// How long the step of that run takes there; where the catalogue has no rates of the device, as long as on the nearest that has.
+std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, const TargetDevice& device, const Calibration& calibration,
+                                const Cluster& cluster);
+
 // Executes candidates, each once, on as many threads as there are cores; several threads may ask. Results do not depend on the order.
 class Evaluator {
  public:
   // `job` is resolved.
-  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {});
+  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {});
 
   const Candidate& of(const Recipe& changes);
   void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel
@@ -65,6 +69,7 @@ class Evaluator {
   Job job_;
   std::vector<TargetDevice> devices_;
   Calibration calibration_;
+  Cluster cluster_;
   mutable std::mutex mutex_;
   std::map<std::string, Candidate> candidates_;  // by the text of their changes; never removed
 };

@@ -80,8 +80,9 @@ bool before_ampere(const DeviceSpec& d) { return d.vendor == "NVIDIA" && std::at
 
 }  // namespace
 
-DeviceRates::DeviceRates(const DeviceSpec& device)
+DeviceRates::DeviceRates(const DeviceSpec& device, Framework framework)
     : device_(device),
+      framework_(framework),
       matmul_(achievable_matmul(device) * kUsualShapes),
       attention_(std::min(matmul_, device.arch == "Hopper" || device.arch == "Blackwell" ? kAttentionHopper : kAttention)) {
   if (device.bandwidth_gbs) memory_ = *device.bandwidth_gbs * kGiga * kMemory;
@@ -118,6 +119,9 @@ std::optional<double> DeviceRates::peak(Unit unit, DType dtype) const {
     return tera(d.fp32_tflops);
   }
   if (unit == Unit::convolution && d.tf32_tflops) return tera(d.tf32_tflops);
+  // XLA's default precision of fp32 products: bf16 on a TPU, TF32 where there is such.
+  if (framework_ == Framework::jax && d.vendor == "Google") return tera(d.bf16_tflops);
+  if (framework_ == Framework::jax && d.tf32_tflops) return tera(d.tf32_tflops);
   return tera(d.fp32_tflops);
 }
 

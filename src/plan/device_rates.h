@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "hardware/catalogue.h"
+#include "job/jax_settings.h"
 #include "tensor/work.h"
 
 namespace plimsoll {
 
 class DeviceRates {
  public:
-  explicit DeviceRates(const DeviceSpec& device);
+  explicit DeviceRates(const DeviceSpec& device, Framework framework = Framework::pytorch);
 
   // Operations a second of a kernel of this kind; none: no figure stands for it.
   std::optional<double> flops(Unit unit, DType dtype) const;
@@ -30,6 +31,7 @@ class DeviceRates {
   void assume(const std::string& text) const;
 
   DeviceSpec device_;
+  Framework framework_;
   double matmul_, attention_;  // fractions of the peak
   std::optional<double> memory_;
   double host_link_ = 0, ring_ = 0;

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <set>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
 
-#include "model/megatron.h"
-#include "plan/megatron_time.h"
+#include "plan/batches.h"
+#include "plan/layout_kinds.h"
+#include "plan/least_need.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -15,177 +19,287 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kTokensOfStep = int64_t{4} << 20;
-constexpr int64_t kTokensOfRank = 4096;  // context parallelism leaves a rank at least so many
+constexpr int64_t kMostDevices = 1 << 17;
 
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> out;
-  for (int64_t d = 1; d <= n; ++d)
-    if (n % d == 0) out.push_back(d);
-  return out;
+struct Task {
+  const LayoutKind* kind;
+  Spread spread;
+};
+
+struct Explored {
+  std::vector<Layout> layouts;  // that were executed
+  size_t possible = 0;
+};
+
+Job plain(Job job) {
+  job.parallel = {};
+  return job;
 }
 
-// Of every stage: equal, or with fewer on the first and the last one, which have the embedding and the head (Megatron's
-// decoder-first- and -last-pipeline-num-layers). Nothing when neither can be.
-std::optional<std::vector<int64_t>> stage_layers(int64_t layers, int64_t stages) {
-  if (layers % stages == 0) return std::vector<int64_t>{};
-  std::optional<std::vector<int64_t>> best;
-  for (int64_t end = layers / stages; end >= 1 && stages > 2 && !best; --end)
-    if ((layers - 2 * end) % (stages - 2) == 0) {
-      best = std::vector<int64_t>(static_cast<size_t>(stages), (layers - 2 * end) / (stages - 2));
-      best->front() = best->back() = end;
+bool fits(const Layout& l, const LayoutRequest& r) {
+  const auto limit = static_cast<int64_t>(static_cast<double>(r.device.capacity->low.count) * (1 - r.leave_free));
+  return l.need.verdict == Verdict::fits && l.need.device.high.count <= limit;
+}
+
+// On its largest ranks: the most memory and the most time of all.
+Layout execute(const Task& task, const Recipe& changes, Job job, const LayoutRequest& r) {
+  Layout out;
+  out.kind = task.kind->title;
+  out.changes = changes;
+  out.replicas = task.spread.replicas;
+  out.global_batch = checked_mul(checked_mul(job.batch, job.accumulation), out.replicas);
+  std::vector<Job> ranks = task.kind->ranks ? task.kind->ranks(job) : std::vector<Job>{job};
+  for (Job& rank : ranks) {
+    if (rank.eval_batch == 0 && !task.kind->ranks) rank.eval_batch = rank.batch;  // as in estimate()
+    Fitting fitting(rank, true);
+    const Fit fit = fitting.need(r.device);
+    const std::optional<StepTime> time = time_on(rank, fitting.simulation(r.device), r.device, r.calibration, r.cluster);
+    std::optional<StepTime> slowest = out.need.time;
+    if (time && (!slowest || time->seconds > slowest->seconds)) slowest = time;
+    if (fit.memory.device.bytes >= out.need.device.bytes) {
+      out.need = {fit.memory.device, fit.memory.allocated.bytes, fit.verdict, fit.verdict == Verdict::unknown ? fit.reason : "", {}};
+      out.margin = fit.margin;
     }
-  return best;
-}
-
-std::vector<int64_t> stage_counts(int64_t layers) {
-  std::vector<int64_t> out = divisors(layers);
-  for (int64_t n = 2; n < layers; n *= 2)
-    if (layers % n != 0 && stage_layers(layers, n)) out.push_back(n);
+    out.need.time = slowest;
+    if (!fits(out, r)) break;
+  }
+  out.job = std::move(job);
   return out;
 }
 
-bool possible(const Job& job) {
-  try {
-    MegatronConfig(job.family, job.config, *job.parallel.megatron);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-std::vector<Job> candidates(const LayoutRequest& r, int64_t global) {
-  const MegatronConfig whole(r.job.family, r.job.config, MegatronSettings{});
-  std::vector<Job> out;
-  MegatronSettings m = r.job.parallel.megatron.value_or(MegatronSettings{});
-  m.world = r.world;
-  m.stage.reset();
-  for (m.tensor = 1; m.tensor <= kDevicesOfNode; m.tensor *= 2)
-    for (const int64_t stages : stage_counts(whole.layers))
-      for (m.context = 1; r.job.seq / m.context >= kTokensOfRank || m.context == 1; m.context *= 2) {
-        m.pipeline = stages;
-        m.layers = *stage_layers(whole.layers, stages);
-        const int64_t model = m.tensor * stages * m.context;
-        if (model > r.world) break;
-        if (r.world % model != 0 || global % m.data() != 0) continue;
-        for (m.expert = 1; m.expert <= std::max<int64_t>(1, whole.experts); m.expert *= 2) {
-          m.expert_tensor = 1;
-          if (r.world % (m.expert * stages) != 0) break;
-          m.sequence = m.tensor > 1;
-          for (const int64_t batch : {1, 2, 4, 8}) {
-            if (global / m.data() % batch != 0) break;
-            for (m.virtual_stages = 1; m.virtual_stages <= (stages > 1 && m.layers.empty() ? 2 : 1); ++m.virtual_stages)
-              for (const bool recompute : {false, true}) {
-                Job job = r.job;
-                job.parallel.megatron = m;
-                job.batch = batch;
-                job.accumulation = global / m.data() / batch;
-                job.checkpointing = {};
-                job.checkpointing.on = recompute;
-                job.warm_optimizer = true;  // its states are there from the start, so one step is the steady state
-                job.steps = 1;
-                if (m.virtual_stages > 1 && job.accumulation % stages != 0) continue;
-                if (possible(job)) out.push_back(std::move(job));
-              }
-          }
-        }
-      }
-  return out;
-}
-
-// What weights, gradients and states alone take on the stage with the fewest of them.
-bool too_large(const Job& job, const TargetDevice& device, int64_t parameters) {
-  const MegatronSettings& m = *job.parallel.megatron;
-  const double rank = static_cast<double>(parameters) / static_cast<double>(m.tensor * m.pipeline * m.expert);
-  return rank * (6 + 12.0 / static_cast<double>(m.shards())) > static_cast<double>(device.capacity->bytes.count);
-}
-
-// The first stage has the most micro-batches in flight, the last one the logits; those between have less than the first, or, where that
-// has fewer layers, less than the second.
-Layout execute(Job job, const TargetDevice& device) {
-  Layout best;
-  const int64_t stages = job.parallel.megatron->pipeline;
-  std::set<int64_t> largest{0, stages - 1};
-  if (!job.parallel.megatron->layers.empty()) largest.insert(1);
-  for (const int64_t stage : largest) {
-    job.parallel.megatron->stage = stage;
-    Fitting fitting(job, true);
-    const Fit fit = fitting.need(device);
-    const StepTimeAnswer time = step_time(job, fitting.simulation(device), device.spec);
-    const double slowest = best.time ? best.time->seconds : 0;
-    if (time.time && time.time->seconds > slowest) best.time = time.time;
-    if (fit.memory.device.bytes.count < best.memory.device.bytes.count) continue;
-    best.memory = fit.memory;
-    best.verdict = fit.verdict;
-    best.margin = fit.margin;
-    if (fit.verdict != Verdict::fits) break;
-  }
-  job.parallel.megatron->stage.reset();
-  job.warm_optimizer = false;
-  job.steps = Job{}.steps;
-  best.job = std::move(job);
-  return best;
-}
-
-// What needs no execution: a larger micro-batch than one that did not fit, and recomputation where all fits without.
-class Known {
+class Exploration {
  public:
-  bool settles(const Job& job) const {
-    return failed_.contains(key(job, job.checkpointing.on)) || (job.checkpointing.on && fits_.contains({key(job, false), job.batch}));
+  Exploration(const LayoutRequest& request, int64_t global, int64_t parameters)
+      : request_(request), global_(global), parameters_(parameters), base_(plain(request.job)) {}
+
+  // Memory grows with the micro-batch and falls with recomputation: what is larger than something that did not fit is not executed, nor
+  // what recomputes although it fits without.
+  Explored explore(const Task& task, bool bounded) const {
+    Explored out;
+    std::vector<int64_t> fitting;
+    for (const nlohmann::json& level : levels_of(task)) {
+      bool beyond = false;
+      for (const Split& split : splits(task.spread)) {
+        const Recipe changes = recipe(task.spread, split, level);
+        std::optional<Job> job = job_of(changes);
+        if (!job) continue;
+        ++out.possible;
+        const bool settled = beyond || std::count(fitting.begin(), fitting.end(), split.batch) > 0;
+        if (settled || (bounded && least_need(*job, parameters_) > request_.device.capacity->low)) continue;
+        std::optional<Layout> layout = executed(task, changes, *job);
+        if (!layout) {
+          --out.possible;
+          continue;
+        }
+        if (fits(*layout, request_))
+          fitting.push_back(split.batch);
+        else
+          beyond = true;
+        out.layouts.push_back(std::move(*layout));
+        if (!bounded) return out;
+      }
+    }
+    return out;
   }
-  void add(const Layout& l) {
-    if (l.verdict == Verdict::fits)
-      fits_.insert({key(l.job, l.job.checkpointing.on), l.job.batch});
-    else
-      failed_.insert(key(l.job, l.job.checkpointing.on));
+
+  Bytes least_of(const Task& task) const {
+    const std::optional<Job> job = job_of(task.spread.settings);
+    return job ? least_need(*job, parameters_) : Bytes{INT64_MAX};
   }
 
  private:
-  using Key = std::array<int64_t, 6>;
-  static Key key(const Job& job, bool recompute) {
-    const MegatronSettings& m = *job.parallel.megatron;
-    return {m.tensor, m.pipeline, m.context, m.expert, m.virtual_stages, recompute};
+  std::vector<nlohmann::json> levels_of(const Task& task) const {
+    if (request_.keep.contains("checkpointing")) return {nlohmann::json(to_json(request_.job.checkpointing))};
+    return task.kind->checkpointing;
   }
-  std::set<Key> failed_;
-  std::set<std::pair<Key, int64_t>> fits_;
+
+  // Those that make the global batch, to a fiftieth.
+  std::vector<Split> splits(const Spread& s) const {
+    std::vector<Split> out;
+    if (request_.keep.contains("batch"))
+      out = {{request_.job.batch, std::max<int64_t>(1, global_ / s.replicas / request_.job.batch)}};
+    else if (global_ >= s.replicas)
+      out = splits_of(global_, s.replicas);
+    std::erase_if(out, [&](const Split& x) {
+      const int64_t miss = std::abs(global_batch(x, s.replicas) - global_);
+      return miss > global_ / 50 || x.accumulation % s.micro_batches != 0 || (s.accumulates && x.accumulation == 1);
+    });
+    return out;
+  }
+
+  Recipe recipe(const Spread& s, const Split& split, const nlohmann::json& level) const {
+    return merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}});
+  }
+
+  std::optional<Job> job_of(const Recipe& changes) const {
+    try {
+      return with(base_, changes);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  // Nothing where the model cannot be cut like that.
+  std::optional<Layout> executed(const Task& task, const Recipe& changes, const Job& job) const {
+    try {
+      return execute(task, changes, job, request_);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  const LayoutRequest& request_;
+  int64_t global_, parameters_;
+  Job base_;
 };
 
 int64_t parameters_of(const Job& asked) {
-  Job job = asked;
-  job.steps = 1;
-  job.accumulation = 1;
-  job.batch = 1;
-  job.seq = 1;
-  job.parallel.megatron = MegatronSettings{};
+  Job job = plain(asked);
+  job.steps = job.accumulation = job.batch = 1;
+  if (job.inputs == InputKind::lm || job.inputs == InputKind::cls) job.seq = 1;
+  job.checkpointing = {};
   return simulate(job).parameters;
+}
+
+int64_t global_of(const LayoutRequest& r) {
+  if (r.global_batch > 0) return r.global_batch;
+  const auto& origin = r.job.origin;
+  if (origin.contains("batch") || origin.contains("accumulation") || origin.contains("global_batch"))
+    return checked_mul(checked_mul(r.job.batch, r.job.accumulation), devices_of(r.job));
+  const bool text = r.job.inputs == InputKind::lm && r.job.seq > 0;
+  return text ? std::max(r.world, kTokensOfStep / r.job.seq) : checked_mul(r.world, r.job.batch);
+}
+
+std::vector<Task> tasks_of(const LayoutRequest& request, LayoutPlan& plan) {
+  std::vector<Task> out;
+  for (const LayoutKind& kind : layout_kinds()) {
+    if (!request.kinds.empty() && !request.kinds.contains(kind.name)) continue;
+    try {
+      for (Spread& s : kind.spreads(request)) out.push_back({&kind, std::move(s)});
+    } catch (const Error& e) {
+      plan.left_out.emplace_back(kind.title, e.what());
+    }
+  }
+  return out;
+}
+
+// In as many threads as there are cores; the results do not depend on which is first.
+std::vector<Explored> explore_all(const Exploration& exploration, const std::vector<Task>& tasks, const LayoutRequest& request) {
+  std::vector<Explored> results(tasks.size());
+  std::atomic<size_t> next{0}, executed{0};
+  std::mutex progress;
+  const auto work = [&] {
+    for (size_t i = next++; i < tasks.size(); i = next++) {
+      results[i] = exploration.explore(tasks[i], true);
+      const size_t now = executed += results[i].layouts.size();
+      const std::lock_guard lock(progress);
+      if (request.progress) request.progress(now);
+    }
+  };
+  std::vector<std::jthread> threads;
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t i = 1; i < std::min(cores, tasks.size()); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  return results;
+}
+
+double seconds_a_sample(const Layout& l) { return l.need.time ? l.need.time->seconds / static_cast<double>(l.global_batch) : 0; }
+
+void take(LayoutPlan& plan, Layout layout) {
+  ++plan.executed;
+  if (!plan.smallest || layout.need.device.bytes < plan.smallest->need.device.bytes) plan.smallest = layout;
+  if (fits(layout, plan.request)) plan.fitting.push_back(std::move(layout));
+}
+
+LayoutPlan searched(const LayoutRequest& request) {
+  LayoutPlan plan;
+  plan.request = request;
+  plan.global_batch = global_of(request);
+  const std::vector<Task> tasks = tasks_of(request, plan);
+  const Exploration exploration(request, plan.global_batch, parameters_of(request.job));
+  for (Explored& e : explore_all(exploration, tasks, request)) {
+    plan.possible += e.possible;
+    for (Layout& l : e.layouts) take(plan, std::move(l));
+  }
+  if (plan.possible == 0)
+    throw Error(fmt::format("[plan] no layout of {} ranks has a global batch of {}", request.world, plan.global_batch),
+                fmt::format("--total-batch {}, or another number of ranks", round_up(plan.global_batch, request.world)));
+  // All are too large by their weights alone: the smallest of them says by how much.
+  if (plan.executed == 0) {
+    const auto smallest = std::min_element(tasks.begin(), tasks.end(),
+                                           [&](const Task& a, const Task& b) { return exploration.least_of(a) < exploration.least_of(b); });
+    for (Layout& l : exploration.explore(*smallest, false).layouts) take(plan, std::move(l));
+  }
+  if (!plan.smallest)
+    throw Error(fmt::format("[plan] none of the {} layouts of {} ranks can be executed", plan.possible, request.world),
+                "ask about one alone: plimsoll estimate with --fsdp or --megatron says why");
+  std::stable_sort(plan.fitting.begin(), plan.fitting.end(),
+                   [](const Layout& a, const Layout& b) { return seconds_a_sample(a) < seconds_a_sample(b); });
+  return plan;
+}
+
+// Nothing where no layout of that many devices makes the batch.
+std::optional<Layout> fastest(const LayoutRequest& request) {
+  try {
+    LayoutPlan plan = searched(request);
+    if (!plan.fitting.empty()) return std::move(plan.fitting.front());
+  } catch (const Error&) {
+  }
+  return std::nullopt;
+}
+
+// Twice as many devices, again and again; and the smallest device of the same maker.
+void add_larger_goals(LayoutPlan& plan) {
+  LayoutRequest more = plan.request;
+  more.global_batch = plan.global_batch;
+  for (more.world *= 2; more.world <= std::min(kMostDevices, 64 * plan.request.world); more.world *= 2) {
+    std::optional<Layout> larger = fastest(more);
+    if (!larger) continue;
+    plan.would_fit.push_back({fmt::format("{} devices", more.world), fmt::format("--world {}", more.world), std::move(*larger)});
+    break;
+  }
+  std::vector<TargetDevice> devices;
+  for (const DeviceSpec& d : catalogue())
+    if (d.vendor == plan.request.device.spec.vendor && d.memory == plan.request.device.spec.memory)
+      if (const TargetDevice t = target_device(d); t.capacity && t.capacity->low > plan.request.device.capacity->low) devices.push_back(t);
+  std::stable_sort(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.capacity->low < b.capacity->low; });
+  LayoutRequest other = plan.request;
+  other.global_batch = plan.global_batch;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (i > 0 && devices[i].capacity->low == devices[i - 1].capacity->low) continue;
+    if (plan.smallest && devices[i].capacity->low < plan.smallest->need.device.low) continue;
+    other.device = devices[i];
+    std::optional<Layout> larger = fastest(other);
+    if (!larger) continue;
+    plan.would_fit.push_back({"a larger device: " + other.device.name, "--gpu " + other.device.spec.id, std::move(*larger)});
+    return;
+  }
+}
+
+void check(const LayoutRequest& request) {
+  if (!request.device.capacity) throw Error("[plan] how much memory the device has is not established", "name another with --gpu");
+  if (request.job.framework != Framework::pytorch)
+    throw Error("[plan] layouts over many devices are for framework pytorch", "leave --world out; replicas says how many devices pmap has");
+  check_layout_kinds(request.kinds);
 }
 
 }  // namespace
 
 LayoutPlan plan_layouts(const LayoutRequest& request) {
-  if (!request.device.capacity) throw Error("[plan] how much memory the device has is not established", "name another with --gpu");
-  LayoutPlan plan;
-  plan.request = request;
-  plan.global_batch = request.global_batch > 0 ? request.global_batch : std::max(request.world, kTokensOfStep / request.job.seq);
-  const std::vector<Job> jobs = candidates(request, plan.global_batch);
-  plan.possible = jobs.size();
-  if (jobs.empty())
-    throw Error(fmt::format("[plan] no layout of {} ranks has a global batch of {}", request.world, plan.global_batch),
-                fmt::format("--total-batch {}, or another number of ranks", round_up(plan.global_batch, request.world)));
-  const int64_t parameters = parameters_of(request.job);
-  Known known;
-  for (const Job& job : jobs) {
-    if (too_large(job, request.device, parameters) || known.settles(job)) continue;
-    Layout layout = execute(job, request.device);
-    known.add(layout);
-    ++plan.executed;
-    if (request.progress) request.progress(plan.executed);
-    const bool smaller = !plan.smallest || layout.memory.device.bytes < plan.smallest->memory.device.bytes;
-    if (smaller) plan.smallest = layout;
-    if (layout.verdict == Verdict::fits) plan.fitting.push_back(std::move(layout));
-  }
-  const auto seconds = [](const Layout& l) { return l.time ? l.time->seconds : 0; };
-  std::stable_sort(plan.fitting.begin(), plan.fitting.end(), [&](const Layout& a, const Layout& b) { return seconds(a) < seconds(b); });
+  check(request);
+  LayoutPlan plan = searched(request);
+  if (plan.fitting.empty()) add_larger_goals(plan);
   return plan;
+}
+
+LayoutPlan plan_fewest_devices(LayoutRequest request) {
+  check(request);
+  const int64_t most = request.world;
+  request.global_batch = global_of(request);
+  request.world = 1;
+  while (request.world < most && !fastest(request)) request.world = std::min(most, request.world * 2);
+  return plan_layouts(request);
 }
 
 }  // namespace plimsoll

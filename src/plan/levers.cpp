@@ -11,6 +11,7 @@
 #include "job/settings.h"
 #include "job/writer.h"
 #include "plan/model_levers.h"
+#include "plan/parallel_levers.h"
 
 namespace plimsoll {
 
@@ -36,12 +37,20 @@ class Catalogue {
       for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
       return std::move(out_);
     }
-    activations();
-    precision();
-    batch();
-    optimizer();
-    adapters();
-    rest();
+    if (job_.parallel.megatron) {  // it has its own kernels, types and optimizer
+      if (!job_.checkpointing.on)
+        add("checkpointing", "recompute every layer", {{"checkpointing", true}}, LeverKind::same_result,
+            "about 33 % more time: one more forward of three");
+      batch();
+    } else {
+      activations();
+      precision();
+      batch();
+      optimizer();
+      adapters();
+      rest();
+    }
+    for (Lever& l : parallel_levers(job_)) out_.push_back(std::move(l));
     for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
     return std::move(out_);
   }
@@ -141,6 +150,8 @@ class Catalogue {
     if (is_adam(name)) {
       add("optimizer", "8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "none to speak of; needs bitsandbytes");
+      add_shown("optimizer", "4-bit AdamW", {{"optimizer", "torchao.AdamW4bit"}, {"optimizer_args", Json::object()}},
+                LeverKind::other_numbers, "none to speak of; needs torchao");
       add("optimizer", "Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
           "a slower update, and another learning rate");
       add("optimizer", "Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
@@ -160,6 +171,10 @@ class Catalogue {
   }
 
   void adapters() {
+    const bool frozen_base = job_.tuning.adapter && !job_.tuning.quantization;
+    if (frozen_base && (job_.inputs == InputKind::lm || job_.inputs == InputKind::cls))
+      add("quantization", "the frozen base in nf4", {{"quantization", "nf4"}}, LeverKind::other_numbers,
+          "weights to unpack in every product; needs bitsandbytes");
     if (job_.tuning.adapter || job_.inputs == InputKind::image) return;
     const Json lora{{"r", 16}, {"target_modules", "all-linear"}};
     add("adapter", "LoRA of rank 16", {{"lora", lora}}, LeverKind::other_training, "none; only adapters are trained");
@@ -178,14 +193,10 @@ class Catalogue {
       add_free("allocator", "expandable segments",
                {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},
                "none; an environment variable");
-    if (job_.parallel.ddp && !job_.parallel.ddp->bucket_view) {
-      Json ddp = to_json(*job_.parallel.ddp);
-      ddp["bucket_view"] = true;
-      add_free("ddp", "gradients as views of DDP's buckets", {{"ddp", ddp}}, "none: it is faster");
-    }
-    if (job_.parallel.ddp && !job_.parallel.zero1 && job_.parallel.ddp->world > 1)
-      add("ddp", "optimizer states over the ranks (ZeRO-1)", {{"zero1", {{"world", job_.parallel.ddp->world}, {"ddp", true}}}},
-          LeverKind::same_result, "a broadcast of the weights after each update");
+    if (job_.alloc_conf.find("max_split_size_mb") == std::string::npos && job_.alloc_conf.find("expandable") == std::string::npos)
+      add_shown("allocator", "large blocks not split",
+                {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "max_split_size_mb:512"}}, LeverKind::same_result,
+                "none to speak of; an environment variable");
   }
 
   const Job& job_;

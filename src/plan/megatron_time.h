@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/job.h"
+#include "plan/links.h"
 #include "step/train.h"
 
 namespace plimsoll {
@@ -11,9 +12,7 @@ struct LayoutTime {
   double communication = 0;  // as far as nothing hides it
 };
 
-// `compute`: seconds of all micro-batches' kernels on the simulated stage. `node`: bytes a second between devices of one node.
-LayoutTime megatron_time(const Job& job, const Simulation& simulation, double compute, double node);
-
-constexpr int64_t kDevicesOfNode = 8;
+// `compute`: seconds of all micro-batches' kernels on the simulated stage.
+LayoutTime megatron_time(const Job& job, const Simulation& simulation, double compute, const Links& links);
 
 }  // namespace plimsoll

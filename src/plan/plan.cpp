@@ -47,6 +47,19 @@ Space possible_space(const Job& job, const Wishes& wishes, Evaluator& evaluator,
   return space;
 }
 
+// The same with so many ranks more; nothing where each rank has all, or where the layout binds their number.
+Recipe with_ranks(const ParallelSettings& p, int64_t more) {
+  if (p.fsdp && p.fsdp->replicas == 1 && p.fsdp->reshard_to == 0) {
+    nlohmann::json fsdp = to_json(*p.fsdp);
+    fsdp["world"] = p.fsdp->world + more;
+    return {{"fsdp", fsdp}};
+  }
+  if (!p.ddp || !p.zero1) return no_changes();
+  nlohmann::json ddp = to_json(*p.ddp), zero1 = to_json(*p.zero1);
+  ddp["world"] = zero1["world"] = p.ddp->world + more;
+  return {{"ddp", ddp}, {"zero1", zero1}};
+}
+
 class Planner {
  public:
   Planner(const PlanRequest& request, Evaluator& evaluator, const Space& space, const Placement& placement, size_t device)
@@ -54,6 +67,7 @@ class Planner {
     plan_.device = evaluator.devices()[device];
     plan_.objective = request.objective;
     plan_.global = space.global;
+    plan_.calibration = request.calibration.source;
     if (plan_.device.capacity) plan_.limit = share(plan_.device.capacity->low, 1 - request.leave_free);
   }
 
@@ -290,14 +304,9 @@ class Planner {
           },
           32);
     layers(from, *now, add);
-    if (job.parallel.ddp && job.parallel.zero1)
+    if (!with_ranks(job.parallel, 1).empty())
       add(
-          "rank",
-          [&](int64_t n) {
-            const int64_t world = job.parallel.world() + n;
-            return Recipe{{"ddp", {{"world", world}}}, {"zero1", {{"world", world}, {"ddp", true}}}};
-          },
-          1);
+          "rank", [&](int64_t n) { return with_ranks(job.parallel, n); }, 1);
   }
 
   // A family has one of these keys; the others change nothing.
@@ -404,7 +413,7 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
 }  // namespace
 
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
-  Evaluator evaluator(request.job, devices, request.calibration);
+  Evaluator evaluator(request.job, devices, request.calibration, request.cluster);
   evaluator.progress = request.progress;
   const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
   std::vector<Plan> out;

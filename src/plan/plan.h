@@ -17,6 +17,7 @@ struct PlanRequest {
   Objective objective = Objective::throughput;
   double leave_free = 0;  // of the device, beside the interval
   Calibration calibration;
+  Cluster cluster;
   bool brief = false;                             // only the answer: no ladders, effects, sensitivities
   bool full = false;                              // all of that even where executing one candidate takes seconds
   std::function<void(size_t executed)> progress;  // may be empty
@@ -93,6 +94,7 @@ struct Plan {
   std::optional<Shortage> shortage;
   std::string unanswered;             // why there is neither a plan nor a shortage
   std::vector<std::string> left_out;  // levers that only move bytes to the host, where that is the device: kOnePool
+  std::string calibration;            // what ties its times to a machine; empty: nothing does
   bool shortened = false;             // by itself: without what `full` asks for
   size_t executed = 0;                // candidates, of all plans that were made together
 };

@@ -7,7 +7,7 @@
 #include <future>
 #include <limits>
 
-#include "step/optimizer_costs.h"
+#include "plan/least_need.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -43,8 +43,12 @@ double seconds_per_sample(const Candidate& c, size_t device) {
 
 Search::Search(Evaluator& evaluator, const Space& space, const Placement& placement, size_t device, Bytes limit, Objective objective)
     : evaluator_(evaluator), space_(space), placement_(placement), device_(device), limit_(limit), objective_(objective) {
-  const Checkpointing& now = evaluator.job().checkpointing;
-  if (!space.checkpointing || placement.blocks() == 0) {
+  const Job& job = evaluator.job();
+  whole_parameters_ = whole_parameters(job, evaluator.of(no_changes()).parameters);
+  const Checkpointing& now = job.checkpointing;
+  if (space.checkpointing && job.parallel.megatron) {
+    levels_ = {false, true};  // its own recomputation, of every layer
+  } else if (!space.checkpointing || placement.blocks() == 0) {
     levels_ = {nlohmann::json(to_json(now))};
   } else {
     levels_ = {placement.level(0, false), placement.level(placement.blocks(), false)};
@@ -142,7 +146,7 @@ void Search::try_every_kth(const Recipe& recipe, const Split& split) {
 
 void Search::explore_batch(const Recipe& recipe, const Split& split) {
   if (levels_.size() == 1) return;
-  if (!space_.placements) return offer(run(at(recipe, split, full())));
+  if (!space_.placements || placement_.blocks() == 0) return offer(run(at(recipe, split, full())));
   evaluator_.prepare({at(recipe, split, placement_.level(placement_.blocks(), true)), at(recipe, split, {{"every", 2}})});
   fit_level(recipe, split, false);
   if (const Candidate& all = run(at(recipe, split, placement_.level(placement_.blocks(), true))); fits(all)) fit_level(recipe, split, true);
@@ -196,24 +200,7 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
   }
 }
 
-// Weights, gradients and states that lie on the device whatever else is done: a bound that needs no execution.
-Bytes Search::least_of(const Recipe& recipe) const {
-  const Job job = with(evaluator_.job(), recipe);
-  if (job.tuning.quantization || job.swap_blocks > 0 || job.framework != Framework::pytorch) return {};
-  const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
-  double each = half ? 2 : 4;  // bytes a parameter
-  const bool all_trained = !job.tuning.adapter && job.tuning.frozen.empty() && job.tuning.trainable.empty();
-  const bool gradients_leave = job.optimizer_in_backward || (job.offload_optimizer && job.offload_optimizer->gradients);
-  if (all_trained && !gradients_leave) each += half ? 2 : 4;
-  if (all_trained && !job.offload_optimizer && !job.parallel.zero1 && job.optimizer.name != "none") {
-    for (const OptimizerEntry& e : optimizer_registry()) {
-      if (job.optimizer.name != e.name) continue;
-      const auto cost = optimizer_cost(e, job.optimizer.args.values(), half ? CostPrecision::bf16 : CostPrecision::fp32);
-      if (cost) each += 0.9 * cost->states;  // factored states are smaller where matrices are larger
-    }
-  }
-  return Bytes{static_cast<int64_t>(each * static_cast<double>(evaluator_.of(no_changes()).parameters))};
-}
+Bytes Search::least_of(const Recipe& recipe) const { return least_need(with(evaluator_.job(), recipe), whole_parameters_); }
 
 // Nothing is worth a search: what comes nearest is executed all the same, to say by how much it misses.
 void Search::run_smallest(LeverKind kind) {

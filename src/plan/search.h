@@ -50,6 +50,7 @@ class Search {
   size_t device_;
   Bytes limit_;
   Objective objective_;
+  int64_t whole_parameters_ = 0;        // at least
   std::vector<nlohmann::json> levels_;  // what the search starts with: nothing checkpointed, and everything
   const Candidate* best_ = nullptr;
   const Candidate* smallest_ = nullptr;

@@ -57,10 +57,16 @@ class Levers {
 
 Choice ddp_on(int64_t world, bool zero1) {
   Choice c;
-  if (zero1) {
-    c.changes["zero1"] = {{"world", world}, {"ddp", true}};
-  }
+  if (zero1) c.changes["zero1"] = {{"world", world}, {"ddp", true}};
   c.changes["ddp"] = {{"world", world}, {"bucket_view", true}};
+  return c;
+}
+
+// Whole weights in the forward pass, or gathered again for backward.
+Choice fsdp_on(int64_t world, bool reshard) {
+  Choice c;
+  c.changes["fsdp"] = {{"world", world}};
+  if (!reshard) c.changes["fsdp"]["reshard"] = false;
   return c;
 }
 
@@ -78,11 +84,12 @@ const std::vector<Knob>& knobs() {
       {"update", "the update in backward, or on the host", false},
       {"offload", "activations on the host", false},
       {"adapter", "LoRA and QLoRA in place of full training", false},
+      {"quantization", "the frozen base of an adapter in 4 bits", false},
       {"swap", "frozen blocks on the host in turns", false},
       {"ema", "the moving average on the host, or none", false},
       {"allocator", "expandable segments", false},
       {"donate", "jax: new parameters written over the old ones", false},
-      {"ddp", "several devices: DDP and ZeRO-1", false},
+      {"ddp", "several devices: DDP, ZeRO-1 and FSDP2", false},
       {"seq", "shorter sequences or smaller images", true},
       {"model", "fewer layers, frames, or keys of the model itself", true},
   };
@@ -114,9 +121,10 @@ Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device)
   const std::vector<Choice> adapters = levers.of("adapter"), precisions = levers.of("precision");
   for (size_t i = 1; i < adapters.size(); ++i)
     for (const Choice& c : product(precisions, {adapters[i]})) s.groups.push_back(c);
-  for (const char* knob : {"ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
+  for (const char* knob : {"quantization", "ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
   if (wishes.gpus > 1 && !job.parallel.any() && !wishes.keep.contains("ddp"))
-    s.groups = product(s.groups, {Choice{}, ddp_on(wishes.gpus, false), ddp_on(wishes.gpus, true)});
+    s.groups = product(s.groups, {Choice{}, ddp_on(wishes.gpus, false), ddp_on(wishes.gpus, true), fsdp_on(wishes.gpus, true),
+                                  fsdp_on(wishes.gpus, false)});
   // A loss that never makes the logits has none to drop.
   s.losses = levers.of("output");
   const std::vector<Choice> losses = levers.of("loss");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "plan/communication.h"
 #include "plan/device_rates.h"
 #include "plan/megatron_time.h"
 
@@ -35,8 +36,6 @@ constexpr double kTensorsOfLaunch = 50;  // that one multi-tensor kernel takes, 
 constexpr double kHostMemory = 30e9;
 // cudaMemcpy from memory that is not pinned goes through a buffer.
 constexpr double kPageable = 0.5;
-// What of backward can hide an all-reduce: the last bucket is not ready before its end.
-constexpr double kOverlap = 0.9;
 
 // Arithmetic that need not have a rate: the angles of rotary embeddings are fp32 in every model.
 constexpr double kNegligible = 0.001;
@@ -80,7 +79,7 @@ struct KernelTime {
 
 class Clock {
  public:
-  Clock(const Job& job, const DeviceSpec& device) : job_(job), rates_(device), form_(form_of(job)) {}
+  Clock(const Job& job, const DeviceSpec& device) : job_(job), rates_(device, job.framework), form_(form_of(job)) {}
 
   const DeviceRates& rates() const { return rates_; }
   double launches(const Kernel& k) const {
@@ -106,7 +105,11 @@ class Clock {
   }
 
  private:
-  bool compiled(const Kernel& k) const { return job_.compile && (k.phase == Phase::forward || k.phase == Phase::backward); }
+  // XLA compiles the whole step, as torch.compile does forward and backward.
+  bool compiled(const Kernel& k) const {
+    if (job_.framework == Framework::jax) return true;
+    return job_.compile && (k.phase == Phase::forward || k.phase == Phase::backward);
+  }
 
   const Job& job_;
   DeviceRates rates_;
@@ -141,38 +144,6 @@ double transfer_seconds(const Job& job, const Simulation& s, const Transfers& mo
   return seconds;
 }
 
-// Weights are gathered for forward, and again for backward when they were resharded; gradients are reduced into shards, and between copies.
-double sharding_seconds(const Job& job, const Simulation& s, const StepTime& t, double ring) {
-  const FsdpSettings& f = *job.parallel.fsdp;
-  const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
-  const auto bytes = [&](WireType type) { return type == WireType::own ? (half ? 2.0 : 4.0) : type == WireType::fp32 ? 4.0 : 2.0; };
-  const auto shards = static_cast<double>(f.shards()), copies = static_cast<double>(f.replicas),
-             micro = static_cast<double>(job.accumulation);
-  const double share = (shards - 1) / shards, own = static_cast<double>(s.trainable);
-  const double gathered = (f.reshard ? 2 : 1) * share * shards * static_cast<double>(s.parameters) * bytes(f.param_dtype);
-  const double reduced = (share * shards + 2 * (copies - 1) / copies) * own * bytes(f.reduce_dtype);
-  const double moved = micro * gathered + (f.no_sync ? 1 : micro) * reduced;
-  return std::max(0.0, moved / ring - kOverlap * (t.forward + t.backward + t.recompute));
-}
-
-// A ring moves 2 (n - 1) / n of the gradients through each device; ZeRO-1 also sends each device's updated share to the others.
-double communication_seconds(const Job& job, const Simulation& s, const StepTime& t, double ring) {
-  const auto world = static_cast<double>(job.parallel.world());
-  if (world < 2) return 0;
-  const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
-  const double gradients = static_cast<double>(s.trainable) * (half ? 2 : 4), share = (world - 1) / world;
-  double seconds = 0;
-  if (const std::optional<DdpSettings> ddp = job.parallel.reducer()) {
-    const auto reductions = ddp->no_sync ? 1.0 : static_cast<double>(job.accumulation);
-    const double reduce = 2 * share * gradients / ring, bucket = ddp->bucket_mb.value_or(25) * 1048576 / ring;
-    const double hidden = kOverlap * (t.backward + t.recompute) / static_cast<double>(job.accumulation);
-    seconds += reductions * std::max(std::min(bucket, reduce), reduce - hidden);
-  }
-  if (job.parallel.zero1) seconds += share * gradients / ring;
-  if (job.parallel.fsdp) seconds += sharding_seconds(job, s, t, ring);
-  return seconds;
-}
-
 bool is_text(InputKind k) { return k == InputKind::lm || k == InputKind::cls || k == InputKind::pair; }
 
 void scale(StepTime& t, double factor) {
@@ -200,8 +171,8 @@ int64_t kept_by(const Trace& trace, const BlockRun& run) {
 
 }  // namespace
 
-StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const DeviceSpec& device, const Calibration& calibration) {
-  if (job.framework == Framework::jax) return {{}, "XLA compiles the step of a JAX job as one program, whose kernels are not known"};
+StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const DeviceSpec& device, const Calibration& calibration,
+                         const Cluster& cluster) {
   if (!device.bandwidth_gbs) return {{}, fmt::format("the memory bandwidth of the {} is not established", device.name)};
   if (simulation.work.kernels.empty()) return {{}, "the simulation counted no work"};
   const Clock clock(job, device);
@@ -235,16 +206,18 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   t.kernels = static_cast<int64_t>(kernels);
   t.launch = std::max(0.0, host - (t.forward + t.recompute + t.backward + t.optimizer));
   t.transfers = transfer_seconds(job, simulation, moved, t, clock.rates().host_link());
-  t.communication = communication_seconds(job, simulation, t, clock.rates().ring());
+  const Links links(clock.rates().ring(), cluster);
+  t.communication = communication_seconds(job, simulation, t, links);
   if (job.parallel.megatron) {
-    const LayoutTime layout = megatron_time(job, simulation, t.forward + t.recompute + t.backward, clock.rates().ring());
+    const LayoutTime layout = megatron_time(job, simulation, t.forward + t.recompute + t.backward, links);
     t.communication = layout.communication;
     t.bubble = layout.bubble;
   }
   t.seconds = t.forward + t.recompute + t.backward + t.optimizer + t.transfers + t.communication + t.bubble + t.launch;
   scale(t, calibration.factor);
   t.utilisation = in_peaks / t.seconds;
-  t.samples_per_second = static_cast<double>(job.batch * job.accumulation * job.parallel.replicas()) / t.seconds;
+  const int64_t replicas = job.framework == Framework::jax ? job.jax.replicas : job.parallel.replicas();
+  t.samples_per_second = static_cast<double>(job.batch * job.accumulation * replicas) / t.seconds;
   if (is_text(job.inputs)) t.tokens_per_second = t.samples_per_second * static_cast<double>(job.seq);
   const bool uses_link = t.transfers > 0 || (t.communication > 0 && !device.interconnect_gbs);
   for (const std::string& a : clock.rates().assumptions())
@@ -252,14 +225,23 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   return {std::move(t), ""};
 }
 
-StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibration& calibration) {
-  if (job.framework == Framework::jax) return step_time(job, Simulation{}, device, calibration);
-  return step_time(job, simulate(job, false, true), device, calibration);
+StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibration& calibration, const Cluster& cluster) {
+  return step_time(job, timed_simulation(job), device, calibration, cluster);
 }
 
-Calibration calibrate(const Job& job, const DeviceSpec& device, double measured) {
+// The derivative and the update that XLA compiles compute what autograd and the optimizer do.
+Simulation timed_simulation(const Job& job) {
+  if (job.framework == Framework::pytorch) return simulate(job, false, true);
+  Job twin = job;
+  twin.framework = Framework::pytorch;
+  twin.jax = {};
+  twin.steps = 1;
+  return simulate(twin, false, true);
+}
+
+Calibration calibrate(const Job& job, const DeviceSpec& device, double measured, const Cluster& cluster) {
   if (!(measured > 0)) throw Error(fmt::format("[step time] {} s is no time of a step", measured), "give seconds of one optimizer step");
-  const StepTimeAnswer predicted = step_time(job, device);
+  const StepTimeAnswer predicted = step_time(job, device, {}, cluster);
   if (!predicted.time) throw Error("[step time] " + predicted.unknown, "leave the measured time out");
   return {measured / predicted.time->seconds,
           fmt::format("{:.3g} s measured, {:.3g} s predicted on the {}", measured, predicted.time->seconds, device.name)};

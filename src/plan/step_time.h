@@ -10,6 +10,7 @@
 
 #include "hardware/catalogue.h"
 #include "job/job.h"
+#include "plan/links.h"
 #include "step/train.h"
 #include "util/bytes.h"
 
@@ -45,12 +46,16 @@ struct StepTimeAnswer {
   std::string unknown;
 };
 
+// The run with its work counted; of a JAX job, the same model as PyTorch runs it.
+Simulation timed_simulation(const Job& job);
+
 // `simulation` must have been asked for its work.
-StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const DeviceSpec& device, const Calibration& calibration = {});
-StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibration& calibration = {});
+StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const DeviceSpec& device, const Calibration& calibration = {},
+                         const Cluster& cluster = {});
+StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibration& calibration = {}, const Cluster& cluster = {});
 
 // From a step that took `measured` seconds; an Error when that cannot be compared.
-Calibration calibrate(const Job& job, const DeviceSpec& device, double measured);
+Calibration calibrate(const Job& job, const DeviceSpec& device, double measured, const Cluster& cluster = {});
 
 // One block that can be checkpointed, in the order of execution, in a micro-step without checkpointing.
 struct BlockCost {

@@ -11,5 +11,6 @@ namespace plimsoll {
 
 std::string layouts_text(const LayoutPlan& plan, const Style& style);
 nlohmann::ordered_json layouts_json(const LayoutPlan& plan);
+nlohmann::ordered_json layout_json(const Layout& layout);
 
 }  // namespace plimsoll

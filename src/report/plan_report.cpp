@@ -185,25 +185,7 @@ Json run_json(const PlannedRun& r) {
            {"device_bytes", range_json(r.need.device)},
            {"allocated_bytes", r.need.allocated.count},
            {"verdict", to_string(r.need.verdict)}};
-  if (!r.need.time) {
-    out["time"] = nullptr;
-    return out;
-  }
-  const StepTime& t = *r.need.time;
-  out["time"] = {{"step_seconds", t.seconds},
-                 {"forward", t.forward},
-                 {"recompute", t.recompute},
-                 {"backward", t.backward},
-                 {"optimizer", t.optimizer},
-                 {"transfers", t.transfers},
-                 {"communication", t.communication},
-                 {"launch", t.launch},
-                 {"flops", t.flops},
-                 {"bytes", t.bytes},
-                 {"utilisation", t.utilisation},
-                 {"samples_per_second", t.samples_per_second},
-                 {"tokens_per_second", t.tokens_per_second},
-                 {"assumptions", t.assumptions}};
+  out["time"] = time_json(r.need.time);
   return out;
 }
 
@@ -219,6 +201,26 @@ Json rungs_json(const std::vector<Rung>& rungs) {
 }
 
 }  // namespace
+
+Json time_json(const std::optional<StepTime>& time) {
+  if (!time) return nullptr;
+  const StepTime& t = *time;
+  return {{"step_seconds", t.seconds},
+          {"forward", t.forward},
+          {"recompute", t.recompute},
+          {"backward", t.backward},
+          {"optimizer", t.optimizer},
+          {"transfers", t.transfers},
+          {"communication", t.communication},
+          {"bubble", t.bubble},
+          {"launch", t.launch},
+          {"flops", t.flops},
+          {"bytes", t.bytes},
+          {"utilisation", t.utilisation},
+          {"samples_per_second", t.samples_per_second},
+          {"tokens_per_second", t.tokens_per_second},
+          {"assumptions", t.assumptions}};
+}
 
 std::string front_plot(const Plan& plan, const Style& style) {
   constexpr int kWidth = 60, kHeight = 10;
@@ -296,7 +298,9 @@ std::string plan_text(const Plan& plan, const Style& style) {
         "more sample or layer takes.\n");
   out += style.dim(
       "\nMemory was executed step by step, as in `plimsoll estimate`; percents are of the upper end of its interval. Times are a roofline\n"
-      "estimate (docs/time.md), good for ranking; --step-time SECONDS ties them to your own machine.\n");
+      "estimate (docs/time.md), good for ranking; " +
+      (plan.calibration.empty() ? "--step-time SECONDS ties them to your own machine.\n"
+                                : "they are tied to your machine: " + plan.calibration + ".\n"));
   return out;
 }
 
@@ -349,6 +353,7 @@ Json plan_json(const Plan& plan) {
   for (const Sensitivity& s : plan.sensitivity) out["sensitivity"][s.unit] = s.bytes.count;
   out["batch"] = plan.batch ? Json{{"maximum", plan.batch->maximum}, {"recommended", plan.batch->recommended}, {"note", plan.batch->note}}
                             : Json(nullptr);
+  out["calibration"] = plan.calibration.empty() ? Json(nullptr) : Json(plan.calibration);
   out["shortened"] = plan.shortened;
   out["executed"] = plan.executed;
   return out;

@@ -16,6 +16,9 @@ nlohmann::ordered_json plan_json(const Plan& plan);
 // One row a device: what to set, what that needs, how fast it is, and the command. `run` is how the user named the run.
 std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const Style& style);
 
+// The parts of a step; null: not known.
+nlohmann::ordered_json time_json(const std::optional<StepTime>& time);
+
 // Memory along, seconds a sample upwards; the limit is a line.
 std::string front_plot(const Plan& plan, const Style& style);
 

@@ -1,5 +1,7 @@
 #include "watch/prediction.h"
 
+#include "plan/step_time.h"
+
 namespace plimsoll {
 
 Prediction predict(const Job& job, const std::optional<TargetDevice>& device, bool calibrated) {
@@ -11,6 +13,7 @@ Prediction predict(const Job& job, const std::optional<TargetDevice>& device, bo
   if (device && e.memory) {
     p.run = measured_run(e, device_label(*device));
     p.run->predicted = e.memory->device.bytes;
+    if (const StepTimeAnswer step = step_time(job, device->spec); step.time) p.run->predicted_seconds = step.time->seconds;
     const auto c = calibrated ? correction(*p.run, e.memory->device, read_measured_runs(measured_runs_file())) : std::nullopt;
     if (c) apply(*c, *e.memory);
     p.corrected = c.has_value();

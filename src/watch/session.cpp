@@ -204,6 +204,7 @@ void keep_measured(const Judge& judge, bool ended) {
   MeasuredRun run = *p->run;
   run.measured = *judge.peaks().process;
   run.source = "watch";
+  if (const auto& steps = judge.now().steps; steps && steps->rate && *steps->rate > 0) run.measured_seconds = 1 / *steps->rate;
   if (const std::string said = keep_measured_run(run); !said.empty()) say(said);
 }
 

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
 #include "job/settings.h"
+#include "job/torchtitan_models.h"
+#include "util/bytes.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -19,17 +20,12 @@ using Json = nlohmann::json;
 
 constexpr const char* kTrainer = "torchtitan";
 
-const std::map<std::string, std::string> kModels{
-    {"llama3/8b", "llama-3.1-8b"}, {"llama3/70b", "llama-3.1-70b"}, {"llama3/405b", "llama-3.1-405b"}, {"qwen3/0.6b", "qwen3-0.6b"},
-    {"qwen3/1.7b", "qwen3-1.7b"},  {"qwen3/4b", "qwen3-4b"},        {"qwen3/8b", "qwen3-8b"},          {"qwen3/14b", "qwen3-14b"},
-    {"qwen3/32b", "qwen3-32b"},    {"llama2/7b", "llama-2-7b"},     {"llama2/13b", "llama-2-13b"},     {"llama2/70b", "llama-2-70b"}};
-
 void read_model(Reader& r) {
-  const std::string asked = lower(r.text("model.name", "llama3")) + "/" + lower(r.text("model.flavor", "debugmodel"));
+  const std::string preset = preset_of({r.text("model.name", "llama3"), r.text("model.flavor", "debugmodel")});
   r.ignore({"model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion"});
-  if (const auto it = kModels.find(asked); it != kModels.end()) {
-    r.set("model", it->second, "model.flavor");
-    r.note(Effect::note, fmt::format("simulated with transformers' code of {}, torchtitan has its own of the same shape", it->second));
+  if (!preset.empty()) {
+    r.set("model", preset, "model.flavor");
+    r.note(Effect::note, fmt::format("simulated with transformers' code of {}, torchtitan has its own of the same shape", preset));
   } else {
     r.finding(Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
               "no model of that name is known: name one beside the file");
@@ -91,25 +87,63 @@ void read_checkpointing(Reader& r) {
   r.ignore({"activation_checkpoint"});
 }
 
+struct Degrees {
+  int64_t world = 1, replicas = 1, shards = 1, tensor = 1;
+};
+
+// ParallelDims: one of the degrees of data parallelism may be -1, which is what the others leave of the processes. Without a launcher
+// the degrees say how many there are.
+Degrees degrees_of(Reader& r) {
+  Degrees d;
+  d.tensor = std::max<int64_t>(1, r.integer("parallelism.tensor_parallel_degree", 1));
+  d.replicas = std::max<int64_t>(1, r.integer("parallelism.data_parallel_replicate_degree", 1));
+  d.shards = r.integer("parallelism.data_parallel_shard_degree", -1);
+  const bool launched = r.job.parallel.ddp.has_value();
+  d.world = launched ? r.job.parallel.ddp->world : checked_mul(checked_mul(d.tensor, d.replicas), std::max<int64_t>(1, d.shards));
+  const int64_t others = checked_mul(d.tensor, d.replicas);
+  if (d.shards < 1) d.shards = std::max<int64_t>(1, d.world / others);
+  if (checked_mul(others, d.shards) != d.world)
+    r.finding(Effect::refused, "parallelism.data_parallel_shard_degree", fmt::format("there are {} processes", d.world),
+              "ParallelDims asserts that the degrees multiply to them");
+  return d;
+}
+
+// parallelize_llama: fully_shard with mixed_precision_param and _reduce, and reshard_after_forward unless it is "never".
+void set_fsdp(Reader& r, const Degrees& d) {
+  const std::string param = short_type(r.text("training.mixed_precision_param", "bfloat16")),
+                    reduce = short_type(r.text("training.mixed_precision_reduce", "float32"));
+  Json fsdp{{"world", d.replicas * d.shards}, {"reshard", lower(r.text("parallelism.fsdp_reshard_after_forward", "default")) != "never"}};
+  if (d.replicas > 1) fsdp["replicas"] = d.replicas;
+  const bool half = r.job.precision == Precision::bf16;  // of the weights
+  if (param != (half ? "bf16" : "fp32")) fsdp["param_dtype"] = param;
+  if (reduce != (half ? "bf16" : "fp32")) fsdp["reduce_dtype"] = reduce;
+  if (!half && param == "bf16") fsdp["reduce_dtype"] = reduce;
+  const std::string origin =
+      r.has("parallelism.data_parallel_shard_degree") ? r.origin("parallelism.data_parallel_shard_degree") : "default of torchtitan";
+  apply_setting(r.job, "precision", half ? "bf16" : "fp32", r.job.origin["precision"]);
+  apply_setting(r.job, "fsdp", fsdp, origin);
+}
+
 void read_parallelism(Reader& r) {
-  for (const char* key : {"tensor_parallel_degree", "pipeline_parallel_degree", "context_parallel_degree", "expert_parallel_degree"})
-    if (r.integer(std::string("parallelism.") + key, 1) > 1)
+  const bool launched = r.job.parallel.ddp.has_value();
+  const Degrees d = degrees_of(r);
+  bool other = d.tensor > 1 && d.world > d.tensor;
+  if (other) not_simulated(r, "parallelism.tensor_parallel_degree", "tensor beside data parallelism");
+  for (const char* key : {"pipeline_parallel_degree", "context_parallel_degree", "expert_parallel_degree"})
+    if (r.integer(std::string("parallelism.") + key, 1) > 1) {
       not_simulated(r, std::string("parallelism.") + key, "this kind of parallelism");
-  const int64_t world = r.job.parallel.world(), replicas = r.integer("parallelism.data_parallel_replicate_degree", 1);
-  const int64_t shards = r.integer("parallelism.data_parallel_shard_degree", -1);
-  if (r.job.parallel.ddp && (shards == 1 || (shards == -1 && replicas == world))) {
-    if (replicas != world)
-      r.finding(Effect::refused, "parallelism.data_parallel_replicate_degree", fmt::format("there are {} processes", world),
-                "ParallelDims asserts that the degrees multiply to them");
-  } else if (r.job.parallel.ddp) {
-    r.note(
-        Effect::unknown,
-        fmt::format(
-            "weights are sharded over {} processes by FSDP2, which is not simulated yet: the answer is for a process that holds all of it",
-            world));
-    apply_setting(r.job, "ddp", false, "default of torchtitan");
-  } else if (shards > 1) {
-    not_simulated(r, "parallelism.data_parallel_shard_degree", "FSDP2");
+      other = true;
+    }
+  if (!other && d.tensor > 1) {
+    if (launched) apply_setting(r.job, "ddp", false, "default of torchtitan");
+    const bool whole = r.flag("parallelism.disable_loss_parallel", false);
+    apply_setting(r.job, "tensor_parallel", {{"world", d.tensor}, {"sequence", true}, {"loss_parallel", !whole}},
+                  r.origin("parallelism.tensor_parallel_degree"));
+  } else if (!other && d.shards > 1) {
+    if (launched) apply_setting(r.job, "ddp", false, "default of torchtitan");
+    set_fsdp(r, d);
+  } else if (!other && d.replicas > 1 && !launched) {
+    set_world(r, d.replicas, 1, r.origin("parallelism.data_parallel_replicate_degree"));
   }
   r.ignore({"parallelism"});
 }
@@ -117,7 +151,7 @@ void read_parallelism(Reader& r) {
 void read_batch(Reader& r) {
   if (!r.set("batch", "training.local_batch_size") && !r.set("batch", "training.batch_size")) r.set_default("batch", 8, kTrainer);
   if (!r.set("seq", "training.seq_len")) r.set_default("seq", 2048, kTrainer);
-  const int64_t all = r.integer("training.global_batch_size", -1), world = r.job.parallel.world();
+  const int64_t all = r.integer("training.global_batch_size", -1), world = r.job.parallel.replicas();
   if (all < 1) return;
   const int64_t share = r.job.batch * world;
   if (all % share != 0)
@@ -130,11 +164,11 @@ void read_batch(Reader& r) {
 void read_settings(Reader& r) {
   r.job.trainer = kTrainer;
   read_model(r);
-  read_batch(r);
   read_precision(r);
+  read_parallelism(r);
+  read_batch(r);
   read_optimizer(r);
   read_checkpointing(r);
-  read_parallelism(r);
   if (r.number("training.max_norm", 1.0) > 0 && !r.set("clip", "training.max_norm")) r.set_default("clip", 1.0, kTrainer);
   r.set_default("drop_output", true, kTrainer);  // `del pred` before backward
   if (r.flag("compile.enable", r.flag("training.compile", false)))
@@ -204,7 +238,7 @@ Said say_batch(const Wanted& w) {
       w.has("training.batch_size") && !w.has("training.local_batch_size") ? "training.batch_size" : "training.local_batch_size";
   if (w.job.batch != w.before.batch) said.keys.push_back({key, w.job.batch});
   if (w.whole("training.global_batch_size") > 0 || w.job.accumulation > 1)
-    said.keys.push_back({"training.global_batch_size", w.job.batch * w.job.accumulation * w.job.parallel.world()});
+    said.keys.push_back({"training.global_batch_size", w.job.batch * w.job.accumulation * w.job.parallel.replicas()});
   return said;
 }
 
@@ -212,7 +246,10 @@ Said say_precision(const Wanted& w) {
   const Precision p = w.job.precision;
   if (p == Precision::fp16 || p == Precision::amp_fp16) return {{}, "torchtitan trains in bfloat16 or float32"};
   const std::string weights = p == Precision::bf16 ? "bfloat16" : "float32";
-  const std::string mixed = p == Precision::amp || (p == Precision::bf16 && w.job.autocast) ? "bfloat16" : "float32";
+  const auto& fsdp = w.job.parallel.fsdp;
+  const std::string mixed = p == Precision::amp || (fsdp && fsdp->param_dtype == WireType::bf16) || (p == Precision::bf16 && w.job.autocast)
+                                ? "bfloat16"
+                                : "float32";
   Said said{{{"training.mixed_precision_param", mixed}}, ""};
   if (w.has("training.dtype") || weights != "float32") said.keys.insert(said.keys.begin(), {"training.dtype", weights});
   return said;

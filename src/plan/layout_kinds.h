@@ -1,0 +1,40 @@
+// The kinds of layout that a plan tries. One line in layout_kinds() and one function that lists the spreads of a kind are all that a new
+// one needs; micro-batches, recomputation, execution and ranking are layouts.cpp's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/layouts.h"
+
+namespace plimsoll {
+
+// A layout without its micro-batch.
+struct Spread {
+  Recipe settings = no_changes();
+  int64_t replicas = 1;       // ranks that have samples of their own
+  int64_t micro_batches = 1;  // the accumulation is a multiple of it
+  bool accumulates = false;   // differs from another one only in how it accumulates
+};
+
+struct LayoutKind {
+  const char* name;   // for --layouts
+  const char* title;  // for tables
+  // Throws an Error that says why this job has none.
+  std::vector<Spread> (*spreads)(const LayoutRequest& request);
+  std::vector<nlohmann::json> checkpointing;  // the levels that are tried, what recomputes least first
+  // The ranks that may need the most memory or time, as jobs that are executed; null: all ranks are alike.
+  std::vector<Job> (*ranks)(const Job& job);
+};
+const std::vector<LayoutKind>& layout_kinds();
+// Throws an Error with the names that are known.
+void check_layout_kinds(const std::set<std::string>& names);
+
+std::vector<Spread> ddp_spreads(const LayoutRequest& request);
+std::vector<Spread> zero1_spreads(const LayoutRequest& request);
+std::vector<Spread> fsdp2_spreads(const LayoutRequest& request);
+std::vector<Spread> tensor_parallel_spreads(const LayoutRequest& request);
+std::vector<Spread> megatron_spreads(const LayoutRequest& request);
+std::vector<Job> megatron_ranks(const Job& job);
+
+}  // namespace plimsoll

@@ -1,0 +1,157 @@
+#include "plan/layout_launch.h"
+
+#include <fmt/format.h>
+
+#include "job/instead.h"
+#include "job/launch_files.h"
+#include "job/megatron_arguments.h"
+#include "job/torchtitan_models.h"
+#include "job/writer.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+bool is_megatron(const Layout& l) { return l.job.parallel.megatron.has_value(); }
+bool is_pytorch(const Layout& l) { return !is_megatron(l); }
+
+// Which setting says how the job is spread.
+const char* spread_setting(const ParallelSettings& p) {
+  return p.megatron ? "megatron" : p.fsdp ? "fsdp" : p.tensor ? "tensor_parallel" : p.zero1 ? "zero1" : "ddp";
+}
+
+// What was planned, and how it is asked about again.
+std::string heading(const Layout& l, const char* what) {
+  return fmt::format("# {} over {} devices, {}. Planned as: {}\n", l.job.model, l.job.parallel.world(), what, estimate_command(l));
+}
+
+std::string meeting_point(const Job& job, int64_t node) {
+  if (job.parallel.world() <= node) return "";
+  return "# on every node; HEAD_NODE is the name of the first\n: \"${HEAD_NODE:?is the name of the first node}\"\n";
+}
+
+// Weights in fp32 that FSDP gathers in bf16 are bf16 training to a program's own flags.
+Job as_program_sees_it(const Layout& l) {
+  Job job = l.job;
+  if (job.parallel.fsdp && job.parallel.fsdp->param_dtype == WireType::bf16) job.precision = Precision::amp;
+  return job;
+}
+
+std::string torchrun_text(const Layout& l, int64_t node) {
+  std::string text = generate(as_program_sees_it(l), LaunchFile::torchrun, node).text;
+  const size_t first = text.find('\n') + 1;  // after #!/bin/bash
+  return text.insert(first, heading(l, "started by torchrun") +
+                                fmt::format("# in train.py: {}\n", instead_of(spread_setting(l.job.parallel), l.job)) +
+                                (l.job.checkpointing.save.empty() ? "" : fmt::format("# and {}\n", instead_of("checkpointing", l.job))) +
+                                meeting_point(l.job, node));
+}
+
+// It has words for no checkpoints and for those of every block.
+bool accelerate_says(const Layout& l) { return is_pytorch(l) && !l.job.parallel.tensor && l.job.checkpointing.save.empty(); }
+
+// Keys of FullyShardedDataParallelPlugin. accelerate gathers and reduces in the type of mixed_precision.
+std::string accelerate_text(const Layout& l, int64_t node) {
+  const auto& f = l.job.parallel.fsdp;
+  Job job = as_program_sees_it(l);
+  job.parallel = {};
+  if (!f) return heading(l, "started by accelerate") + generate(l.job, LaunchFile::accelerate, node).text;
+  std::string text = heading(l, "started by accelerate");
+  if (f->replicas > 1 || f->reshard_to > 0)
+    text += "# copies of the shards, and blocks resharded inside a node, are the program's: ParallelismConfig(dp_replicate_size=...)\n";
+  if (f->no_sync) text += "# in train.py: accumulate under accelerator.no_sync(model)\n";
+  job.parallel.ddp.emplace().world = f->world;
+  std::string base = generate(job, LaunchFile::accelerate, node).text;
+  const std::string kind = "MULTI_GPU";
+  if (const size_t at = base.find(kind); at != std::string::npos) base.replace(at, kind.size(), "FSDP");
+  text += base;
+  text += fmt::format(
+      "fsdp_config:\n  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_reshard_after_forward: {}\n"
+      "  fsdp_activation_checkpointing: {}\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
+      f->reshard, l.job.checkpointing.on);
+  return text;
+}
+
+bool deepspeed_says(const Layout& l) { return is_pytorch(l) && l.job.parallel.zero1; }
+std::string deepspeed_text(const Layout& l, int64_t node) { return generate(l.job, LaunchFile::deepspeed, node).text; }
+
+bool torchtitan_says(const Layout& l) { return is_pytorch(l) && !l.job.parallel.zero1 && torchtitan_model(l.job.model); }
+
+// Degrees multiply to the number of processes.
+std::string torchtitan_text(const Layout& l, int64_t node) {
+  const ParallelSettings& p = l.job.parallel;
+  const TorchtitanModel model = *torchtitan_model(l.job.model);
+  const Checkpointing& c = l.job.checkpointing;
+  const int64_t world = p.world(), tensor = p.tensor ? p.tensor->world : 1;
+  const int64_t shards = p.fsdp ? p.fsdp->shards() : 1, copies = p.fsdp ? p.fsdp->replicas : world / tensor;
+  std::string text = heading(l, "started by torchtitan");
+  text += fmt::format("# on every node: {} -m torchtitan.train --job.config_file train.toml\n", torchrun_command(world, node));
+  text +=
+      fmt::format("[model]\nname = \"{}\"\nflavor = \"{}\"\n\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n",
+                  model.name, model.flavor, l.job.batch, l.global_batch, l.job.seq);
+  text += fmt::format("dtype = \"{}\"\nmixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n",
+                      l.job.precision == Precision::bf16 ? "bfloat16" : "float32",
+                      l.job.precision == Precision::fp32 && !(p.fsdp && p.fsdp->param_dtype == WireType::bf16) ? "float32" : "bfloat16");
+  text += fmt::format(
+      "\n[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\ntensor_parallel_degree = {}\n"
+      "fsdp_reshard_after_forward = \"{}\"\n",
+      copies, shards, tensor, p.fsdp && !p.fsdp->reshard ? "never" : "always");
+  text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", !c.on ? "none" : c.save.empty() ? "full" : "selective");
+  if (c.on && !c.save.empty()) text += "selective_ac_option = \"op\"\n";
+  return text;
+}
+
+std::string wrapped(const std::vector<std::string>& arguments) {
+  std::string out;
+  for (const std::string& a : arguments) out += " \\\n  " + a;
+  return out + "\n";
+}
+
+std::string megatron_text(const Layout& l, int64_t node) {
+  std::vector<std::string> arguments = megatron_model_arguments(l.job);
+  for (std::string& a : megatron_layout_arguments(l.job)) arguments.push_back(std::move(a));
+  // Data and tokens that it makes up, so that the script runs as it is.
+  for (const char* a : {"--lr 3e-4 --min-lr 3e-5 --lr-decay-style cosine --train-iters 1000", "--mock-data --tokenizer-type NullTokenizer",
+                        "--eval-iters 0 --log-interval 1"})
+    arguments.emplace_back(a);
+  return "#!/bin/bash\n" + heading(l, "in the folder of Megatron-LM") + meeting_point(l.job, node) +
+         "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + torchrun_command(l.job.parallel.world(), node) + " pretrain_gpt.py" +
+         wrapped(arguments);
+}
+
+}  // namespace
+
+std::string estimate_command(const Layout& l) {
+  Changes all;
+  for (auto& [key, value] : given_by_flags(l.job))
+    if (!l.changes.contains(key)) all.emplace_back(key, value);
+  for (const auto& [key, value] : l.changes.items())
+    if (!(key == "checkpointing" && value == false)) all.emplace_back(key, value);
+  return fmt::format("plimsoll estimate {} {}", l.job.model, flags_for(all));
+}
+
+std::string launch_line(const Layout& l, int64_t node) {
+  const std::string start = torchrun_command(l.job.parallel.world(), node);
+  if (is_megatron(l)) return start + " pretrain_gpt.py " + join(megatron_layout_arguments(l.job), " ");
+  return fmt::format("{} train.py, with {}", start, instead_of(spread_setting(l.job.parallel), l.job));
+}
+
+const std::vector<LayoutFile>& layout_files() {
+  static const std::vector<LayoutFile> kFiles{
+      {"torchrun", is_pytorch, torchrun_text},       {"accelerate", accelerate_says, accelerate_text},
+      {"deepspeed", deepspeed_says, deepspeed_text}, {"torchtitan", torchtitan_says, torchtitan_text},
+      {"megatron", is_megatron, megatron_text},
+  };
+  return kFiles;
+}
+
+const LayoutFile& layout_file(const std::string& name) {
+  std::vector<std::string> known;
+  for (const LayoutFile& f : layout_files()) {
+    if (name == f.name) return f;
+    known.emplace_back(f.name);
+  }
+  throw Error("[plan] '" + printable(name, 60) + "' is no file of a layout", did_you_mean(name, known), ExitCode::usage);
+}
+
+}  // namespace plimsoll

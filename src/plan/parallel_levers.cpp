@@ -1,0 +1,99 @@
+#include "plan/parallel_levers.h"
+
+#include <nlohmann/json.hpp>
+
+#include "plan/without_defaults.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// The setting as it is, with some of its keys changed.
+template <class Settings>
+Json changed(const Settings& settings, const Json& keys) {
+  Json out = to_json(settings);
+  out.update(keys);
+  return without_defaults(out, to_json(Settings{}));
+}
+
+void add(std::vector<Lever>& out, const char* name, const char* setting, Json value, LeverKind kind, const char* cost) {
+  out.push_back({"ddp", name, {{setting, std::move(value)}}, kind, cost});
+}
+
+void add_free(std::vector<Lever>& out, const char* name, const char* setting, Json value, const char* cost) {
+  add(out, name, setting, std::move(value), LeverKind::same_result, cost);
+  out.back().free = true;
+}
+
+void of_ddp(const ParallelSettings& p, std::vector<Lever>& out) {
+  if (!p.ddp) return;
+  if (!p.ddp->bucket_view)
+    add_free(out, "gradients as views of DDP's buckets", "ddp", changed(*p.ddp, {{"bucket_view", true}}), "none: it is faster");
+  if (p.zero1 || p.ddp->world < 2) return;
+  add(out, "optimizer states over the ranks (ZeRO-1)", "zero1", {{"world", p.ddp->world}, {"ddp", true}}, LeverKind::same_result,
+      "a broadcast of the weights after each update");
+  out.push_back({"ddp",
+                 "weights, gradients and states over the ranks (FSDP2)",
+                 {{"ddp", false}, {"fsdp", {{"world", p.ddp->world}}}},
+                 LeverKind::same_result,
+                 "weights are gathered in forward and backward"});
+}
+
+void of_fsdp(const Job& job, std::vector<Lever>& out) {
+  if (!job.parallel.fsdp || job.parallel.fsdp->world < 2) return;
+  const FsdpSettings& f = *job.parallel.fsdp;
+  const auto with = [&](const Json& keys) { return changed(f, keys); };
+  if (f.reshard)
+    add(out, "blocks kept whole after forward", "fsdp", with({{"reshard", false}}), LeverKind::same_result,
+        "none: weights are gathered once a micro-step");
+  else
+    add(out, "blocks resharded after forward", "fsdp", with({{"reshard", true}}), LeverKind::same_result, "weights are gathered twice");
+  if (f.no_sync)
+    add(out, "gradients reduced in every micro-step", "fsdp", with({{"no_sync", false}}), LeverKind::same_result,
+        "as many reductions as micro-steps");
+  if (f.replicas > 1)
+    add(out, "one copy of the weights over all ranks", "fsdp", with({{"replicas", 1}}), LeverKind::same_result,
+        "weights are gathered over more ranks, between nodes too");
+  const bool fp32 = job.precision == Precision::fp32 || job.precision == Precision::amp;
+  if (fp32 && f.param_dtype == WireType::own)
+    add(out, "weights gathered in bf16", "fsdp", with({{"param_dtype", "bf16"}, {"reduce_dtype", "fp32"}}), LeverKind::other_numbers,
+        "none: it is faster; MixedPrecisionPolicy");
+}
+
+void of_tensor(const ParallelSettings& p, std::vector<Lever>& out) {
+  if (!p.tensor || p.tensor->world < 2) return;
+  if (!p.tensor->sequence)
+    add(out, "norms and residuals on a part of the sequence", "tensor_parallel", changed(*p.tensor, {{"sequence", true}}),
+        LeverKind::same_result, "none to speak of: sequence parallel");
+  if (!p.tensor->loss_parallel)
+    add(out, "the loss from sharded logits", "tensor_parallel", changed(*p.tensor, {{"loss_parallel", true}}), LeverKind::same_result,
+        "none: less is gathered");
+}
+
+void of_megatron(const ParallelSettings& p, std::vector<Lever>& out) {
+  if (!p.megatron) return;
+  const MegatronSettings& m = *p.megatron;
+  const auto with = [&](const Json& keys) { return changed(m, keys); };
+  if (m.tensor > 1 && !m.sequence)
+    add(out, "sequence parallel", "megatron", with({{"sequence", true}}), LeverKind::same_result, "a quarter more traffic in the node");
+  if (!m.distributed_optimizer && m.shards() > 1)
+    add_free(out, "the distributed optimizer", "megatron", with({{"distributed_optimizer", true}}), "none");
+  if (!m.fused_loss)
+    add(out, "the loss in the place of the logits", "megatron", with({{"fused_loss", true}}), LeverKind::same_result,
+        "none: cross-entropy-fusion-impl te");
+}
+
+}  // namespace
+
+std::vector<Lever> parallel_levers(const Job& job) {
+  std::vector<Lever> out;
+  of_ddp(job.parallel, out);
+  of_fsdp(job, out);
+  of_tensor(job.parallel, out);
+  of_megatron(job.parallel, out);
+  return out;
+}
+
+}  // namespace plimsoll
