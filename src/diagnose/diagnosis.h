@@ -42,7 +42,7 @@ struct Diagnosis {
   std::optional<int> rank;
   int64_t occurrences = 0;  // of symptoms, the first included
   std::vector<int> ranks;   // that had one
-  bool recovered = false;   // training went on after it
+  bool recovered = false;   // training went on after the last of them
   std::optional<Progress> progress;
   Traceback traceback;
   std::string phase;
