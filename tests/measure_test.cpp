@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -159,13 +160,15 @@ TEST_F(Measure, AStoppedRunEndsWhereAWholeOneDoes) {
   EXPECT_FALSE(bytes_of(whole).empty());
 }
 
-// Steps are saved one by one; the process is killed after a while that is another one each time, until one lives to the end.
+// Steps are saved one by one; the process is killed after a while that grows, until one lives to the end.
 TEST_F(Measure, KilledAtAnyPointItEndsWhereAWholeOneDoes) {
   const std::string whole = file("whole"), parts = file("parts"), job = kFsdm + "--workers 2 --ema --steps 8 --save-every 1 --checkpoint ";
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(run(job + whole).code, 0);
+  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   int killed = 0;
   for (int attempt = 0; attempt < 40; ++attempt) {
-    const std::string resume = fs::exists(parts) ? " --resume" : "", seconds = "0." + std::to_string(35 + attempt * 37 % 60);
+    const std::string resume = fs::exists(parts) ? " --resume" : "", seconds = std::to_string(all * (0.4 + 0.07 * attempt));
     const Result r = run(job + parts + resume, "timeout -s KILL " + seconds + " ");
     if (r.code == 0) break;
     ASSERT_EQ(r.code, 137) << r.out;

@@ -151,6 +151,13 @@ Recipe chosen_recipe(const Flags& flags, const Job& job) {
   return r;
 }
 
+// As many as there are; the job itself is simulated in two.
+int64_t steps_of(const std::string& text) {
+  if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos || std::stoll(text) < 1)
+    throw Error("[steps] '" + text + "' is no number of steps", "a whole number from 1 on", ExitCode::usage);
+  return std::stoll(text);
+}
+
 // "11=24MiB": another limit from that step on.
 std::map<int64_t, int64_t> limits_of(const std::vector<std::string>& words) {
   std::map<int64_t, int64_t> out;
@@ -385,7 +392,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
   flags->job.add_to(app);
   return [flags] {
     if (const auto steps = flags->job.values.find("steps"); steps != flags->job.values.end() && !steps->second.empty()) {
-      flags->train.steps = flags->job.job().steps;
+      flags->train.steps = steps_of(steps->second);
       steps->second = "2";
     }
     check_together(*flags);
