@@ -43,7 +43,7 @@ PublishedScore score_published(const PublishedRow& row) {
     const std::optional<DeviceSpec> device = device_of(row.gpu);
     if (device) job.platform.target = device->compute_capability;
     const Trace trace = simulate(job).trace;
-    const CudaTimeline run = cuda_timeline(trace);
+    const CudaTimeline run = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf));
     DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
     DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run, facts));
     if (!row.torch_stated) {  // with an old one all kernels would be in memory
