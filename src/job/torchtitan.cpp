@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "job/fields.h"
 
@@ -166,6 +165,8 @@ std::string to_string(const TorchtitanSettings& t) {
   add("pipeline", t.pipeline);
   add("context", t.context);
   add("data", t.data());
+  if (t.float8) out += ", float8 layers taken as bf16";
+  if (t.async_tensor) out += ", asynchronous tensor parallelism as synchronous";
   return out;
 }
 

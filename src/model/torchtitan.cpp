@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 #include "nn/rotary.h"
 #include "nn/tensor_parallel.h"
 #include "nn/transformer.h"
@@ -216,15 +214,13 @@ std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts) {
 }
 
 struct TorchtitanPart::Parts {
-  Parts(Module& model, const TorchtitanConfig& c, const TorchtitanSettings& s, const Place& p)
-      : shape{c, s}, layers(model, "layers"), first(p.first) {
+  Parts(Module& model, const TorchtitanConfig& c, const TorchtitanSettings& s, const Place& p) : shape{c, s}, layers(model, "layers") {
     for (int64_t i = 0; i < p.count; ++i) layers.add(shape);
   }
 
   TitanShape shape;
   std::unique_ptr<Embedding> tok_embeddings;
   ModuleList<TitanBlock> layers;
-  int64_t first;
   std::unique_ptr<TitanHead> head;
   Tensor table;
 };

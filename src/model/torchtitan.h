@@ -22,7 +22,7 @@ std::vector<std::string> torchtitan_families();
 class TorchtitanPart : public Model {
  public:
   struct Place {
-    int64_t first = 0, count = 0;
+    int64_t count = 0;  // layers
     bool embeds = true, has_head = true;
   };
   // `positions`: of the table of rotations, which is a buffer.

@@ -95,7 +95,6 @@ class TorchtitanTrainer {
     const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
     const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts) : settings_.layers;
     TorchtitanPart::Place p;
-    for (int64_t i = 0; i < part; ++i) p.first += split[static_cast<size_t>(i)];
     p.count = split[static_cast<size_t>(part)];
     p.embeds = part == 0;
     p.has_head = part == parts - 1;

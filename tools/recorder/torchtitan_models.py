@@ -187,9 +187,9 @@ def take_stage(net, par):
 
 class Pipelined(nn.Module):
     """One stage under a schedule of torch.distributed.pipelining. Its forward is a whole step(): the trace's phases follow the schedule."""
-    def __init__(self, net, par, dim, tr):
+    def __init__(self, net, par, dim, tr, group):
         super().__init__()
-        self.net, self.par, self.dim, self.tr, self.schedule = net, par, dim, tr, None
+        self.net, self.par, self.dim, self.tr, self.group, self.schedule = net, par, dim, tr, group, None
 
     example_inputs = Trained.example_inputs
 
@@ -198,10 +198,10 @@ class Pipelined(nn.Module):
         par, n = self.par, self.par.get('micro_batches', B)
         stage_index, parts = par.get('stage', 0), par['pp']
         hidden = lambda: torch.empty(B // n, S // par.get('tp', 1), self.dim, device='meta', dtype=torch.bfloat16)
-        first, last = stage_index == 0, stage_index == parts - 1
+        first = stage_index == 0
         ids = torch.empty(B // n, S, device='meta', dtype=torch.long)
         stage = PipelineStage(self.net, stage_index, parts, torch.device('cuda'), input_args=(ids if first else hidden(),),
-                              output_args=(hidden().requires_grad_(),) , group=par['group'])
+                              output_args=(hidden().requires_grad_(),), group=self.group)
         kind = {'gpipe': ScheduleGPipe}.get(par.get('schedule', '1f1b'), Schedule1F1B)
         self.schedule = kind(stage, n_microbatches=n, loss_fn=loss_of)
         one, back = stage.forward_one_chunk, stage.backward_one_chunk
@@ -239,8 +239,8 @@ def apply(net, spec, par, t):
     with unset_fake_temporarily():
         dp_mesh = mesh['dp'] if mesh.ndim > 1 else mesh
         tp_mesh = mesh['tp'] if tp > 1 else None
-        if pp > 1: par['group'] = mesh['pp'].get_group()
+        group = mesh['pp'].get_group() if pp > 1 else None
     if tp > 1: apply_tp(net, tp_mesh, par, is_qwen3)
     if spec.get('checkpoint'): apply_ac(net, spec['checkpoint'])
     apply_fsdp(net, dp_mesh, par)
-    return Pipelined(net, par, spec['model']['args']['hidden_size'], t['tracer']) if pp > 1 else Trained(net, par)
+    return Pipelined(net, par, spec['model']['args']['hidden_size'], t['tracer'], group) if pp > 1 else Trained(net, par)
