@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "nn/gemma.h"
 #include "nn/rotary.h"
 #include "nn/tensor_parallel.h"
 #include "nn/transformer.h"
@@ -40,12 +41,17 @@ struct TitanNorm : Module {
     Forward here(*this);
     const Tensor x = build().tensor_parallel && !of_heads ? from_local(input) : input;
     if (fused) return rms_norm(x, weight);
-    const Tensor wide = to(x, DType::float32);
-    const Tensor output = to(normalised(wide), x.dtype());
+    Tensor output;
+    {
+      Tensor wide;
+      {
+        const Tensor argument = to(x, DType::float32);
+        wide = rms_normalised(argument);
+      }
+      output = to(wide, x.dtype());
+    }
     return mul(output, weight);
   }
-
-  static Tensor normalised(const Tensor& x) { return mul(x, rsqrt(add_scalar(mean(pow(x, 2), {-1}, true)))); }
 
   Tensor weight;
   bool fused;
@@ -154,8 +160,19 @@ struct TitanBlock : Module {
 
   Tensor operator()(const Tensor& x, const Tensor& table) const {
     Forward here(*this);
-    const Tensor h = add(x, attention(attention_norm(x), table));
-    return add(h, feed_forward(ffn_norm(h)));
+    const Tensor h = plus(x, attention_norm, [&](const Tensor& y) { return attention(y, table); });
+    return plus(h, ffn_norm, feed_forward);
+  }
+
+  // x + branch(norm(x)), where what is normalised is gone when the branch returns
+  template <class Branch>
+  static Tensor plus(const Tensor& x, const TitanNorm& norm, const Branch& branch) {
+    Tensor y;
+    {
+      const Tensor normalised = norm(x);
+      y = branch(normalised);
+    }
+    return add(x, y);
   }
 
   TitanAttention attention;

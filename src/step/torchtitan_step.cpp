@@ -48,7 +48,6 @@ class TorchtitanTrainer {
     make_model();
     optimizer_->attach(parameters_);
     if (tape_.dialect.recorder) make_batch();
-    if (settings_.pipelined()) make_buffers();
     for (int64_t i = 0; i < job_.steps; ++i) {
       counting_ = counts_work_ && i == job_.steps - 1;
       step();
@@ -143,14 +142,14 @@ class TorchtitanTrainer {
   int64_t samples() const { return job_.batch / micro_batches_; }
   Dims hidden_sizes() const { return {samples(), tokens() / settings_.tensor, config_.dim}; }
 
-  // _setup_forward_recv_info and _create_grad_recv_info.
-  void make_buffers() {
-    tape_.op = "recv";
-    for (Chunk& c : chunks_)
-      for (int64_t i = 0; i < micro_batches_; ++i) {
-        if (!c.is_first) c.received.push_back(empty(tape_, hidden_sizes(), DType::bfloat16));
-        if (!c.is_last) c.received_gradients.push_back(empty(tape_, hidden_sizes(), DType::bfloat16));
-      }
+  // _setup_forward_recv_info and _create_grad_recv_info, in the first step.
+  void make_buffers(Chunk& c) {
+    const auto fill = [this](Tensors& buffers) {
+      tape_.op = "empty_strided";
+      while (static_cast<int64_t>(buffers.size()) < micro_batches_) buffers.push_back(empty(tape_, hidden_sizes(), DType::bfloat16));
+    };
+    if (!c.is_first) fill(c.received);
+    if (!c.is_last) fill(c.received_gradients);
   }
 
   void make_batch() {
@@ -253,7 +252,10 @@ class TorchtitanTrainer {
   }
 
   void run_pipeline() {
-    for (Chunk& c : chunks_) c.fsdp->keep_whole(true);
+    for (Chunk& c : chunks_) {
+      make_buffers(c);
+      c.fsdp->keep_whole(true);
+    }
     std::map<std::pair<int64_t, int64_t>, InFlight> cache;
     Tensor last_output, sent;  // what the schedule's names hold: the last output, and the gradient that is sent
     Tensors outputs, losses;

@@ -4,7 +4,7 @@ The model files are the project's: packages/titan-2025-02/torchtitan/models/{lla
 packages/titan-2025-09/torchtitan/experiments/qwen3/model/model.py beside this file. What they import besides (job
 configuration, experts, flex attention) is replaced: none of it runs for these models. The plans (which module is sharded
 how, what a selective checkpoint keeps, which groups fully_shard makes, how a pipeline is split) follow the project's
-parallelize and pipeline code of those months.
+parallelize and pipeline code of those months: `version` is which; rows of Llama want one before 2025-05, when its norms changed.
 
     {"model": {"py": "torchtitan_models.py", "args": {"hidden_size", "intermediate_size", "num_hidden_layers", ...}},
      "parallel": {"kind": "torchtitan", "world", "tp", "cp": 1, "pp", "stage", "schedule", "micro_batches", "version",
@@ -200,7 +200,7 @@ class Pipelined(nn.Module):
         hidden = lambda: torch.empty(B // n, S // par.get('tp', 1), self.dim, device='meta', dtype=torch.bfloat16)
         first = stage_index == 0
         ids = torch.empty(B // n, S, device='meta', dtype=torch.long)
-        stage = PipelineStage(self.net, stage_index, parts, torch.device('cuda'), input_args=(ids if first else hidden(),),
+        stage = PipelineStage(self.net, stage_index, parts, torch.device('cuda'), input_args=(ids if first else hidden().requires_grad_(),),
                               output_args=(hidden().requires_grad_(),), group=self.group)
         kind = {'gpipe': ScheduleGPipe}.get(par.get('schedule', '1f1b'), Schedule1F1B)
         self.schedule = kind(stage, n_microbatches=n, loss_fn=loss_of)
@@ -218,7 +218,7 @@ class Pipelined(nn.Module):
     def forward(self, input_ids, labels):
         if self.schedule is None: self.prepare(*input_ids.shape)
         par, losses = self.par, []
-        kw = {'return_outputs': False}
+        kw = {'return_outputs': par.get('version', '2025-11') < '2025-11'}
         first, last = par.get('stage', 0) == 0, par.get('stage', 0) == par['pp'] - 1
         self.schedule.step(*((input_ids,) if first else ()), target=labels if last else None, losses=losses if last else None, **kw)
         return None
