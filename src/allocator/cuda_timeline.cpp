@@ -23,7 +23,7 @@ CudaTimeline cuda_timeline(const Trace& trace, const AllocConf& conf, const Cuda
     if (e.kind == Event::Kind::step) out.steps.push_back({now.allocated, now.reserved});
     if (e.kind == Event::Kind::free && blocks[e.storage]) allocator.free(std::exchange(blocks[e.storage], nullptr));
     if (e.kind != Event::Kind::alloc || trace.storages[e.storage].bytes <= 0) continue;
-    blocks[e.storage] = allocator.allocate(trace.storages[e.storage].bytes);
+    blocks[e.storage] = allocator.allocate(trace.storages[e.storage].bytes, e.value);
     if (!blocks[e.storage]) out.oom = CudaOom{static_cast<int64_t>(i), e.storage, allocator.last_oom()};
     if (now.allocated > out.at_allocated_peak.allocated) out.at_allocated_peak = moment(now, i);
     if (now.reserved > out.at_reserved_peak.reserved) out.at_reserved_peak = moment(now, i);

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <numeric>
+
 #include "allocator/timeline.h"
 
 namespace plimsoll {
@@ -6,10 +9,14 @@ namespace {
 int64_t block(int64_t bytes) { return (bytes + 511) / 512 * 512; }
 }  // namespace
 
+int64_t StepPeak::pool_sum() const { return std::accumulate(by_stream.begin(), by_stream.end(), int64_t{0}); }
+
 Timeline ideal_timeline(const Trace& trace) {
   Timeline timeline;
   std::vector<Category> label(trace.storages.size());
+  std::vector<uint8_t> stream(trace.storages.size());
   ByCategory by_category{};
+  ByStream in_pool{};
   int64_t now = 0, rounded = 0;
   Phase phase = Phase::setup;
   StepPeak* step = nullptr;
@@ -22,7 +29,10 @@ Timeline ideal_timeline(const Trace& trace) {
         by_category[static_cast<size_t>(label[e.storage])] += bytes;
         now += bytes;
         rounded += block(bytes);
+        stream[e.storage] = e.value;
+        in_pool[e.value] += bytes;
         if (!step) break;
+        step->by_stream[e.value] = std::max(step->by_stream[e.value], in_pool[e.value]);
         step->rounded = std::max(step->rounded, rounded);
         step->by_phase[static_cast<size_t>(phase)] = std::max(step->by_phase[static_cast<size_t>(phase)], now);
         if (now > step->bytes) {
@@ -36,6 +46,7 @@ Timeline ideal_timeline(const Trace& trace) {
         by_category[static_cast<size_t>(label[e.storage])] -= bytes;
         now -= bytes;
         rounded -= block(bytes);
+        in_pool[stream[e.storage]] -= bytes;
         break;
       case Event::Kind::relabel:
         by_category[static_cast<size_t>(label[e.storage])] -= bytes;
@@ -45,7 +56,7 @@ Timeline ideal_timeline(const Trace& trace) {
       case Event::Kind::phase: phase = static_cast<Phase>(e.value); break;
       case Event::Kind::step:
         step = &timeline.steps.emplace_back();
-        *step = {now, rounded, static_cast<int64_t>(i), phase, by_category, {}};
+        *step = {now, rounded, static_cast<int64_t>(i), phase, by_category, {}, in_pool};
         break;
     }
   }

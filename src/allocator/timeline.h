@@ -5,12 +5,14 @@
 #include <optional>
 #include <vector>
 
+#include "trace/stream.h"
 #include "trace/trace.h"
 
 namespace plimsoll {
 
 using ByCategory = std::array<int64_t, kCategories>;
 using ByPhase = std::array<int64_t, kPhases>;  // 0: nothing was allocated in that phase
+using ByStream = std::array<int64_t, kStreams>;
 
 struct StepPeak {
   int64_t bytes = 0;
@@ -19,6 +21,9 @@ struct StepPeak {
   Phase phase = Phase::setup;
   ByCategory by_category{};
   ByPhase by_phase{};
+  ByStream by_stream{};  // the most that each stream's pool had in use in this step
+  // Pools share nothing, so that this much is reserved at least, once all of them have had their peak.
+  int64_t pool_sum() const;
 };
 
 struct Timeline {

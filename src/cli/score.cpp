@@ -76,6 +76,7 @@ std::string verdict(const Score& s) {
   if (!s.breakdown_equal) what += " breakdown";
   if (!s.step_peaks_equal) what += " steps";
   if (!s.parameters_equal) what += " parameters";
+  if (!s.pools_equal) what += " pools";
   if (!s.rounded_equal) what += " rounded peak";
   return s.error() == 0 ? "peak equal, not:" + what : "differs";
 }
@@ -109,6 +110,7 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
                   {"phase_peaks_equal", s.phase_peaks_equal},
                   {"breakdown_equal", s.breakdown_equal},
                   {"step_peaks_equal", s.step_peaks_equal},
+                  {"pools_equal", s.pools_equal},
                   {"unsupported", nullptr},
                   {"simulated_seconds", s.simulated_seconds},
                   {"recorded_seconds", s.recorded_seconds}});
@@ -118,6 +120,7 @@ void print_json(const std::vector<Score>& scores, const Summary& sum) {
                   {"phase_peaks_equal", nullptr},
                   {"breakdown_equal", nullptr},
                   {"step_peaks_equal", nullptr},
+                  {"pools_equal", nullptr},
                   {"unsupported", s.unsupported}});
     }
     j["rows"].push_back(row);

@@ -144,6 +144,7 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   e.ranks = simulation.ranks;
   e.parameter_list = simulation.parameter_list;
   e.worst = timeline.worst;
+  e.pools = timeline.peak().by_stream;
   const std::vector<std::string> names = step_names(job);
   for (size_t i = 0; i < timeline.steps.size(); ++i) {
     const StepPeak& s = timeline.steps[i];

@@ -52,6 +52,7 @@ struct Estimate {
   Bytes peak;                                   // the sum of the tensors alive
   std::string device;                           // whose overheads they are; empty: some NVIDIA card's
   std::optional<DeviceMemory> memory;           // under PyTorch's caching allocator, with its default settings; none beyond 1 PiB
+  ByStream pools{};                             // the most that each stream's pool has in the worst step: reserved is their sum at least
   std::vector<RankPeak> ranks;                  // those that differ, when there are several: this is of the largest
   std::vector<StepEstimate> steps;
   size_t worst = 0;

@@ -25,7 +25,7 @@ std::optional<DeviceSpec> device_of(const std::string& name) {
 
 DeviceMemory memory_of(const Job& job, const std::optional<DeviceSpec>& device, bool torch_stated) {
   const Trace trace = simulate(job).trace;
-  const CudaTimeline run = cuda_timeline(trace);
+  const CudaTimeline run = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf));
   DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
   DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run, facts));
   if (torch_stated) return memory;

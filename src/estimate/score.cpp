@@ -34,6 +34,14 @@ std::map<std::string, int64_t> phases_of(const StepPeak& p) {
   return out;
 }
 
+std::map<std::string, int64_t> pools_of(const StepPeak& p) {
+  constexpr std::array<const char*, kStreams> kRecordedStream{"default", "ag_copy_in", "reduce_scatter", "all_reduce"};
+  std::map<std::string, int64_t> out;
+  for (size_t s = 0; s < kStreams; ++s)
+    if (p.by_stream[s]) out[kRecordedStream[s]] = p.by_stream[s];
+  return out;
+}
+
 // "aten.mm.default" -> "mm"
 std::string short_op(std::string op) {
   for (const std::string library : {"aten.", "_c10d_functional."})
@@ -60,6 +68,7 @@ Score score_row(const RecordedRow& row) {
     s.rounded_equal = row.rounded_peak == 0 || row.rounded_peak == peak.rounded;
     s.breakdown_equal = breakdown_of(peak) == row.breakdown;
     s.phase_peaks_equal = phases_of(peak) == row.phase_peaks;
+    s.pools_equal = row.pools.empty() || pools_of(peak) == row.pools;
     std::vector<int64_t> steps;
     for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
     s.step_peaks_equal = steps == row.step_peaks;

@@ -10,12 +10,13 @@ struct Score {
   std::string id;
   std::string unsupported;  // why there is no prediction
   int64_t measured = 0, predicted = 0;
-  bool rounded_equal = false, phase_peaks_equal = false, breakdown_equal = false, step_peaks_equal = false, parameters_equal = false;
+  bool rounded_equal = false, phase_peaks_equal = false, breakdown_equal = false, step_peaks_equal = false, parameters_equal = false,
+       pools_equal = false;
   double simulated_seconds = 0, recorded_seconds = 0;
   int64_t error() const { return predicted - measured; }
   bool exact() const {
     return unsupported.empty() && error() == 0 && rounded_equal && phase_peaks_equal && breakdown_equal && step_peaks_equal &&
-           parameters_equal;
+           parameters_equal && pools_equal;
   }
 };
 

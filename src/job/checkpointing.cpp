@@ -21,8 +21,14 @@ std::string ordinal(int64_t n) {
   return std::to_string(n) + ending;
 }
 
+// torchtitan, distributed/activation_checkpoint.py: every second product, attention, and what tensor parallelism reduced.
+std::vector<std::string> torchtitan_ops() {
+  return {"mm/2", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention", "reduce_scatter_tensor"};
+}
+
 std::vector<std::string> saved_ops(const nlohmann::json& value) {
   if (value.is_string() && value.get<std::string>() == "matmuls") return matmul_ops();
+  if (value.is_string() && value.get<std::string>() == "torchtitan") return torchtitan_ops();
   return parse_name_list(value, "checkpointing: save");
 }
 

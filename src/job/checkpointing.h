@@ -23,7 +23,7 @@ struct Checkpointing {
   int64_t every = 1;                 // the k-th block, the 2k-th, ..., as torchtitan counts
   std::vector<std::string> modules;  // instead of blocks: (ends of) names of modules
   bool reentrant = false;
-  std::vector<std::string> save;  // selective: aten ops whose results are kept
+  std::vector<std::string> save;  // selective: aten ops whose results are kept; "mm/2": every second
 };
 
 // What `save: matmuls` stands for: the products that cost time, attention and convolution.

@@ -116,8 +116,22 @@ std::string fsdp(const FsdpSettings& f) {
       mesh, type(f.param_dtype), type(f.reduce_dtype));
 }
 
+std::string torchtitan(const Job& job) {
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  std::string flags = fmt::format("`./run_train.sh --training.local_batch_size {} --training.seq_len {}", job.batch, job.seq);
+  const auto add = [&](const char* key, int64_t n) {
+    if (n > 1) flags += fmt::format(" --parallelism.{} {}", key, n);
+  };
+  add("tensor_parallel_degree", t.tensor);
+  add("pipeline_parallel_degree", t.pipeline);
+  add("context_parallel_degree", t.context);
+  add("data_parallel_replicate_degree", t.replicas);
+  return flags + "`";
+}
+
 std::string parallel(const Job& job) {
   if (job.parallel.megatron) return fmt::format("`pretrain_gpt.py {}`", join(megatron_layout_arguments(job), " "));
+  if (job.parallel.torchtitan) return torchtitan(job);
   if (job.parallel.fsdp) return fsdp(*job.parallel.fsdp);
   if (job.parallel.tensor)
     return fmt::format("`parallelize_module` with ColwiseParallel and RowwiseParallel on `init_device_mesh('cuda', ({},))`",
@@ -139,7 +153,8 @@ std::string instead_of(const std::string& setting, const Job& job) {
   if (setting == "lora" || setting == "lokr" || setting == "ia3" || setting == "ln_tuning") return adapter(job);
   if (setting == "quantization") return quantization(job);
   if (setting == "loss_kernel" || setting == "liger_kernels" || setting == "loss_chunks") return loss_kernel(job);
-  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "tensor_parallel" || setting == "megatron")
+  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "tensor_parallel" || setting == "megatron" ||
+      setting == "torchtitan")
     return parallel(job);
   if (setting == "offload_activations") return "run forward in `with torch.autograd.graph.save_on_cpu(pin_memory=True):`";
   if (setting == "offload_optimizer")

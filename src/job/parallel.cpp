@@ -78,6 +78,17 @@ std::optional<double> bucket_of(const Config& c) {
 
 }  // namespace
 
+int64_t ParallelSettings::world() const {
+  if (megatron) return megatron->world;
+  if (torchtitan) return torchtitan->world;
+  return (ddp ? ddp->world : zero1 ? zero1->world : fsdp ? fsdp->world : 1) * (tensor ? tensor->world : 1);
+}
+
+int64_t ParallelSettings::replicas() const {
+  if (megatron) return megatron->data();
+  return torchtitan ? torchtitan->data() : world() / (tensor ? tensor->world : 1);
+}
+
 std::optional<DdpSettings> ParallelSettings::reducer() const {
   if (ddp || !zero1 || !zero1->ddp) return ddp;
   DdpSettings d;
@@ -122,7 +133,7 @@ const char* to_string(WireType t) {
 FsdpSettings parse_fsdp(const Json& value) {
   const Config c = mapping_of(value, "fsdp",
                               {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
-                               "wrap_embedding", "checkpoint_inside"});
+                               "wrap_embedding", "checkpoint_inside", "keep_last"});
   FsdpSettings f;
   f.world = world_of(c);
   f.replicas = c.integer({"replicas"}, 1);
@@ -136,6 +147,7 @@ FsdpSettings parse_fsdp(const Json& value) {
   f.no_sync = c.flag({"no_sync"}, false);
   f.wrap_embedding = c.flag({"wrap_embedding"}, false);
   f.checkpoint_inside = c.flag({"checkpoint_inside"}, false);
+  f.keep_last = c.flag({"keep_last"}, false);
   return f;
 }
 
@@ -150,13 +162,8 @@ TensorParallelSettings parse_tensor_parallel(const Json& value) {
 }
 
 void check(const ParallelSettings& p) {
-  const int kinds = (p.ddp || p.zero1) + p.fsdp.has_value() + p.tensor.has_value();
-  if (kinds > 1)
-    throw Error("[job] " +
-                    std::string(p.ddp     ? "ddp"
-                                : p.zero1 ? "zero1"
-                                          : "fsdp") +
-                    " with " + (p.tensor ? "tensor_parallel" : "fsdp") + " is not simulated",
+  if ((p.ddp || p.zero1) && (p.fsdp || p.tensor))
+    throw Error(fmt::format("[job] {} with {} is not simulated", p.ddp ? "ddp" : "zero1", p.tensor ? "tensor_parallel" : "fsdp"),
                 "leave one of them out");
   if (!p.ddp || !p.zero1) return;
   if (p.ddp->world != p.zero1->world)
@@ -191,6 +198,7 @@ nlohmann::ordered_json to_json(const FsdpSettings& f) {
   j["no_sync"] = f.no_sync;
   j["wrap_embedding"] = f.wrap_embedding;
   j["checkpoint_inside"] = f.checkpoint_inside;
+  j["keep_last"] = f.keep_last;
   return j;
 }
 
@@ -200,6 +208,8 @@ nlohmann::ordered_json to_json(const TensorParallelSettings& t) {
 
 std::string to_string(const ParallelSettings& p) {
   if (p.megatron) return to_string(*p.megatron);
+  if (p.torchtitan) return to_string(*p.torchtitan);
+  if (p.fsdp && p.tensor) return fmt::format("FSDP2 rank {} of {} x tensor parallel on {}", p.fsdp->rank, p.fsdp->world, p.tensor->world);
   if (p.fsdp && p.fsdp->replicas > 1) return fmt::format("HSDP, {} copies of {} shards", p.fsdp->replicas, p.fsdp->shards());
   if (p.fsdp) return fmt::format("FSDP2 rank {} of {}", p.fsdp->rank, p.fsdp->world);
   if (p.tensor) return fmt::format("tensor parallel on {}{}", p.tensor->world, p.tensor->sequence ? " with sequence parallel" : "");

@@ -1,6 +1,7 @@
 // How a job is spread over processes that each have a device: DistributedDataParallel, ZeroRedundancyOptimizer (ZeRO stage 1),
-// fully_shard (FSDP2, HSDP) and tensor parallelism of PyTorch; or Megatron-LM, which has its own of all these. Plain data; step/ddp.h,
-// step/zero1.h, step/fsdp.h and nn/tensor_parallel.h act on it. What is simulated is one rank.
+// fully_shard (FSDP2, HSDP) and tensor parallelism of PyTorch, the latter two together if so asked; or torchtitan and Megatron-LM, which
+// have layouts of their own. Plain data; step/ddp.h, step/zero1.h, step/fsdp.h and nn/tensor_parallel.h act on it. What is simulated is one
+// rank.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -8,6 +9,7 @@
 #include <string>
 
 #include "job/megatron.h"
+#include "job/torchtitan.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -48,6 +50,7 @@ struct FsdpSettings {
   bool no_sync = false;            // gradients of all micro-steps but the last stay whole (set_requires_gradient_sync)
   bool wrap_embedding = false;     // a group of its own for the input embedding
   bool checkpoint_inside = false;  // checkpoint_wrapper under fully_shard, not around it
+  bool keep_last = false;          // the last group stays whole after forward: backward begins with it
   bool longest_list = false;       // of several lists of blocks (encoder, decoder) only the longest is wrapped
 
   int64_t shards() const { return world / replicas; }
@@ -67,13 +70,12 @@ struct ParallelSettings {
   std::optional<FsdpSettings> fsdp;
   std::optional<TensorParallelSettings> tensor;
   std::optional<MegatronSettings> megatron;
+  std::optional<TorchtitanSettings> torchtitan;
 
-  bool any() const { return ddp || zero1 || fsdp || tensor || megatron; }
-  int64_t world() const {
-    return ddp ? ddp->world : zero1 ? zero1->world : fsdp ? fsdp->world : tensor ? tensor->world : megatron ? megatron->world : 1;
-  }
+  bool any() const { return ddp || zero1 || fsdp || tensor || megatron || torchtitan; }
+  int64_t world() const;
   // Ranks that have samples of their own.
-  int64_t replicas() const { return megatron ? megatron->data() : tensor ? 1 : world(); }
+  int64_t replicas() const;
   // How gradients are reduced; none: not by DistributedDataParallel.
   std::optional<DdpSettings> reducer() const;
 };

@@ -9,6 +9,7 @@
 #include "job/published_litgpt.h"
 #include "job/published_megatron.h"
 #include "job/published_model.h"
+#include "job/published_torchtitan.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -62,7 +63,6 @@ std::string unsupported_part(const Json& row) {
   const Json& train = row.at("train");
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
   if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
-  if (lower(text_at(row.at("software"), "framework")).find("torchtitan") != std::string::npos) return "model: torchtitan's own modules";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
   // 22 to 34 bytes for each logit are missing in its rows of the first Qwen, at every length.
   if (is_set(train, "lora") && text_at(row.at("software"), "framework") == "ms-swift" &&
@@ -267,9 +267,9 @@ PublishedRow published_row_of(const Json& j) {
   row.without_context = text_at(j.at("software"), "framework").find("xMem") != std::string::npos;
   Job& job = row.job;
   job.model = row.id;
-  if (is_megatron_row(j)) {
+  if (is_megatron_row(j) || is_torchtitan_row(j)) {
     try {
-      row.unsupported = read_megatron_row(j, job);
+      row.unsupported = is_megatron_row(j) ? read_megatron_row(j, job) : read_torchtitan_row(j, job);
     } catch (const Error& e) {
       row.unsupported = e.what();
     }

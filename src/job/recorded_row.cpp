@@ -33,6 +33,7 @@ constexpr std::array kOwnModels{OwnModel{"mlp", "mlp", InputKind::vector},
                                 OwnModel{"diffusion_trainer", "diffusion-trainer", InputKind::own},
                                 OwnModel{"diffusers_models", "", InputKind::own},
                                 OwnModel{"diffusers_transformers", "", InputKind::own},
+                                OwnModel{"torchtitan_models", "llama", InputKind::lm},
                                 OwnModel{"toolkit_transformers", "", InputKind::own}};
 
 std::string python_file(const Json& model) {
@@ -50,9 +51,11 @@ const OwnModel* own_model(const std::string& name) {
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
-  if (kind != "none" && kind != "ddp" && kind != "zero1" && kind != "fsdp2" && kind != "tp") return "parallel: " + kind;
+  constexpr std::array kKinds{"none", "ddp", "zero1", "fsdp2", "tp", "fsdp2_tp", "torchtitan"};
+  if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) return "parallel: " + kind;
   // The recorder adds adapters after it has sharded the model.
-  if ((kind == "fsdp2" || kind == "tp") && spec.contains("lora") && !spec["lora"].is_null()) return "lora with parallel: " + kind;
+  if ((kind == "fsdp2" || kind == "tp" || kind == "fsdp2_tp") && spec.contains("lora") && !spec["lora"].is_null())
+    return "lora with parallel: " + kind;
   if (const std::string name = python_file(spec.at("model")); !name.empty() && !own_model(name)) return "model: " + name;
   return "";
 }
@@ -113,7 +116,8 @@ FsdpSettings fsdp_of(const Json& parallel) {
               {"reshard", parallel.value("reshard", Json(true))},
               {"no_sync", parallel.value("no_sync", false)},
               {"wrap_embedding", parallel.value("wrap_embed", false)},
-              {"checkpoint_inside", parallel.value("ac", "hf") == "wrapper"}};
+              {"checkpoint_inside", parallel.value("ac", "hf") == "wrapper"},
+              {"keep_last", parallel.value("keep_last", false)}};
   if (casts) fields["param_dtype"] = parallel["mp"];
   if (casts) fields["reduce_dtype"] = parallel.value("reduce", "fp32");
   if (parallel.contains("reshard_root")) fields["reshard_root"] = parallel["reshard_root"];
@@ -122,16 +126,51 @@ FsdpSettings fsdp_of(const Json& parallel) {
   return f;
 }
 
+TensorParallelSettings tensor_of(const Json& parallel) {
+  return parse_tensor_parallel({{"world", parallel.value("world", 1)},
+                                {"rank", parallel.value("rank", 0)},
+                                {"sequence", parallel.value("sp", false)},
+                                {"loss_parallel", parallel.value("loss_parallel", false)}});
+}
+
+// A mesh of two dimensions, tensor parallelism the inner one.
+void read_2d(const Json& parallel, ParallelSettings& p) {
+  Json outer = parallel, inner = parallel;
+  const int64_t tensor = std::max<int64_t>(1, parallel.value("tp", 1)), rank = parallel.value("rank", 0);
+  outer["world"] = parallel.value("world", 1) / tensor;
+  outer["rank"] = rank / tensor;
+  inner["world"] = tensor;
+  inner["rank"] = rank % tensor;
+  p.fsdp = fsdp_of(outer);
+  p.tensor = tensor_of(inner);
+}
+
+// torchtitan's own models under its own plans (tools/recorder/torchtitan_models.py).
+TorchtitanSettings torchtitan_of(const Json& parallel) {
+  Json fields = Json::object();
+  for (const auto& [theirs, ours] : {std::pair{"world", "world"},
+                                     {"tp", "tensor"},
+                                     {"pp", "pipeline"},
+                                     {"stage", "stage"},
+                                     {"schedule", "schedule"},
+                                     {"micro_batches", "micro_batches"},
+                                     {"version", "version"},
+                                     {"reshard", "reshard"},
+                                     {"loss_parallel", "loss_parallel"},
+                                     {"loss_chunks", "loss_chunks"},
+                                     {"layers", "layers"}})
+    if (parallel.contains(theirs)) fields[ours] = parallel[theirs];
+  return parse_torchtitan(fields);
+}
+
 ParallelSettings parallel_of(const Json& parallel) {
   ParallelSettings p;
   const std::string kind = parallel.value("kind", "none");
+  if (kind == "torchtitan") p.torchtitan = torchtitan_of(parallel);
+  if (kind == "fsdp2_tp") read_2d(parallel, p);
   if (kind == "ddp" || (kind == "zero1" && parallel.value("ddp", true))) p.ddp = ddp_of(parallel);
   if (kind == "fsdp2") p.fsdp = fsdp_of(parallel);
-  if (kind == "tp")
-    p.tensor = parse_tensor_parallel({{"world", parallel.value("world", 1)},
-                                      {"rank", parallel.value("rank", 0)},
-                                      {"sequence", parallel.value("sp", false)},
-                                      {"loss_parallel", parallel.value("loss_parallel", false)}});
+  if (kind == "tp") p.tensor = tensor_of(parallel);
   if (kind == "zero1")
     p.zero1 = parse_zero1({{"world", parallel.value("world", 1)},
                            {"rank", parallel.value("rank", 0)},
@@ -201,6 +240,7 @@ Job job_of(const std::string& id, const Json& spec) {
   if (const Json* kernels = c.find({"liger_kernels"})) job.loss_settings.liger = parse_liger_kernels(*kernels);
   job.accumulation = c.size({"accum"}, 1);
   job.parallel = parallel_of(spec.value("parallel", Json::object()));
+  if (job.parallel.torchtitan && args.contains("head_dim")) job.family = "qwen3";
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
   read_ema(job, spec.value("ema", Json(false)));
   job.optimizer_in_backward = c.flag({"optimizer_in_backward"}, false);
@@ -226,6 +266,8 @@ RecordedRow row_of(const Json& j) {
   row.step_peaks = j.value("step_peaks", std::vector<int64_t>{});
   row.breakdown = j.value("breakdown", std::map<std::string, int64_t>{});
   if (row.breakdown.contains("ema_step")) row.breakdown["optim"] += row.breakdown.extract("ema_step").mapped();
+  row.pools = j.value("stream_peak", std::map<std::string, int64_t>{});
+  std::erase_if(row.pools, [](const auto& pool) { return pool.second == 0; });
   row.phase_peaks = j.value("phase_peak", std::map<std::string, int64_t>{});
   if (row.unsupported.empty()) row.job = job_of(row.id, spec);
   return row;

@@ -18,6 +18,7 @@ struct RecordedRow {
   std::vector<int64_t> step_peaks;
   std::map<std::string, int64_t> breakdown;    // by the recorder's category names
   std::map<std::string, int64_t> phase_peaks;  // by the recorder's phase names
+  std::map<std::string, int64_t> pools;        // the peak of every stream's pool in that step; empty: not recorded
   int64_t parameters = 0;                      // elements, adapters among them
   int64_t trainable = 0;                       // elements the optimizer gets
   double seconds = 0;

@@ -83,6 +83,7 @@ void add_surroundings(std::map<std::string, Json>& v, const Job& j) {
   v["fsdp"] = j.parallel.fsdp ? Json(to_json(*j.parallel.fsdp)) : Json(false);
   v["tensor_parallel"] = j.parallel.tensor ? Json(to_json(*j.parallel.tensor)) : Json(false);
   v["megatron"] = j.parallel.megatron ? Json(to_json(*j.parallel.megatron)) : Json(false);
+  v["torchtitan"] = j.parallel.torchtitan ? Json(to_json(*j.parallel.torchtitan)) : Json(false);
   v["compile"] = j.compile;
   v["alloc_conf"] = j.alloc_conf;
   v["torch"] = to_string(j.platform.torch);

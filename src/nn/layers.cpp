@@ -101,7 +101,7 @@ Conv1D::Conv1D(Module& parent, std::string_view name, int64_t out_width, int64_t
 }
 
 bool is_input_embedding(std::string_view name) {
-  for (const char* known : {"embed_tokens", "wte", "embed_in", "word_embeddings", "embeddings"})
+  for (const char* known : {"embed_tokens", "wte", "embed_in", "word_embeddings", "embeddings", "tok_embeddings"})
     if (name == known) return true;
   return false;
 }

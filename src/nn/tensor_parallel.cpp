@@ -29,6 +29,18 @@ constexpr Planned kPlan[] = {
     {"input_layernorm", ParallelStyle::sequence},
     {"post_attention_layernorm", ParallelStyle::sequence},
     {"norm", ParallelStyle::sequence},
+    // torchtitan's names
+    {"wq", ParallelStyle::colwise},
+    {"wk", ParallelStyle::colwise},
+    {"wv", ParallelStyle::colwise},
+    {"w1", ParallelStyle::colwise},
+    {"w3", ParallelStyle::colwise},
+    {"wo", ParallelStyle::rowwise},
+    {"w2", ParallelStyle::rowwise},
+    {"output", ParallelStyle::head},
+    {"tok_embeddings", ParallelStyle::rowwise},
+    {"attention_norm", ParallelStyle::sequence},
+    {"ffn_norm", ParallelStyle::sequence},
 };
 
 }  // namespace

@@ -50,8 +50,15 @@ class NAdam final : public Optimizer {
       grads = gradients(all, group);
       if (maximize_) grads = foreach ("_foreach_neg", grads);
       if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      redistributed_gradients(all, group);  // _foreach_lerp_
+      {
+        const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
+      }
       roots = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
-      if (!capturable_) continue;
+      if (!capturable_) {
+        redistributed_gradients(all, group);  // _foreach_addcdiv_
+        continue;
+      }
       const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
       const Tensors mu_products = gather(group, [&](size_t i) { return states_[i].mu_product; });
       Tensors exponent = foreach ("_foreach_mul", steps);

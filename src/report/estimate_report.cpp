@@ -83,7 +83,8 @@ class Writer {
   }
 
   const char* shared_text() const {
-    return e_.job.parallel.fsdp || e_.job.parallel.tensor || e_.job.parallel.megatron ? " on this rank" : "";
+    const ParallelSettings& p = e_.job.parallel;
+    return p.fsdp || p.tensor || p.megatron || p.torchtitan ? " on this rank" : "";
   }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
@@ -97,6 +98,7 @@ class Writer {
     if (e_.memory) {
       counter("allocated", e_.memory->allocated, "torch.cuda.max_memory_allocated(): their blocks");
       counter("reserved", e_.memory->reserved, "torch.cuda.max_memory_reserved(): the allocator's segments");
+      pools();
       counter("device", e_.memory->device,
               "nvidia-smi: reserved, and on " + (e_.device.empty() ? "some NVIDIA card (--gpu for yours)" : e_.device) + ":");
       out_ += overheads_text(e_.memory->overheads, style_);
@@ -117,6 +119,19 @@ class Writer {
     if (e_.memory)
       line(fmt::format("  saving          {:>11} {}", to_string(e_.memory->resting.bytes),
                        style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
+  }
+
+  // Where there is more than one: what each stream's pool has in use at most, which no other gets.
+  void pools() {
+    std::string each;
+    int64_t sum = 0;
+    for (size_t s = 0; s < kStreams; ++s) {
+      sum += e_.pools[s];
+      if (e_.pools[s])
+        each += fmt::format("{}{} {}", each.empty() ? "" : ", ", to_string(static_cast<Stream>(s)), to_string(Bytes{e_.pools[s]}));
+    }
+    if (sum > e_.pools[0])
+      line(fmt::format("    pools of streams {:>11}   {}", to_string(Bytes{sum}), style_.dim(each + "; reserved is their sum at least")));
   }
 
   // Of a pipeline: those that are alike but for the micro-batches in flight follow each other.
@@ -264,6 +279,13 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
       if (s.by_phase[p]) phases[std::string(phase_name(static_cast<Phase>(p)))] = s.by_phase[p];
     j["steps"].push_back({{"name", s.name}, {"peak_bytes", s.peak.count}, {"phase", phase_name(s.phase)}, {"phase_peak_bytes", phases}});
   }
+  j["pool_peak_bytes"] = nlohmann::ordered_json::object();
+  int64_t pool_sum = 0;
+  for (size_t s = 0; s < kStreams; ++s) {
+    pool_sum += e.pools[s];
+    if (e.pools[s]) j["pool_peak_bytes"][to_string(static_cast<Stream>(s))] = e.pools[s];
+  }
+  j["pool_sum_bytes"] = pool_sum;
   j["ranks"] = nlohmann::ordered_json::array();
   for (const RankPeak& r : e.ranks)
     j["ranks"].push_back({{"name", r.name}, {"parameters", r.parameters}, {"allocated_bytes", r.peak.count}});

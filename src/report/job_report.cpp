@@ -86,6 +86,7 @@ nlohmann::ordered_json job_json(const Job& job) {
   if (job.parallel.fsdp) j["fsdp"] = to_json(*job.parallel.fsdp);
   if (job.parallel.tensor) j["tensor_parallel"] = to_json(*job.parallel.tensor);
   if (job.parallel.megatron) j["megatron"] = to_json(*job.parallel.megatron);
+  if (job.parallel.torchtitan) j["torchtitan"] = to_json(*job.parallel.torchtitan);
   if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);
   if (job.tuning.quantization) j["quantization"] = to_json(*job.tuning.quantization);
   if (!job.tuning.frozen.empty()) j["frozen"] = job.tuning.frozen;

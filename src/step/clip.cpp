@@ -38,23 +38,29 @@ Tensors norms_of(const std::vector<Parameter*>& parameters, const Positions& pos
   return norms;
 }
 
-// The norm of each rank's part becomes that of the whole: powers are summed over the ranks (_NormPartial in
-// torch/distributed/tensor/_ops/_math_ops.py).
-Tensor sum_over_ranks(const Tensor& norms) {
-  const Tensor powers = temporary("pow", norms);
-  const Tensor sums = temporary("all_reduce", powers);
-  return temporary("pow", sums);
+// The norm of each rank's part becomes that of the whole: powers are summed over the ranks, one dimension of the mesh after the other
+// (_NormPartial in torch/distributed/tensor/_ops/_math_ops.py).
+Tensor sum_over_ranks(const Tensor& norms, int mesh_dims) {
+  Tensor whole = norms;
+  for (int d = 0; d < mesh_dims; ++d) {
+    const Tensor powers = temporary("pow", whole);
+    const Tensor sums = temporary("all_reduce", powers);
+    whole = temporary("pow", sums);
+  }
+  return whole;
 }
 
 // Norms of what is on every rank become summands before they are stacked with those of shards.
-Tensors as_summands(const std::vector<Parameter*>& parameters, const Tensors& norms) {
+Tensors as_summands(const std::vector<Parameter*>& parameters, const Tensors& norms, const ClipMesh& mesh) {
   Tensors out;
-  for (size_t i : with_gradients(parameters))
-    if (parameters[i]->gradient_placement != GradientPlacement::own) out.push_back(temporary("div", norms.front()));
+  for (size_t i : with_gradients(parameters)) {
+    const bool replica = std::find(mesh.replicas.begin(), mesh.replicas.end(), parameters[i]) != mesh.replicas.end();
+    if (replica || parameters[i]->gradient_placement != GradientPlacement::own) out.push_back(temporary("div", norms.front()));
+  }
   return out;
 }
 
-Tensor total_norm(const std::vector<Parameter*>& parameters) {
+Tensor total_norm(const std::vector<Parameter*>& parameters, const ClipMesh& mesh) {
   const bool sharded = parameters.front()->is_dtensor;
   Tensors norms;
   DType dtype = parameters[with_gradients(parameters)[0]]->grad.dtype();
@@ -65,18 +71,18 @@ Tensor total_norm(const std::vector<Parameter*>& parameters) {
   }
   Tensor stacked;
   {
-    const Tensors summands = as_summands(parameters, norms);
+    const Tensors summands = as_summands(parameters, norms, mesh);
     stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, dtype, norms[0].tape());
   }
-  const Tensor whole = sharded ? sum_over_ranks(stacked) : stacked;
+  const Tensor whole = sharded ? sum_over_ranks(stacked, mesh.dims) : stacked;
   return temporary("linalg_vector_norm", Dims{}, dtype, stacked.tape());
 }
 
 }  // namespace
 
-void clip_grad_norm(const std::vector<Parameter*>& parameters) {
+void clip_grad_norm(const std::vector<Parameter*>& parameters, const ClipMesh& mesh) {
   if (with_gradients(parameters).empty()) return;
-  const Tensor norm = total_norm(parameters);
+  const Tensor norm = total_norm(parameters, mesh);
   Tape& tape = norm.tape();
   const auto with_number = [&](const char* op, const Tensor& t) {
     const Number number(tape, t.dtype());

@@ -9,6 +9,7 @@
 #include "nn/input_embedding.h"
 #include "ops/reshape.h"
 #include "optim/foreach.h"
+#include "trace/stream.h"
 
 namespace plimsoll {
 
@@ -38,6 +39,12 @@ std::optional<DType> type_of(WireType t) {
   return std::nullopt;
 }
 
+// `t`, which was made just now, comes from the pool of that stream.
+Tensor from_pool(Stream stream, Tensor t) {
+  if (t.storage().bytes > 0) t.tape().trace.events.back().value = static_cast<uint8_t>(stream);
+  return t;
+}
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // storage.resize_(bytes) and storage.resize_(0): tensors that share the storage stay.
@@ -63,10 +70,13 @@ FullyShard::FullyShard(const FsdpSettings& settings, Model& model, const std::ve
   for (const Module* m : wrapped) add_group(*m);
   for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) collect(*g->module, *g);  // fully_shard is called bottom-up
   Group& root = groups_.front();
+  if (settings.keep_last && groups_.size() > 1) groups_.back().reshards = false;
   root.reshards = settings.reshard_root.value_or(settings.reshard_to > 0);
   if (settings.reshard_root) root.reshards_to = 0;
   for (const Parameter* p : model.parameters()) parameters_.push_back(&shard_of_.at(p)->shard);
+  outer_hook_ = std::move(tape_.gradient_arrived);
   tape_.gradient_arrived = [this](Parameter& p) {
+    if (outer_hook_) outer_hook_(p);
     if (shard_of_.contains(&p) && p.grad) tape_.relabel(p.grad, Category::unsharded_gradient);
   };
 }
@@ -119,6 +129,8 @@ FullyShard::Sharded& FullyShard::shard(Parameter& whole, ScopeId scope) {
   p.shard.value.body().parameter = &p.shard;
   p.shard.value.body().requires_grad = whole.value.requires_grad();
   p.shard.is_dtensor = true;
+  if (whole.is_dtensor) mesh_.dims = 2;
+  if (whole.gradient_placement == GradientPlacement::partial) mesh_.replicas.push_back(&p.shard);
   if (p.casts) whole.value.body().dtype = compute_dtype_;
   return p;
 }
@@ -150,12 +162,12 @@ void FullyShard::unshard(Group& g) {
     bytes = checked_add(bytes, checked_mul(n, size_of(p->whole->value.dtype())));
   }
   Tensor cast;
-  if (cast_elements > 0) cast = temporary("empty", {cast_elements}, compute_dtype_, tape_);
+  if (cast_elements > 0) cast = from_pool(Stream::all_gather, temporary("empty", {cast_elements}, compute_dtype_, tape_));
   const DType dtype = g.parameters.front()->whole->value.dtype();
   const bool uniform =
       std::all_of(g.parameters.begin(), g.parameters.end(), [&](const Sharded* p) { return p->whole->value.dtype() == dtype; });
   const DType wire = uniform ? dtype : DType::uint8;
-  g.gathered = temporary("empty", {checked_mul(bytes / size_of(wire), world)}, wire, tape_);
+  g.gathered = from_pool(Stream::all_gather, temporary("empty", {checked_mul(bytes / size_of(wire), world)}, wire, tape_));
 }
 
 // What was gathered stays until the next group's has been copied out in forward, and goes at once in backward.
@@ -375,23 +387,33 @@ void FullyShard::post_backward(Group& g) {
     Tensor& grad = p->accumulated ? p->accumulated : p->whole->grad;
     if (!grad) continue;
     with_grad.push_back(p);
-    grads.push_back(std::move(grad));
+    grads.push_back(as_sharded(*p, grad));
     grad.reset();
   }
-  reshard(g);
+  if (!keeps_whole_) reshard(g);
   reduce_scatter_state_.reset();
   if (!with_grad.empty()) reduce(g, with_grad, grads);
 }
 
 // to_accumulated_grad_if_needed: whole gradients of several micro-steps are summed in the type that they are reduced in.
 void FullyShard::keep_whole_gradients(Group& g) {
-  reshard(g);
+  if (!keeps_whole_) reshard(g);
   for (Sharded* p : g.parameters) {
     Tensor& grad = p->whole->grad;
     if (!reduce_dtype_ || !grad || grad.dtype() == *reduce_dtype_) continue;
     const ScopeGuard module(tape_, p->scope);
     p->accumulated = temporary("_to_copy", grad.sizes(), *reduce_dtype_, tape_);
     grad.reset();
+  }
+}
+
+// FSDPParam._get_grad_inner_tensor: a gradient that tensor parallelism left whole or as a summand is made as the parameter is.
+Tensor FullyShard::as_sharded(const Sharded& p, Tensor grad) const {
+  const ScopeGuard module(tape_, p.scope);
+  switch (p.whole->gradient_placement) {
+    case GradientPlacement::whole: return temporary("clone", p.whole->value.sizes(), grad.dtype(), tape_);
+    case GradientPlacement::partial: return temporary("all_reduce", grad);
+    default: return grad;
   }
 }
 
@@ -406,10 +428,11 @@ void FullyShard::reduce(Group& g, const std::vector<Sharded*>& with_grad, Tensor
   const Tensor last = shards > 1 ? grads.back() : Tensor();
   const Tensor input = temporary("empty", {checked_mul(elements, shards)}, dtype, tape_);
   grads.clear();
-  Tensor output = temporary("empty", {elements}, dtype, tape_);
+  Tensor output = from_pool(Stream::reduce_scatter, temporary("empty", {elements}, dtype, tape_));
   if (settings_.replicas > 1) g.all_reduced = output;
   const DType own = with_grad.front()->shard.value.dtype();
-  if (dtype != own) output = temporary("_to_copy", {elements}, own, tape_);
+  const Stream last_stream = settings_.replicas > 1 ? Stream::all_reduce : Stream::reduce_scatter;
+  if (dtype != own) output = from_pool(last_stream, temporary("_to_copy", {elements}, own, tape_));
   for (Sharded* p : with_grad)
     if (!p->shard.grad) p->shard.grad = alias(output, p->shard.value.sizes(), p->shard.value.strides());
   reduce_scatter_state_ = input;
@@ -428,6 +451,13 @@ void FullyShard::after_backward() {
   }
   post_forward_order_.clear();
   reduce_scatter_state_.reset();
+}
+
+void FullyShard::reduce_kept() {
+  sync_ = true;
+  keeps_whole_ = false;
+  for (Group& g : groups_) post_backward(g);
+  after_backward();
 }
 
 // ---- what is wrapped --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "job/parallel.h"
 #include "nn/model.h"
 #include "nn/module_hooks.h"
+#include "step/clip.h"
 
 namespace plimsoll {
 
@@ -21,10 +22,16 @@ class FullyShard final : public ModuleHooks {
 
   // The shards of all parameters, in the order of Module::parameters().
   const std::vector<Parameter*>& parameters() const { return parameters_; }
+  // With tensor parallelism inside, shards are on a mesh of two dimensions.
+  const ClipMesh& mesh() const { return mesh_; }
   // `sync`: the backward of this forward reduces gradients (set_requires_gradient_sync).
   Output forward(const Batch& batch, bool sync);
   // _root_post_backward_final_callback, at the end of every backward.
   void after_backward();
+  // set_reshard_after_backward: whole weights stay after this object's backwards, as a pipeline wants it.
+  void keep_whole(bool keeps) { keeps_whole_ = keeps; }
+  // What a pipeline does after its last backward: gradients that stayed whole are reduced, group by group, and weights resharded.
+  void reduce_kept();
 
   bool wraps(const Module& module) const override;
   bool outside_checkpoints() const override { return settings_.checkpoint_inside; }
@@ -88,6 +95,7 @@ class FullyShard final : public ModuleHooks {
   void backward_prefetch(Group& g);
   void post_backward(Group& g);
   void keep_whole_gradients(Group& g);
+  Tensor as_sharded(const Sharded& p, Tensor grad) const;
   void reduce(Group& g, const std::vector<Sharded*>& with_grad, Tensors& grads);
 
   FsdpSettings settings_;
@@ -100,7 +108,9 @@ class FullyShard final : public ModuleHooks {
   std::deque<Group> groups_;  // the root first
   std::unordered_map<const Module*, Group*> wrapped_;
   std::vector<Parameter*> parameters_;
-  bool sync_ = true, padded_again_ = false;
+  ClipMesh mesh_;
+  bool sync_ = true, keeps_whole_ = false, padded_again_ = false;
+  std::function<void(Parameter&)> outer_hook_;  // of another object, whose parameters are not this one's
   // FSDPCommContext
   Tensor all_gather_state_;
   Tensor reduce_scatter_state_;

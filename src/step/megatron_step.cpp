@@ -10,6 +10,7 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
+#include "step/largest_stage.h"
 #include "step/pipeline_schedule.h"
 #include "tensor/kernel_memory.h"
 #include "util/checked.h"
@@ -17,16 +18,6 @@
 namespace plimsoll {
 
 namespace {
-
-int64_t peak_of(const Trace& trace) {
-  int64_t now = 0, most = 0;
-  for (const Event& e : trace.events) {
-    const int64_t bytes = trace.storages[e.storage].bytes;
-    if (e.kind == Event::Kind::alloc) most = std::max(most, now += round_up(bytes, 512));
-    if (e.kind == Event::Kind::free) now -= round_up(bytes, 512);
-  }
-  return most;
-}
 
 constexpr int64_t kAligned = 64;         // elements: where a parameter begins in a buffer
 constexpr int64_t kBucketAligned = 128;  // and, over the ranks, where a bucket ends
@@ -283,19 +274,7 @@ Simulation simulate_megatron(const Job& job, bool details, bool work) {
   check_megatron(job);
   const MegatronSettings& m = *job.parallel.megatron;
   if (m.stage) return MegatronTrainer(job, *m.stage, details, work).run();
-  Simulation largest;
-  int64_t most = -1;
-  std::vector<RankPeak> ranks;
-  for (int64_t stage = 0; stage < m.pipeline; ++stage) {
-    Simulation s = MegatronTrainer(job, stage, details, work).run();
-    const int64_t peak = peak_of(s.trace);
-    ranks.push_back({fmt::format("stage {}", stage), s.parameters, Bytes{peak}});
-    if (peak <= most) continue;
-    most = peak;
-    largest = std::move(s);
-  }
-  largest.ranks = std::move(ranks);
-  return largest;
+  return largest_stage(m.pipeline, [&](int64_t stage) { return MegatronTrainer(job, stage, details, work).run(); });
 }
 
 }  // namespace plimsoll

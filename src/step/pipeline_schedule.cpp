@@ -30,6 +30,13 @@ std::vector<PipelineCall> pipeline_schedule(int64_t stages, int64_t stage, int64
   return calls;
 }
 
+std::vector<PipelineCall> gpipe_schedule(int64_t micro_batches) {
+  std::vector<PipelineCall> calls;
+  for (int64_t i = 0; i < micro_batches; ++i) calls.push_back({true, i, 0});
+  for (int64_t i = 0; i < micro_batches; ++i) calls.push_back({false, i, 0});
+  return calls;
+}
+
 int64_t enough_micro_batches(int64_t stages, int64_t chunks, int64_t micro_batches) {
   const int64_t enough = chunks > 1 ? 3 * stages : stages + 1;
   return std::min(micro_batches, std::max<int64_t>(2, enough));

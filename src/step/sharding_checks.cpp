@@ -30,7 +30,8 @@ void check_tensor_parallel(const Job& job, const std::string& family) {
     refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");
   if (job.loss_settings.kernel != LossKernel::model) refuse("loss_kernel", "it takes a whole head", "leave one of them out");
   const bool heads_have_norms = family == "qwen3";  // which no plan shards
-  if (job.clip && (!t.sequence || heads_have_norms))
+  const bool mixes = !job.parallel.fsdp;            // where fully_shard makes DTensors of all of them
+  if (job.clip && mixes && (!t.sequence || heads_have_norms))
     refuse("clip", "some norms are plain tensors, and clip_grad_norm_ refuses a mix of those and DTensors",
            heads_have_norms ? "leave clip out" : "set sequence: true, or leave clip out");
   if (!t.sequence) return;

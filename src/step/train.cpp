@@ -1,5 +1,6 @@
 #include "step/train.h"
 #include "step/megatron_step.h"
+#include "step/torchtitan_step.h"
 
 #include <algorithm>
 #include <set>
@@ -274,7 +275,7 @@ class Trainer {
     if (master_) master_->take_gradients();
     if (job_.clip) {
       if (scaler_) scaler_->unscale(updated_);
-      clip_grad_norm(updated_);
+      clip_grad_norm(updated_, fsdp_ ? fsdp_->mesh() : ClipMesh{});
     }
     update();
     if (tape_.work) count_update();
@@ -501,7 +502,9 @@ class Trainer {
 }  // namespace
 
 Simulation simulate(const Job& job, bool details, bool work) {
-  return job.parallel.megatron ? simulate_megatron(job, details, work) : Trainer(job, details, work).run();
+  if (job.parallel.megatron) return simulate_megatron(job, details, work);
+  if (job.parallel.torchtitan) return simulate_torchtitan(job, details, work);
+  return Trainer(job, details, work).run();
 }
 
 int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.accumulation : std::min<int64_t>(job.accumulation, 2); }
@@ -549,7 +552,7 @@ RecordedForward record_forward(const Job& asked) {
 std::vector<std::string> step_names(const Job& job) {
   std::vector<std::string> names;
   for (int64_t i = 1; i <= job.steps; ++i) names.push_back("step " + std::to_string(i));
-  if (job.parallel.megatron) return names;
+  if (job.parallel.megatron || job.parallel.torchtitan) return names;
   if (job.longest > job.seq) names.push_back("longest sample");
   if (job.eval_batch > 0) names.push_back("evaluation");
   if (job.sampling.tokens > 0) names.push_back("sampling");

@@ -141,12 +141,30 @@ void CheckpointFrame::forget(uint32_t ticket) {
   stored_[ticket].reset();
 }
 
-bool CheckpointFrame::keeps(const char* op) const {
-  return std::find(style_.saved_ops.begin(), style_.saved_ops.end(), op) != style_.saved_ops.end();
+namespace {
+
+// "mm/2" of "mm"
+bool is_halved(std::string_view saved, std::string_view op) {
+  return saved.size() == op.size() + 2 && saved.ends_with("/2") && saved.starts_with(op);
 }
 
+}  // namespace
+
+bool CheckpointFrame::keeps(const char* op) const {
+  return std::any_of(style_.saved_ops.begin(), style_.saved_ops.end(),
+                     [op](const std::string& saved) { return saved == op || is_halved(saved, op); });
+}
+
+// Of an op that is kept every second time, the times between leave an empty place: one follows each result of that op.
 void CheckpointFrame::keep_result(const char* op, const Ref<Storage>& result) {
-  if (keeps(op)) results_.push_back(result);
+  if (!keeps(op)) return;
+  const bool halved =
+      std::any_of(style_.saved_ops.begin(), style_.saved_ops.end(), [op](const std::string& saved) { return is_halved(saved, op); });
+  const auto before = std::find_if(results_.rbegin(), results_.rend(), [&](const Ref<Storage>& r) {
+    return !r || (r->bytes > 0 && tape_.trace.names[tape_.trace.storages[r->id].op] == op);
+  });
+  const bool skips = halved && before != results_.rend() && *before;
+  results_.push_back(skips ? Ref<Storage>() : result);
 }
 
 Ref<Storage> CheckpointFrame::kept_result(const char* op) {

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 struct CheckpointStyle {
   bool reentrant = false;              // a backward of its own inside the backward
-  std::vector<std::string> saved_ops;  // create_selective_checkpoint_contexts: what these ops return is kept
+  std::vector<std::string> saved_ops;  // create_selective_checkpoint_contexts: what these return is kept, of "mm/2" every second result
 };
 
 class CheckpointFrame {

@@ -61,7 +61,7 @@ struct StorageRecord {
 struct Event {
   enum class Kind : uint8_t { alloc, free, relabel, phase, step };
   Kind kind = Kind::alloc;
-  uint8_t value = 0;      // relabel: the new Category; phase: the Phase that begins
+  uint8_t value = 0;      // alloc: the Stream (stream.h); relabel: the new Category; phase: the Phase that begins
   StorageId storage = 0;  // alloc, free, relabel
 };
 

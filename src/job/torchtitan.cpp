@@ -1,0 +1,173 @@
+#include "job/torchtitan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "job/fields.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kExample = "e.g. torchtitan: {world: 64, tensor: 8} or --torchtitan world=64,tensor=8";
+constexpr int64_t kMost = 1 << 17;  // more ranks than any training run had
+
+constexpr std::pair<const char*, PipelineKind> kSchedules[]{
+    {"gpipe", PipelineKind::gpipe}, {"1f1b", PipelineKind::one_f_one_b}, {"interleaved", PipelineKind::interleaved}};
+constexpr std::pair<const char*, ReshardPolicy> kPolicies[]{
+    {"default", ReshardPolicy::by_default}, {"always", ReshardPolicy::always}, {"never", ReshardPolicy::never}};
+
+template <class T, size_t N>
+T one_of(const Config& c, const char* key, const std::pair<const char*, T> (&names)[N], const char* fallback) {
+  const std::string text = c.text({key}, fallback);
+  std::string known;
+  for (const auto& [name, value] : names) {
+    if (text == name) return value;
+    known += (known.empty() ? "known: " : ", ") + std::string(name);
+  }
+  throw Error(fmt::format("[torchtitan] {} '{}' is not known", key, text.substr(0, 80)), known);
+}
+
+template <class T, size_t N>
+const char* name_of(T value, const std::pair<const char*, T> (&names)[N]) {
+  for (const auto& [name, v] : names)
+    if (v == value) return name;
+  return "";
+}
+
+int64_t degree(const Config& c, const char* key) {
+  const int64_t n = c.integer({key}, 1);
+  if (n < 1 || n > kMost)
+    throw Error(fmt::format("[torchtitan] {} {} is not between 1 and {}", key, n, kMost), "leave it out, or give a number of ranks");
+  return n;
+}
+
+// "2025-09"
+Version month_of(const Config& c, Version fallback) {
+  const std::string text = c.text({"version"}, fmt::format("{}-{:02}", fallback.major, fallback.minor));
+  int year = 0, month = 0, used = 0;
+  const bool read = std::sscanf(text.c_str(), "%4d-%2d%n", &year, &month, &used) == 2 && used == static_cast<int>(text.size());
+  if (!read || year < 2024 || year > 2100 || month < 1 || month > 12)
+    throw Error(fmt::format("[torchtitan] version '{}' is no month since 2024", text.substr(0, 40)),
+                "year and month of its code, e.g. 2025-09");
+  return {year, month};
+}
+
+std::string near(int64_t divisor, int64_t n) {
+  const int64_t below = n / divisor * divisor;
+  return below > 0 ? fmt::format("the nearest: {} and {}", below, below + divisor) : fmt::format("the nearest: {}", divisor);
+}
+
+std::vector<int64_t> layers_of(const Config& c, const TorchtitanSettings& t) {
+  std::vector<int64_t> out;
+  const Json* list = c.find({"layers"});
+  if (!list) return out;
+  const char* hint = "one number for each stage, e.g. layers: [7, 8, 8, 7], or layers=7+8+8+7";
+  if (!list->is_array()) throw Error("[torchtitan] layers is no list", hint);
+  for (const Json& n : *list) {
+    if (!n.is_number_integer() || n.get<int64_t>() < 1 || n.get<int64_t>() > 100000)
+      throw Error("[torchtitan] layers: " + n.dump() + " is no number of layers, and every stage has one at least", hint);
+    out.push_back(n.get<int64_t>());
+  }
+  const int64_t parts = t.pipeline * t.virtual_stages;
+  if (static_cast<int64_t>(out.size()) != parts)
+    throw Error(
+        fmt::format("[torchtitan] layers has {} numbers, but there are {} stages of {} chunks", out.size(), t.pipeline, t.virtual_stages),
+        fmt::format("give {} numbers", parts));
+  return out;
+}
+
+void check_world(const TorchtitanSettings& t) {
+  const int64_t model = t.tensor * t.pipeline * t.context;
+  if (t.world % model != 0)
+    throw Error(fmt::format("[torchtitan] world {} is no multiple of tensor {} x pipeline {} x context {}", t.world, t.tensor, t.pipeline,
+                            t.context),
+                near(model, t.world));
+  if ((t.data() * t.context) % t.replicas != 0)
+    throw Error(fmt::format("[torchtitan] {} data ranks are no multiple of replicas {}", t.data(), t.replicas), near(t.replicas, t.data()));
+}
+
+void check_schedule(const TorchtitanSettings& t) {
+  const bool several = t.virtual_stages > 1;
+  if (several && !t.pipelined())
+    throw Error(fmt::format("[torchtitan] virtual_stages {} without a pipeline", t.virtual_stages), "set pipeline too, or leave it out");
+  if (several != (t.schedule == PipelineKind::interleaved))
+    throw Error(fmt::format("[torchtitan] schedule {} with virtual_stages {}", name_of(t.schedule, kSchedules), t.virtual_stages),
+                several ? "schedule: interleaved, which has several chunks on a stage" : "set virtual_stages to 2 or more");
+}
+
+}  // namespace
+
+TorchtitanSettings parse_torchtitan(const Json& value) {
+  const Config c = fields_of(value, "torchtitan",
+                             {"world", "tensor", "pipeline", "virtual_stages", "context", "replicas", "micro_batches", "schedule",
+                              "reshard", "loss_parallel", "rotate", "float8", "async_tensor", "loss_chunks", "layers", "stage", "version"},
+                             kExample);
+  TorchtitanSettings t;
+  t.tensor = degree(c, "tensor");
+  t.pipeline = degree(c, "pipeline");
+  t.virtual_stages = degree(c, "virtual_stages");
+  t.context = degree(c, "context");
+  t.replicas = degree(c, "replicas");
+  t.world = c.find({"world"}) ? degree(c, "world") : t.tensor * t.pipeline * t.context;
+  check_world(t);
+  t.schedule = one_of(c, "schedule", kSchedules, t.virtual_stages > 1 ? "interleaved" : "1f1b");
+  check_schedule(t);
+  t.reshard = one_of(c, "reshard", kPolicies, "default");
+  if (c.find({"micro_batches"})) t.micro_batches = c.size({"micro_batches"}, 1);
+  t.loss_parallel = c.flag({"loss_parallel"}, true);
+  constexpr std::pair<const char*, bool> kRotations[]{{"allgather", true}, {"alltoall", false}};
+  t.gathers_context = one_of(c, "rotate", kRotations, "allgather");
+  t.float8 = c.flag({"float8"}, false);
+  t.async_tensor = c.flag({"async_tensor"}, false);
+  t.loss_chunks = c.size({"loss_chunks"}, 1);
+  t.layers = layers_of(c, t);
+  t.version = month_of(c, t.version);
+  if (!c.find({"stage"})) return t;
+  t.stage = c.integer({"stage"}, 0);
+  if (*t.stage < 0 || *t.stage >= t.pipeline)
+    throw Error(fmt::format("[torchtitan] stage {} is not one of 0 to {}", *t.stage, t.pipeline - 1),
+                "leave it out for the largest of them");
+  return t;
+}
+
+nlohmann::ordered_json to_json(const TorchtitanSettings& t) {
+  nlohmann::ordered_json j{{"world", t.world},
+                           {"tensor", t.tensor},
+                           {"pipeline", t.pipeline},
+                           {"virtual_stages", t.virtual_stages},
+                           {"context", t.context},
+                           {"replicas", t.replicas},
+                           {"schedule", name_of(t.schedule, kSchedules)},
+                           {"reshard", name_of(t.reshard, kPolicies)},
+                           {"loss_parallel", t.loss_parallel},
+                           {"rotate", t.gathers_context ? "allgather" : "alltoall"},
+                           {"float8", t.float8},
+                           {"async_tensor", t.async_tensor},
+                           {"loss_chunks", t.loss_chunks}};
+  if (t.micro_batches > 0) j["micro_batches"] = t.micro_batches;
+  if (!t.layers.empty()) j["layers"] = t.layers;
+  if (t.stage) j["stage"] = *t.stage;
+  j["version"] = fmt::format("{}-{:02}", t.version.major, t.version.minor);
+  return j;
+}
+
+std::string to_string(const TorchtitanSettings& t) {
+  std::string out = "torchtitan on " + std::to_string(t.world);
+  const auto add = [&](const char* name, int64_t n) {
+    if (n > 1) out += fmt::format("{} {} {}", out.find(':') == std::string::npos ? ":" : " x", name, n);
+  };
+  add("tensor", t.tensor);
+  add("pipeline", t.pipeline);
+  add("context", t.context);
+  add("data", t.data());
+  if (t.float8) out += ", float8 layers taken as bf16";
+  if (t.async_tensor) out += ", asynchronous tensor parallelism as synchronous";
+  return out;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,388 @@
+#include "step/torchtitan_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "model/torchtitan.h"
+#include "nn/tensor_parallel.h"
+#include "ops/dtensor.h"
+#include "ops/loss.h"
+#include "ops/pointwise.h"
+#include "ops/reshape.h"
+#include "optim/optimizer.h"
+#include "step/clip.h"
+#include "step/fsdp.h"
+#include "step/largest_stage.h"
+#include "step/pipeline_schedule.h"
+#include "tensor/kernel_memory.h"
+#include "util/checked.h"
+
+namespace plimsoll {
+
+namespace {
+
+int64_t micro_batches_of(const Job& job) {
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  return !t.pipelined() ? 1 : t.micro_batches > 0 ? t.micro_batches : job.batch;
+}
+
+class TorchtitanTrainer {
+ public:
+  TorchtitanTrainer(const Job& job, int64_t stage, bool details, bool counts_work)
+      : job_(job),
+        settings_(*job.parallel.torchtitan),
+        stage_(stage),
+        micro_batches_(micro_batches_of(job)),
+        details_(details),
+        counts_work_(counts_work),
+        tape_(dialect(job)),
+        build_(tape_),
+        config_(job.family, job.config),
+        optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
+    tape_.keep_shapes = details;
+  }
+
+  Simulation run() {
+    make_model();
+    optimizer_->attach(parameters_);
+    if (tape_.dialect.recorder) make_batch();
+    for (int64_t i = 0; i < job_.steps; ++i) {
+      counting_ = counts_work_ && i == job_.steps - 1;
+      step();
+    }
+    tape_.work = nullptr;
+    Simulation result;
+    for (const Parameter* p : parameters_) result.parameters += p->value.numel();
+    result.trainable = result.parameters;
+    if (details_)
+      for (const Parameter* p : parameters_)
+        result.parameter_list.push_back(
+            {tape_.trace.scope_path(tape_.scope_of(p->value)) + "." + p->name, p->value.numel(), p->value.requires_grad()});
+    result.work = std::move(work_);
+    result.trace = std::move(tape_.trace);
+    return result;
+  }
+
+ private:
+  // One of the parts of the pipeline that this rank has.
+  struct Chunk {
+    std::unique_ptr<TorchtitanPart> part;
+    std::unique_ptr<FullyShard> fsdp;
+    bool is_first = true, is_last = true;
+    Tensors received, received_gradients;  // a buffer for each micro-batch, for ever
+  };
+
+  // fwd_cache of a stage.
+  struct InFlight {
+    Tensor input, output, loss;
+  };
+
+  static Dialect dialect(const Job& job) {
+    Dialect d;
+    d.attention = job.attention;
+    d.item = job.recorded_item;
+    d.recorder = d.late_gradient_labels = job.recorded_item.has_value();
+    if (d.recorder) return d;
+    d.torch = job.platform.torch;
+    d.kernels = kernel_memory(job.platform);
+    return d;
+  }
+
+  TorchtitanPart::Place place(int64_t chunk) const {
+    const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
+    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts) : settings_.layers;
+    TorchtitanPart::Place p;
+    p.count = split[static_cast<size_t>(part)];
+    p.embeds = part == 0;
+    p.has_head = part == parts - 1;
+    return p;
+  }
+
+  FsdpSettings sharding() const {
+    FsdpSettings f;
+    f.replicas = settings_.replicas;
+    f.world = settings_.shards() * settings_.replicas;
+    f.param_dtype = WireType::bf16;
+    f.reduce_dtype = WireType::fp32;
+    f.checkpoint_inside = true;
+    f.reshard = settings_.reshard == ReshardPolicy::always || (settings_.reshard == ReshardPolicy::by_default && !settings_.pipelined());
+    f.keep_last = settings_.reshard == ReshardPolicy::by_default;
+    f.reshard_root = false;
+    return f;
+  }
+
+  void make_model() {
+    build_.dtype = DType::float32;
+    build_.on_meta = true;
+    build_.checkpointing = CheckpointPlan(job_.checkpointing);
+    if (settings_.tensor > 1) {
+      TensorParallelSettings t;
+      t.world = settings_.tensor;
+      t.sequence = true;
+      t.loss_parallel = settings_.loss_parallel;
+      build_.tensor_parallel = &tensor_.emplace(t);
+    }
+    const int64_t parts = settings_.virtual_stages;
+    for (int64_t c = 0; c < parts; ++c) {
+      Chunk& chunk = chunks_.emplace_back();
+      const TorchtitanPart::Place p = place(c);
+      chunk.is_first = p.embeds;
+      chunk.is_last = p.has_head;
+      // Its own maximum was 32,768 tokens, and the table twice that, before it took the length of the run.
+      const int64_t positions = settings_.version < Version{2024, 6} ? 2 * 32768 : job_.seq;
+      chunk.part = std::make_unique<TorchtitanPart>(build_, config_, settings_, p, positions);
+      chunk.fsdp = std::make_unique<FullyShard>(sharding(), *chunk.part, chunk.part->sharded_modules());
+      parameters_.insert(parameters_.end(), chunk.fsdp->parameters().begin(), chunk.fsdp->parameters().end());
+    }
+  }
+
+  int64_t tokens() const { return job_.seq / settings_.context; }
+  int64_t samples() const { return job_.batch / micro_batches_; }
+  Dims hidden_sizes() const { return {samples(), tokens() / settings_.tensor, config_.dim}; }
+
+  // _setup_forward_recv_info and _create_grad_recv_info, in the first step.
+  void make_buffers(Chunk& c) {
+    const auto fill = [this](Tensors& buffers) {
+      tape_.op = "empty_strided";
+      while (static_cast<int64_t>(buffers.size()) < micro_batches_) buffers.push_back(empty(tape_, hidden_sizes(), DType::bfloat16));
+    };
+    if (!c.is_first) fill(c.received);
+    if (!c.is_last) fill(c.received_gradients);
+  }
+
+  void make_batch() {
+    tape_.category = Category::input;
+    tape_.op = "input";
+    ids_ = empty(tape_, {job_.batch, tokens()}, DType::int64);
+    labels_ = empty(tape_, {job_.batch, tokens()}, DType::int64);
+    tape_.category.reset();
+  }
+
+  void step() {
+    tape_.begin_step();
+    if (counting_) tape_.work = &work_;
+    tape_.begin_phase(Phase::forward);
+    if (!tape_.dialect.recorder) make_batch();  // there one batch is for all steps, and gradients go after each
+    drop_gradients();
+    settings_.pipelined() ? run_pipeline() : run_batches();
+    tape_.begin_phase(Phase::optimizer);
+    if (job_.clip) clip_grad_norm(parameters_, mesh());
+    optimizer_->step(parameters_);
+    for (const Tensor& s : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
+    if (tape_.dialect.recorder) drop_gradients();
+  }
+
+  void drop_gradients() {
+    for (Parameter* p : parameters_) p->grad.reset();
+  }
+
+  ClipMesh mesh() const {
+    ClipMesh all;
+    for (const Chunk& c : chunks_) {
+      all.dims = c.fsdp->mesh().dims;
+      all.replicas.insert(all.replicas.end(), c.fsdp->mesh().replicas.begin(), c.fsdp->mesh().replicas.end());
+    }
+    return all;
+  }
+
+  // ---- without a pipeline ---------------------------------------------------------------------------------------------------
+  void run_batches() {
+    const int64_t times = std::min<int64_t>(job_.accumulation, 2);
+    for (int64_t i = 0; i < times; ++i) {
+      if (tape_.work) work_.begin_micro_step(static_cast<uint16_t>(i));
+      tape_.begin_phase(Phase::forward);
+      Chunk& chunk = chunks_.front();
+      Tensor pred = forward(chunk, ids_, true);
+      loss_ = loss_of(pred, labels_);
+      if (settings_.keeps_logits()) pred_ = pred;
+      pred.reset();
+      backward(chunk, loss_, {});
+    }
+    label_gradients();
+  }
+
+  Tensor forward(Chunk& chunk, const Tensor& input, bool sync) {
+    Batch batch;
+    chunk.is_first ? void(batch.input_ids = input) : batch.own.push_back(input);
+    build_.batch = &batch;
+    build_.hooks = chunk.fsdp.get();
+    Output out = chunk.fsdp->forward(batch, sync);
+    build_.batch = nullptr;
+    return std::move(out.kept.front());
+  }
+
+  void backward(Chunk& chunk, const Tensor& output, const Tensor& gradient) {
+    tape_.begin_phase(Phase::backward);
+    build_.hooks = chunk.fsdp.get();
+    tape_.op = "ones_like";
+    run_backward(output, gradient ? gradient : empty_like(output));
+    chunk.fsdp->after_backward();
+  }
+
+  void label_gradients() {
+    for (const Parameter* p : parameters_)
+      if (p->grad) tape_.relabel(p->grad, Category::gradient);
+  }
+
+  // components/loss.py
+  Tensor loss_of(const Tensor& pred, const Tensor& labels) const {
+    const int64_t chunks = settings_.loss_chunks;
+    if (chunks == 1) return cross_entropy_of(pred, labels);
+    const Tensors logits = chunk(pred, chunks, 1), targets = chunk(labels, chunks, 1);
+    Tensor total;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      const Tensor loss = cross_entropy_of(logits[i], targets[i]);
+      total = total ? add(total, loss) : loss;
+    }
+    return mul_scalar(total);
+  }
+
+  Tensor cross_entropy_of(const Tensor& pred, const Tensor& labels) const {
+    const Tensor logits = to(flatten(pred, 0, 1), DType::float32), target = flatten(labels, 0, 1);
+    return tensor_ && settings_.loss_parallel ? sharded_cross_entropy(logits, target) : cross_entropy(logits, target);
+  }
+
+  // ---- in a pipeline --------------------------------------------------------------------------------------------------------
+  std::vector<PipelineCall> schedule() const {
+    if (settings_.schedule == PipelineKind::gpipe) return gpipe_schedule(micro_batches_);
+    return pipeline_schedule(settings_.pipeline, stage_, settings_.virtual_stages,
+                             enough_micro_batches(settings_.pipeline, settings_.virtual_stages, micro_batches_));
+  }
+
+  void run_pipeline() {
+    for (Chunk& c : chunks_) {
+      make_buffers(c);
+      c.fsdp->keep_whole(true);
+    }
+    std::map<std::pair<int64_t, int64_t>, InFlight> cache;
+    Tensor last_output, sent;  // what the schedule's names hold: the last output, and the gradient that is sent
+    Tensors outputs, losses;
+    for (const PipelineCall& call : schedule()) {
+      Chunk& chunk = chunks_[static_cast<size_t>(call.chunk)];
+      count(call);
+      InFlight& f = cache[{call.micro_batch, call.chunk}];
+      if (call.forward) {
+        last_output = run_forward(chunk, f, call.micro_batch);
+        if (chunk.is_last && settings_.keeps_outputs()) outputs.push_back(last_output);
+        if (chunk.is_last) losses.push_back(f.loss);
+      } else {
+        sent = run_backward_of(chunk, f, call.micro_batch);
+        cache.erase({call.micro_batch, call.chunk});
+      }
+    }
+    if (counting_) tape_.work = &work_;
+    for (Chunk& c : chunks_) c.fsdp->reduce_kept();
+    label_gradients();
+    if (outputs.empty()) return;
+    const int64_t dropped = micro_batches_ - static_cast<int64_t>(outputs.size());  // that were not simulated
+    for (int64_t i = 0; i < dropped; ++i) outputs.push_back(empty_like(outputs.front()));
+    const Tensor merged = cat(detached(outputs), 0);
+  }
+
+  static Tensors detached(const Tensors& all) {
+    Tensors out;
+    for (const Tensor& t : all) out.push_back(detach(t));
+    return out;
+  }
+
+  // The first two micro-batches stand for all, as in every accumulation.
+  void count(const PipelineCall& call) {
+    if (!counting_) return;
+    tape_.work = call.micro_batch < 2 ? &work_ : nullptr;
+    work_.begin_micro_step(static_cast<uint16_t>(call.micro_batch));
+  }
+
+  Tensor run_forward(Chunk& chunk, InFlight& f, int64_t micro_batch) {
+    tape_.begin_phase(Phase::forward);
+    if (chunk.is_first) {
+      f.input = slice(ids_, 0, micro_batch * samples(), (micro_batch + 1) * samples());
+    } else {
+      f.input = detach(chunk.received[static_cast<size_t>(micro_batch)]);
+      make_leaf(f.input);
+    }
+    f.output = forward(chunk, f.input, false);
+    if (chunk.is_last) f.loss = loss_of(f.output, slice(labels_, 0, micro_batch * samples(), (micro_batch + 1) * samples()));
+    return f.output;
+  }
+
+  // Gives the gradient that goes to the stage before; none on the first.
+  Tensor run_backward_of(Chunk& chunk, InFlight& f, int64_t micro_batch) {
+    if (chunk.is_last)
+      backward(chunk, f.loss, {});
+    else
+      backward(chunk, f.output, chunk.received_gradients[static_cast<size_t>(micro_batch)]);
+    return chunk.is_first ? Tensor() : leaf_gradient(f.input);
+  }
+
+  const Job& job_;
+  const TorchtitanSettings& settings_;
+  const int64_t stage_, micro_batches_;
+  const bool details_, counts_work_;
+  bool counting_ = false;
+  Work work_;
+  Tape tape_;
+  Build build_;
+  TorchtitanConfig config_;
+  std::optional<TensorParallel> tensor_;
+  std::vector<Chunk> chunks_;
+  std::vector<Parameter*> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Tensor ids_, labels_, pred_, loss_;
+};
+
+void check_pipeline(const Job& job) {
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  if (!t.pipelined()) return;
+  const int64_t micro = micro_batches_of(job);
+  if (job.batch % micro != 0)
+    throw Error(fmt::format("[torchtitan] a batch of {} is no multiple of {} micro_batches", job.batch, micro),
+                fmt::format("the nearest batches: {} and {}", std::max(micro, job.batch / micro * micro), round_up(job.batch, micro)));
+  if (t.schedule != PipelineKind::gpipe && micro < t.pipeline)
+    throw Error(fmt::format("[torchtitan] {} micro-batches are less than {} stages, which 1F1B refuses", micro, t.pipeline),
+                fmt::format("batch {} or more, or schedule gpipe", t.pipeline));
+  if (t.virtual_stages > 1 && micro % t.pipeline != 0)
+    throw Error(fmt::format("[torchtitan] {} micro-batches are no multiple of {} stages", micro, t.pipeline),
+                fmt::format("interleaved schedules want that: {} or {}", micro / t.pipeline * t.pipeline, round_up(micro, t.pipeline)));
+  const TorchtitanConfig c(job.family, job.config);
+  int64_t layers = 0;
+  for (int64_t n : t.layers) layers += n;
+  if (!t.layers.empty() && layers != c.layers)
+    throw Error(fmt::format("[torchtitan] layers add up to {}, and the model has {}", layers, c.layers), "one number for each stage");
+}
+
+}  // namespace
+
+void check_torchtitan(const Job& job) {
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const auto refuse = [](const std::string& what, const std::string& hint) { throw Error("[torchtitan] " + what, hint); };
+  const ParallelSettings& p = job.parallel;
+  if (p.ddp || p.zero1 || p.fsdp || p.tensor || p.megatron)
+    refuse("it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, tensor_parallel and megatron out");
+  if (job.precision != Precision::fp32 && job.precision != Precision::amp)
+    refuse(fmt::format("precision {} is not its own", to_string(job.precision)), "fp32 weights that are gathered in bf16: precision fp32");
+  if (job.tuning.adapter || job.tuning.quantization) refuse("adapters are not simulated", "leave lora and quantization out");
+  if (job.ema || job.master_weights || job.optimizer_in_backward)
+    refuse("ema, master_weights and optimizer_in_backward are not simulated", "leave them out");
+  if (t.shards() < 2)
+    refuse(fmt::format("world {} leaves one data and context rank, and fully_shard nothing to shard", t.world),
+           fmt::format("world {} or more", 2 * t.tensor * t.pipeline * t.replicas));
+  const int64_t divisor = t.tensor * (t.context > 1 ? 2 * t.context : 1);  // ParallelDims.seq_len_divisor
+  if (job.seq % divisor != 0)
+    refuse(fmt::format("{} tokens are no multiple of {}: tensor {}{}", job.seq, divisor, t.tensor,
+                       t.context > 1 ? fmt::format(" x 2 x context {}", t.context) : ""),
+           fmt::format("the nearest: {} and {}", std::max(divisor, job.seq / divisor * divisor), round_up(job.seq, divisor)));
+  if (job.seq / t.context % t.loss_chunks != 0)
+    refuse(fmt::format("{} tokens cannot be cut into {} loss_chunks", job.seq / t.context, t.loss_chunks), "take a power of two");
+  check_pipeline(job);
+}
+
+Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
+  check_torchtitan(job);
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  if (t.stage) return TorchtitanTrainer(job, *t.stage, details, work).run();
+  return largest_stage(t.pipeline, [&](int64_t stage) { return TorchtitanTrainer(job, stage, details, work).run(); });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,14 @@
+// torchtitan's train_step on one rank: fully_shard over tensor-parallel layers, a loss outside the model, and, in a pipeline, the schedules
+// of torch.distributed.pipelining (PyTorch 2.14, stage.py and schedules.py).
+#pragma once
+
+#include "step/train.h"
+
+namespace plimsoll {
+
+// Throws an Error for settings that torchtitan has not, with the nearest that it has.
+void check_torchtitan(const Job& job);
+// Of the stage that the job names, else of the one with the largest peak; `ranks` of the result has all that were run.
+Simulation simulate_torchtitan(const Job& job, bool details, bool work);
+
+}  // namespace plimsoll
