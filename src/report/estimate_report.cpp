@@ -83,7 +83,7 @@ class Writer {
   }
 
   const char* shared_text() const {
-    return e_.job.parallel.fsdp || e_.job.parallel.tensor || e_.job.parallel.megatron ? " on this rank" : "";
+    return e_.job.parallel.shards_parameters() ? " on this rank" : "";
   }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
