@@ -17,74 +17,52 @@ int64_t count_of(const Config& c, const char* key, int64_t fallback, int64_t lea
   const auto n = static_cast<double>(fallback);
   const double value = c.number({key}, n);  // files say 5e8
   if (!(value >= static_cast<double>(least) && value <= static_cast<double>(kLargestCount)))
-    throw Error(fmt::format("[deepspeed] {} {} is not between {} and {}", key, value, least, kLargestCount),
+    throw Error(fmt::format("[zero] {} {} is not between {} and {}", key, value, least, kLargestCount),
                 fmt::format("it is a number of elements; DeepSpeed's default is {}", fallback));
   return static_cast<int64_t>(value);
 }
 
 int64_t stage_of(const Config& c) {
   const int64_t stage = c.integer({"stage"}, 2);
+  if (stage == 3) throw Error("[zero] stage 3 is not simulated", "fsdp1 with strategy full_shard shards the same; or stage: 2");
   if (stage < 1 || stage > 3)
-    throw Error(fmt::format("[deepspeed] stage {} is not known", stage), "1: states are sharded; 2: gradients, too; 3: parameters, too; without sharding take ddp");
+    throw Error(fmt::format("[zero] stage {} is not known", stage), "1: states are sharded; 2: gradients, too; without ZeRO take ddp");
   return stage;
-}
-
-void check_offload(const DeepSpeedSettings& d) {
-  if (d.offload_parameters && d.stage != 3)
-    throw Error(fmt::format("[deepspeed] offload_parameters with stage {}: only stage 3 shards parameters", d.stage),
-                "set stage: 3, or offload_optimizer: true alone");
 }
 
 }  // namespace
 
 DeepSpeedSettings parse_deepspeed(const nlohmann::json& value) {
-  const Config c = process_fields(
-      value, "deepspeed",
-      {"world", "rank", "stage", "reduce_bucket", "prefetch_bucket", "persistence_threshold", "max_live_parameters", "max_reuse_distance",
-       "sub_group", "contiguous_gradients", "overlap_comm", "reduce_scatter", "round_robin_gradients", "offload_optimizer",
-       "offload_parameters", "gradient_dtype"});
+  const Config c = process_fields(value, "zero",
+                                  {"world", "rank", "stage", "reduce_bucket", "contiguous_gradients", "overlap_comm", "reduce_scatter",
+                                   "round_robin_gradients", "offload_optimizer", "gradient_dtype"});
   DeepSpeedSettings d;
   d.world = world_of(c);
   d.rank = rank_of(c, d.world, "ranks count from 0");
   d.stage = stage_of(c);
   d.reduce_bucket = count_of(c, "reduce_bucket", d.reduce_bucket, 1);
-  d.prefetch_bucket = count_of(c, "prefetch_bucket", d.prefetch_bucket, 0);
-  d.persistence_threshold = count_of(c, "persistence_threshold", d.persistence_threshold, 0);
-  d.max_live_parameters = count_of(c, "max_live_parameters", d.max_live_parameters, 0);
-  d.max_reuse_distance = count_of(c, "max_reuse_distance", d.max_reuse_distance, 0);
-  d.sub_group = count_of(c, "sub_group", d.sub_group, 1);
   d.contiguous_gradients = c.flag({"contiguous_gradients"}, true);
-  d.overlap_comm = c.flag({"overlap_comm"}, d.stage == 3);
+  d.overlap_comm = c.flag({"overlap_comm"}, false);
   d.reduce_scatter = c.flag({"reduce_scatter"}, true);
   d.round_robin_gradients = c.flag({"round_robin_gradients"}, false);
   d.offload_optimizer = c.flag({"offload_optimizer"}, false);
-  d.offload_parameters = c.flag({"offload_parameters"}, false);
   d.gradient_dtype = parse_wire_type(c, "gradient_dtype", WireType::own);
-  check_offload(d);
   return d;
 }
 
 nlohmann::ordered_json to_json(const DeepSpeedSettings& d) {
   nlohmann::ordered_json j{{"world", d.world}, {"rank", d.rank}, {"stage", d.stage}, {"reduce_bucket", d.reduce_bucket}};
-  if (d.stage == 3) {
-    j["prefetch_bucket"] = d.prefetch_bucket;
-    j["persistence_threshold"] = d.persistence_threshold;
-    j["max_live_parameters"] = d.max_live_parameters;
-    j["max_reuse_distance"] = d.max_reuse_distance;
-    j["sub_group"] = d.sub_group;
-  }
   j["contiguous_gradients"] = d.contiguous_gradients;
   j["overlap_comm"] = d.overlap_comm;
   j["reduce_scatter"] = d.reduce_scatter;
   j["round_robin_gradients"] = d.round_robin_gradients;
   j["offload_optimizer"] = d.offload_optimizer;
-  if (d.stage == 3) j["offload_parameters"] = d.offload_parameters;
   j["gradient_dtype"] = to_string(d.gradient_dtype);
   return j;
 }
 
 std::string to_string(const DeepSpeedSettings& d) {
-  const char* offload = d.offload_parameters ? " with offload of parameters" : d.offload_optimizer ? " with offload" : "";
+  const char* offload = d.offload_optimizer ? " with offload" : "";
   return fmt::format("DeepSpeed ZeRO-{}{}, rank {} of {}", d.stage, offload, d.rank, d.world);
 }
 

@@ -47,9 +47,7 @@ const char* to_string(ShardingStrategy s) {
   return "";
 }
 
-const char* to_string(BackwardPrefetch p) {
-  return p == BackwardPrefetch::pre ? "pre" : p == BackwardPrefetch::post ? "post" : "none";
-}
+const char* to_string(BackwardPrefetch p) { return p == BackwardPrefetch::pre ? "pre" : p == BackwardPrefetch::post ? "post" : "none"; }
 
 ShardingStrategy parse_sharding_strategy(const std::string& text) {
   std::string name = lower(text);

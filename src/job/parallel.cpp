@@ -78,8 +78,8 @@ Zero1Settings parse_zero1(const Json& value) {
 
 FsdpSettings parse_fsdp(const Json& value) {
   const Config c = process_fields(value, "fsdp",
-                              {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
-                               "wrap_embedding", "checkpoint_inside"});
+                                  {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
+                                   "wrap_embedding", "checkpoint_inside"});
   FsdpSettings f;
   f.world = world_of(c);
   f.replicas = replicas_of(c, f.world);
@@ -109,7 +109,7 @@ void check(const ParallelSettings& p) {
   if (p.ddp || p.zero1) kinds.push_back(p.ddp ? "ddp" : "zero1");
   if (p.fsdp) kinds.push_back("fsdp");
   if (p.fsdp1) kinds.push_back("fsdp1");
-  if (p.deepspeed) kinds.push_back("deepspeed");
+  if (p.deepspeed) kinds.push_back("zero");
   if (p.tensor) kinds.push_back("tensor_parallel");
   if (kinds.size() > 1) throw Error("[job] " + kinds[0] + " with " + kinds[1] + " is not simulated", "leave one of them out");
   if (!p.ddp || !p.zero1) return;

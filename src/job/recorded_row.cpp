@@ -50,7 +50,8 @@ const OwnModel* own_model(const std::string& name) {
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
-  if (kind != "none" && kind != "ddp" && kind != "zero1" && kind != "fsdp2" && kind != "fsdp1" && kind != "zero" && kind != "tp") return "parallel: " + kind;
+  if (kind != "none" && kind != "ddp" && kind != "zero1" && kind != "fsdp2" && kind != "fsdp1" && kind != "zero" && kind != "tp")
+    return "parallel: " + kind;
   // The recorder adds adapters after it has sharded the model.
   if ((kind == "fsdp2" || kind == "tp") && spec.contains("lora") && !spec["lora"].is_null()) return "lora with parallel: " + kind;
   if (const std::string name = python_file(spec.at("model")); !name.empty() && !own_model(name)) return "model: " + name;
@@ -127,7 +128,8 @@ Fsdp1Settings fsdp1_of(const Json& parallel) {
               {"rank", parallel.value("rank", 0)},
               {"replicas", parallel.value("replicas", 1)},
               {"strategy", parallel.value("strategy", "FULL_SHARD")},
-              {"prefetch", parallel.value("prefetch", Json("pre"))},
+              {"prefetch",
+               parallel.contains("prefetch") && parallel["prefetch"].is_null() ? Json("none") : parallel.value("prefetch", Json("pre"))},
               {"forward_prefetch", parallel.value("forward_prefetch", false)},
               {"original_parameters", parallel.value("orig_params", false)},
               {"offload", parallel.value("offload", false)},

@@ -85,7 +85,7 @@ nlohmann::ordered_json job_json(const Job& job) {
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
   if (job.parallel.fsdp) j["fsdp"] = to_json(*job.parallel.fsdp);
   if (job.parallel.fsdp1) j["fsdp1"] = to_json(*job.parallel.fsdp1);
-  if (job.parallel.deepspeed) j["deepspeed"] = to_json(*job.parallel.deepspeed);
+  if (job.parallel.deepspeed) j["zero"] = to_json(*job.parallel.deepspeed);
   if (job.parallel.tensor) j["tensor_parallel"] = to_json(*job.parallel.tensor);
   if (job.parallel.megatron) j["megatron"] = to_json(*job.parallel.megatron);
   if (job.tuning.adapter) j[to_string(job.tuning.adapter->kind)] = to_json(*job.tuning.adapter);

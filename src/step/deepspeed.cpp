@@ -17,6 +17,62 @@ constexpr int64_t kStartAlignment = 2;  // nccl_start_alignment_factor, in eleme
 
 Tensor scalar_of(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
 
+// _has_inf_or_nan
+void count_infinite(const Tensor& grad, Tape& tape) {
+  const Dims sizes = grad.sizes();
+  const Tensor wide = grad.dtype() == DType::float32 ? grad : temporary("_to_copy", sizes, DType::float32, tape);
+  const Tensor nan = temporary("isnan", sizes, DType::bool_, tape), inf = temporary("isinf", sizes, DType::bool_, tape);
+  const Tensor either = temporary("logical_or", sizes, DType::bool_, tape);
+  const Tensor numbers = temporary("_to_copy", sizes, DType::float32, tape);
+  scalar_of("max", DType::float32, tape);
+}
+
+// get_grad_norm_direct: each gradient in fp64.
+Tensor group_norm(const Tensors& gradients, Tape& tape) {
+  Tensors norms;
+  for (const Tensor& g : gradients) {
+    const Tensor wide = temporary("_to_copy", g.sizes(), DType::float64, tape);
+    norms.push_back(scalar_of("linalg_vector_norm", DType::float64, tape));
+  }
+  Tensor total = temporary("stack", {static_cast<int64_t>(norms.size())}, DType::float64, tape);
+  total = temporary("pow", total);
+  total = scalar_of("sum", DType::float64, tape);
+  total = scalar_of("_to_copy", DType::float32, tape);
+  total = scalar_of("pow", DType::float32, tape);
+  // mask_nan_or_inf_with_val_inplace
+  const Tensor inf = scalar_of("isinf", DType::bool_, tape), nan = scalar_of("isnan", DType::bool_, tape);
+  const Tensor either = scalar_of("logical_or", DType::bool_, tape);
+  const Tensor value = scalar_of("empty", DType::float32, tape);
+  return total;
+}
+
+// scaled_global_norm, of one group of parameters
+Tensor scaled_global_norm(const Tensors& gradients, Tape& tape) {
+  const Tensor norm = group_norm(gradients, tape);
+  const Tensor stacked = temporary("stack", {1}, DType::float32, tape);
+  return scalar_of("linalg_vector_norm", DType::float32, tape);
+}
+
+// unscale_and_clip_grads: without clipping the scale is a number of Python's.
+void unscale_and_clip(bool clips, Tape& tape) {
+  if (!clips) return;
+  Tensor clip;
+  for (const char* op : {"div", "add", "div", "clamp"}) clip = scalar_of(op, DType::float32, tape);
+  const Tensor scale = scalar_of("mul", DType::float32, tape);
+  const Tensor inverse = rdiv(scale);
+}
+
+// has_overflow: bf16 is looked at, too (check_grad_overflow of its configuration).
+void check_overflow(const Tensors& gradients, Tape& tape) {
+  Tensor found;
+  {
+    const Tensor count = temporary("zeros", {1}, DType::float32, tape);
+    for (const Tensor& g : gradients) count_infinite(g, tape);
+    found = temporary("_to_copy", {1}, DType::bool_, tape);
+  }
+  temporary("_to_copy", {1}, DType::uint8, tape);
+}
+
 class Zero12 final : public DeepSpeedEngine {
  public:
   Zero12(const Job& job, Tape& tape, const std::vector<Parameter*>& trained)
@@ -30,7 +86,7 @@ class Zero12 final : public DeepSpeedEngine {
   }
   ~Zero12() override { tape_.gradient_arrived = nullptr; }
 
-  void before_backward(bool boundary) override { boundary_ = boundary; }
+  Tensor before_backward(const Tensor& loss, bool boundary) override;
   void after_backward() override;
   void step() override;
   Tensors states() const override { return optimizer_->states(); }
@@ -83,6 +139,8 @@ class Zero12 final : public DeepSpeedEngine {
   Tensors bucket_grads_;
   int64_t elements_ = 0;
   bool ready_ = false, boundary_ = true;
+  Tensor global_norm_;    // kept for whoever asks
+  Tensor returned_loss_;  // what the engine's backward returns: over the micro-steps
   Tensor grads_in_partition_;
   Tensors all_grads_;  // of this rank's parameters, over micro-steps
   Tensors averaged_;
@@ -145,13 +203,25 @@ void Zero12::make_master() {
   optimizer_->attach({&master_});
 }
 
+// DeepSpeedEngine.backward: a hook on the loss divides its gradient by the micro-steps.
+Tensor Zero12::before_backward(const Tensor& loss, bool boundary) {
+  boundary_ = boundary;
+  returned_loss_ = temporary("div", loss);
+  Op op(tape_, "mul", {&loss});
+  return op.finish(empty_like(loss), [](Tensors& grads, Needs) -> Tensors {
+    const Tensor scaled = temporary("mul", grads[0]);
+    return {temporary("div", scaled)};
+  });
+}
+
 // ---- gradients --------------------------------------------------------------------------------------------------------------
 void Zero12::setup_buckets() {
   if (std::exchange(ready_, true) || !settings_.contiguous_gradients) return;
   const Labelled label(tape_, Category::reduce_buffer, 0);
   buffers_.clear();
   index_ = 0;
-  for (int i = 0; i < (settings_.overlap_comm ? 2 : 1); ++i) buffers_.push_back(temporary("empty", {settings_.reduce_bucket}, dtype_, tape_));
+  for (int i = 0; i < (settings_.overlap_comm ? 2 : 1); ++i)
+    buffers_.push_back(temporary("empty", {settings_.reduce_bucket}, dtype_, tape_));
 }
 
 void Zero12::process_gradient(Parameter& p) {
@@ -258,13 +328,14 @@ void Zero12::send_to_host(Parameter& p) {
     const Tensor wide = temporary("_to_copy", {n}, DType::float64, tape_);
     norms_.push_back(scalar_of("linalg_vector_norm", DType::float64, tape_));
   }
-  check_overflow({p.grad}, tape_);
+  count_infinite(p.grad, tape_);
   if (dtype_ != DType::float32) temporary("_to_copy", {n}, DType::float32, tape_);
   p.grad.reset();
 }
 
 // reduce_gradients of stage 1, and independent_gradient_partition_epilogue
 void Zero12::after_backward() {
+  returned_loss_.reset();
   if (settings_.stage == 1 && !boundary_) return;
   const Labelled label(tape_, Category::reduce_buffer, 0);
   if (settings_.stage == 1 && !settings_.overlap_comm)
@@ -302,8 +373,9 @@ void Zero12::step() {
     norms_.clear();  // on the host
     return;
   }
-  if (dtype_ == DType::float16) check_overflow(averaged_, tape_);
-  norm_of_partition(averaged_, tape_);
+  if (dtype_ != DType::float32) check_overflow(averaged_, tape_);
+  const Tensor norm = scaled_global_norm(averaged_, tape_);
+  global_norm_ = temporary("div", norm);
   update_on_device();
 }
 
@@ -322,39 +394,6 @@ void Zero12::update_on_device() {
 
 }  // namespace
 
-void norm_of_partition(const Tensors& gradients, Tape& tape) {
-  Tensors norms;
-  for (const Tensor& g : gradients) {
-    const Tensor wide = temporary("_to_copy", g.sizes(), DType::float64, tape);
-    norms.push_back(scalar_of("linalg_vector_norm", DType::float64, tape));
-  }
-  Tensor total;
-  {
-    Tensor stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, DType::float64, tape);
-    stacked = temporary("pow", stacked);
-    const Tensor sum = scalar_of("sum", DType::float64, tape);
-    total = scalar_of("_to_copy", DType::float32, tape);
-  }
-  total = scalar_of("pow", DType::float32, tape);
-}
-
-void unscale_and_clip(bool clips, Tape& tape) {
-  if (!clips) return;
-  const Tensor clip = chain(scalar_of("div", DType::float32, tape), {"add", "div", "clamp", "mul"});
-  const Tensor scale = rdiv(clip);
-}
-
-void check_overflow(const Tensors& gradients, Tape& tape) {
-  const Tensor count = temporary("zeros", {1}, DType::float32, tape);
-  for (const Tensor& g : gradients) {
-    const Tensor wide = g.dtype() == DType::float32 ? g : temporary("_to_copy", g.sizes(), DType::float32, tape);
-    const Tensor nan = temporary("isnan", g.sizes(), DType::bool_, tape), inf = temporary("isinf", g.sizes(), DType::bool_, tape);
-    const Tensor either = temporary("logical_or", g.sizes(), DType::bool_, tape);
-    const Tensor numbers = temporary("_to_copy", g.sizes(), DType::float32, tape);
-    scalar_of("max", DType::float32, tape);
-  }
-}
-
 std::unique_ptr<DeepSpeedEngine> make_zero_1_2(const Job& job, Tape& tape, const std::vector<Parameter*>& trained) {
   return std::make_unique<Zero12>(job, tape, trained);
 }
@@ -362,11 +401,11 @@ std::unique_ptr<DeepSpeedEngine> make_zero_1_2(const Job& job, Tape& tape, const
 void check_deepspeed(const Job& job) {
   if (!job.parallel.deepspeed) return;
   const auto refuse = [](const std::string& what, const std::string& why) {
-    throw Error("[deepspeed] " + what + ": " + why, "leave one of them out");
+    throw Error("[zero] " + what + ": " + why, "leave one of them out");
   };
   if (job.master_weights) refuse("master_weights", "ZeRO keeps fp32 weights of its own");
   if (job.optimizer_in_backward) refuse("optimizer_in_backward", "gradients are reduced before they are used");
-  if (job.offload_optimizer) refuse("offload_optimizer", "that is torchao's; set offload_optimizer within deepspeed");
+  if (job.offload_optimizer) refuse("offload_optimizer", "that is torchao's; set offload_optimizer within zero");
   if (job.swap_blocks > 0) refuse("swap_blocks", "not simulated with it");
 }
 

@@ -101,8 +101,7 @@ void FullyShardedDataParallel::make_shard(Handle& h) {
   flat_of_[&h.flat] = &h;
   const Labelled label(tape_, Category::parameter, h.module->scope());
   tape_.op = "parameter";
-  h.local_shard =
-      settings_.offload ? without_memory(tape_, h.shard_elements, h.dtype) : empty(tape_, {h.shard_elements}, h.dtype);
+  h.local_shard = settings_.offload ? without_memory(tape_, h.shard_elements, h.dtype) : empty(tape_, {h.shard_elements}, h.dtype);
   const bool apart = settings_.sharded() || casts(h) || settings_.offload;
   h.whole = apart ? without_memory(tape_, h.elements, compute_dtype(h)) : h.local_shard;
   look_at(h.flat.value, h.local_shard.body().storage, h.local_shard.sizes(), h.dtype);
@@ -157,7 +156,7 @@ void FullyShardedDataParallel::unshard(Handle& h) {
   const bool needs = h.whole.storage().bytes == 0;
   if (settings_.sharded() && (needs || settings_.offload)) {
     const Labelled label(tape_, Category::gather_buffer, h.module->scope());
-    if (casts(h)) shard = temporary("_mp_shard", {h.shard_elements}, dtype, tape_);
+    if (casts(h)) shard = temporary("resize_", {h.shard_elements}, dtype, tape_);
     if (settings_.offload) {
       const Tensor from_host = temporary("_to_copy", {h.shard_elements}, h.dtype, tape_);
       if (!casts(h)) shard = from_host;
@@ -210,9 +209,7 @@ void FullyShardedDataParallel::reshard(Handle& h, bool free_whole) {
   h.prefetched = false;
 }
 
-void FullyShardedDataParallel::use_sharded(Handle& h) {
-  look_at(h.flat.value, h.local_shard.body().storage, {h.shard_elements}, h.dtype);
-}
+void FullyShardedDataParallel::use_sharded(Handle& h) { look_at(h.flat.value, h.local_shard.body().storage, {h.shard_elements}, h.dtype); }
 
 // What ran before this in forward is gathered; _backward_prefetch_limit is 1.
 void FullyShardedDataParallel::prefetch_backward(Handle& h) {
@@ -248,10 +245,20 @@ Output FullyShardedDataParallel::forward(const Batch& batch, bool sync) {
   const Batch args = param_dtype_ ? cast_inputs(batch, *param_dtype_) : batch;
   pre_forward(root);
   Output out = model_.forward(args);
+  require_all_called();
   post_forward(root);
   out.loss = register_pre_backward(root, out.loss);
   for (Tensor& t : out.kept) t = register_pre_backward(root, t);
   return out;
+}
+
+// A model may run its layers in ways of its own. In recorded runs a layer may be dropped.
+void FullyShardedDataParallel::require_all_called() const {
+  if (tape_.dialect.recorder) return;
+  for (const Handle& h : handles_)
+    if (!h.called && !h.pieces.empty())
+      throw Error(fmt::format("[fsdp1] {} has a flat parameter of its own but was not run as a block", h.module->path()),
+                  "this model's blocks cannot be wrapped one by one; take ddp");
 }
 
 Tensors FullyShardedDataParallel::before_forward(const Module& module, Tensors inputs) {
@@ -268,6 +275,7 @@ void FullyShardedDataParallel::pre_forward(Handle& h) {
     h.pre_forward_index = pre_forward_order_.size();
     pre_forward_order_.push_back(&h);
   }
+  h.called = true;
   h.state = State::forward;
   if (!h.prefetched) unshard(h);
   h.needs_pre_forward_unshard = false;
@@ -434,10 +442,15 @@ void FullyShardedDataParallel::reset_flat_grads() {
 
 // FullyShardedDataParallel.clip_grad_norm_: norms in fp32, squares summed over the ranks.
 bool FullyShardedDataParallel::clip() {
-  if (settings_.offload) return true;  // on the host
   if (!zero_scalar_) zero_scalar_ = temporary("empty", Dims{}, DType::float32, tape_);
-  if (!settings_.sharded()) return false;
+  if (!settings_.sharded()) return settings_.offload;  // there all is on the host
   const auto scalar = [&](const char* op) { return temporary(op, Dims{}, DType::float32, tape_); };
+  if (settings_.offload) {  // the norm of the host's gradients is summed over the ranks here
+    const Tensor local = scalar("_to_copy");
+    Tensor total = scalar("pow");
+    total = scalar("pow");
+    return true;
+  }
   Tensors norms;
   std::vector<DType> types;
   for (const Parameter* p : parameters_)

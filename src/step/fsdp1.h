@@ -52,7 +52,7 @@ class FullyShardedDataParallel final : public ShardedModel {
     Tensor sharded_grad;  // what the parts' gradients are views of
     State state = State::idle;
     bool ran_pre_backward = false, needs_pre_backward_unshard = false, needs_pre_forward_unshard = true, prefetched = false;
-    bool post_backward_called = false, reshard_hook = false;
+    bool post_backward_called = false, reshard_hook = false, called = false;
     std::optional<size_t> post_forward_index, pre_forward_index;
   };
 
@@ -64,6 +64,7 @@ class FullyShardedDataParallel final : public ShardedModel {
   void make_parts(Handle& h);
   void collect_parameters(const Module& module);
   void lazy_init();
+  void require_all_called() const;
 
   DType compute_dtype(const Handle& h) const { return param_dtype_.value_or(h.dtype); }
   DType reduce_dtype(const Handle& h) const { return reduce_dtype_ ? *reduce_dtype_ : compute_dtype(h); }

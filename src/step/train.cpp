@@ -306,7 +306,8 @@ class Trainer {
     for (const Parameter* p : updated_) values += checked_mul(p->value.numel(), size_of(p->value.dtype()));
     gradients = values;
     if (job_.parallel.zero1) values /= job_.parallel.zero1->world;
-    for (const Tensor& s : in_backward_ ? in_backward_->states() : deepspeed_ ? deepspeed_->states() : optimizer_->states()) states += s.storage().bytes;
+    for (const Tensor& s : in_backward_ ? in_backward_->states() : deepspeed_ ? deepspeed_->states() : optimizer_->states())
+      states += s.storage().bytes;
     const auto tensors = static_cast<uint32_t>(updated_.size());
     if (job_.clip) work.add(tape_, {.op = "clip_grad_norm_", .bytes = 3 * gradients});
     if (offloaded_)  // gradients go, weights come back
@@ -366,10 +367,9 @@ class Trainer {
     }
     if (job_.drop_output) kept_.clear();
     tape_.begin_phase(Phase::backward);
-    if (deepspeed_) deepspeed_->before_backward(last);
     if (first && job_.zero_grad == ZeroGrad::before_backward) zero_grad();
     {
-      const Tensor loss = scaler_ ? scaler_->scale(loss_) : loss_;
+      const Tensor loss = scaler_ ? scaler_->scale(loss_) : deepspeed_ ? deepspeed_->before_backward(loss_, last) : loss_;
       tape_.op = "ones_like";
       const Tensor seed = empty_like(loss);
       run_backward(loss, seed);
@@ -483,7 +483,7 @@ class Trainer {
   std::optional<StepInBackward> in_backward_;
   std::optional<MasterWeights> master_;
   Bytes swapped_;
-  Bytes on_host_;  // of a wrapper that updates there
+  Bytes on_host_;                                  // of a wrapper that updates there
   const OffloadedOptimizer* offloaded_ = nullptr;  // that one, when it is on the host
   std::optional<DataParallel> ddp_;
   std::unique_ptr<ShardedModel> sharded_;

@@ -44,7 +44,10 @@ def tag(tr):
             with tr.category(cat): return orig(*a, **k)
         setattr(owner, name, inner)
     H = _flat_param.FlatParamHandle
-    under(H, '_use_low_precision_shard', 'allgather_buf')
+    low = H._use_low_precision_shard
+    def low_precision(handle):
+        with tr.category('allgather_buf' if handle.uses_sharded_strategy else 'unsharded_param'): return low(handle)
+    H._use_low_precision_shard = low_precision
     under(H, '_alloc_padded_unsharded_flat_param', 'unsharded_param')
     under(_runtime_utils, '_reduce_grad', 'reduce_buf')
     hook = _runtime_utils._post_backward_hook

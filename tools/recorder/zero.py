@@ -4,24 +4,16 @@
 of DeepSpeed's configuration, `config` to the configuration. Replaced are the accelerator's questions about a device, pinned
 memory and addresses; the optimizer is torch.optim's.
 """
-import os, sys, contextlib
+import contextlib, os, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 os.environ.setdefault('DS_ACCELERATOR', 'cuda')
 os.environ.setdefault('LOCAL_RANK', '0')
-for folder in ('packages', 'pkgs/usr/lib/python3/dist-packages'): sys.path.append(os.path.join(HERE, folder))
+sys.path.append(os.path.join(HERE, 'packages'))
 import torch
-import torch.distributed as dist
-from torch._subclasses.fake_tensor import FakeTensor
 import fsdp1
 
 
-def preload():
-    import deepspeed, deepspeed.runtime.zero.stage3, deepspeed.runtime.zero.stage_1_and_2  # noqa: F401
-
-
 def replace_what_needs_a_device(tr):
-    import deepspeed
-    import deepspeed.comm.comm as ds_comm
     from deepspeed.accelerator import get_accelerator
     fsdp1.replace_what_needs_a_device()
     a = get_accelerator()
@@ -66,10 +58,9 @@ def config_of(spec, par):
 def tag(tr):
     """Names for what DeepSpeed allocates; changes nothing it does."""
     import functools
-    from deepspeed.runtime.zero import stage3, stage_1_and_2, partition_parameters
+    from deepspeed.runtime.zero import stage_1_and_2
     def under(owner, name, cat):
-        orig = getattr(owner, name, None)
-        if orig is None: return
+        orig = getattr(owner, name)
         @functools.wraps(orig)
         def inner(*a, **k):
             with tr.category(cat): return orig(*a, **k)
