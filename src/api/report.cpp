@@ -24,6 +24,8 @@ constexpr int64_t kRanksOfPage = 16;
 int64_t* rank_of(ParallelSettings& p) {
   if (p.zero1) return &p.zero1->rank;
   if (p.fsdp) return &p.fsdp->rank;
+  if (p.fsdp1) return p.fsdp1->sharded() ? &p.fsdp1->rank : nullptr;
+  if (p.deepspeed) return &p.deepspeed->rank;
   return p.tensor ? &p.tensor->rank : nullptr;
 }
 
@@ -35,7 +37,7 @@ std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::opt
   Job one = job;
   int64_t* rank_of_one = rank_of(one.parallel);
   if (!rank_of_one) return {{fmt::format("0 to {}", world - 1), *e.memory}};
-  const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : world;
+  const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : job.parallel.fsdp1 ? job.parallel.fsdp1->shards() : world;
   for (int64_t rank = 0; rank < std::min(ranks, kRanksOfPage); ++rank) {
     *rank_of_one = rank;
     if (const Estimate other = estimate(one, 0, device); other.memory) out.push_back({std::to_string(rank), *other.memory});

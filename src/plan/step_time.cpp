@@ -142,8 +142,7 @@ double transfer_seconds(const Job& job, const Simulation& s, const Transfers& mo
 }
 
 // Weights are gathered for forward, and again for backward when they were resharded; gradients are reduced into shards, and between copies.
-double sharding_seconds(const Job& job, const Simulation& s, const StepTime& t, double ring) {
-  const FsdpSettings& f = *job.parallel.fsdp;
+double sharding_seconds(const Job& job, const FsdpSettings& f, const Simulation& s, const StepTime& t, double ring) {
   const bool half = job.precision == Precision::bf16 || job.precision == Precision::fp16;
   const auto bytes = [&](WireType type) { return type == WireType::own ? (half ? 2.0 : 4.0) : type == WireType::fp32 ? 4.0 : 2.0; };
   const auto shards = static_cast<double>(f.shards()), copies = static_cast<double>(f.replicas),
@@ -153,6 +152,18 @@ double sharding_seconds(const Job& job, const Simulation& s, const StepTime& t, 
   const double reduced = (share * shards + 2 * (copies - 1) / copies) * own * bytes(f.reduce_dtype);
   const double moved = micro * gathered + (f.no_sync ? 1 : micro) * reduced;
   return std::max(0.0, moved / ring - kOverlap * (t.forward + t.backward + t.recompute));
+}
+
+// FSDP1 moves the same as FSDP2.
+FsdpSettings as_fsdp(const Fsdp1Settings& f) {
+  FsdpSettings out;
+  out.world = f.world;
+  out.replicas = f.sharded() ? f.replicas : f.world;
+  out.reshard = f.reshards();
+  out.param_dtype = f.param_dtype;
+  out.reduce_dtype = f.reduce_dtype;
+  out.no_sync = f.no_sync;
+  return out;
 }
 
 // A ring moves 2 (n - 1) / n of the gradients through each device; ZeRO-1 also sends each device's updated share to the others.
@@ -169,7 +180,12 @@ double communication_seconds(const Job& job, const Simulation& s, const StepTime
     seconds += reductions * std::max(std::min(bucket, reduce), reduce - hidden);
   }
   if (job.parallel.zero1) seconds += share * gradients / ring;
-  if (job.parallel.fsdp) seconds += sharding_seconds(job, s, t, ring);
+  if (job.parallel.fsdp) seconds += sharding_seconds(job, *job.parallel.fsdp, s, t, ring);
+  if (job.parallel.fsdp1) seconds += sharding_seconds(job, as_fsdp(*job.parallel.fsdp1), s, t, ring);
+  if (job.parallel.deepspeed) {  // stage 2 reduces in every micro-step; then the updated parts go to all
+    const auto reductions = job.parallel.deepspeed->stage == 2 ? static_cast<double>(job.accumulation) : 1.0;
+    seconds += std::max(0.0, reductions * 2 * share * gradients / ring - kOverlap * t.backward) + share * gradients / ring;
+  }
   return seconds;
 }
 

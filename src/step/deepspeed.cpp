@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <optional>
+#include <unordered_map>
 
 #include "optim/foreach.h"
 #include "step/offloaded_optimizer.h"
