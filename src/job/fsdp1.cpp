@@ -65,7 +65,9 @@ Fsdp1Settings parse_fsdp1(const nlohmann::json& value) {
   Fsdp1Settings f;
   f.world = world_of(c);
   f.replicas = replicas_of(c, f.world);
-  f.strategy = parse_sharding_strategy(c.text({"strategy"}, "full_shard"));
+  const nlohmann::json* strategy = c.find({"strategy"});
+  const bool number = strategy && strategy->is_number_integer();
+  f.strategy = parse_sharding_strategy(number ? strategy->dump() : c.text({"strategy"}, "full_shard"));
   check_replicas(f);
   f.rank = rank_of(c, f.shards(), "ranks count from 0 among those that share one copy of the weights");
   f.param_dtype = parse_wire_type(c, "param_dtype", WireType::own);
