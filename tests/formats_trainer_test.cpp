@@ -392,13 +392,21 @@ TEST_F(Trainers, DeepSpeedAlone) {
 TEST_F(Trainers, DeepSpeedStages) {
   write("one.json", R"({"zero_optimization": {"stage": 1}, "bf16": {"enabled": true}})");
   Job job = run("deepspeed --num_gpus 4 train.py --per_device_train_batch_size 2 --deepspeed @one.json");
-  ASSERT_TRUE(job.parallel.zero1);
-  EXPECT_EQ(job.parallel.zero1->world, 4);
-  EXPECT_EQ(job.origin.at("zero1"), "one.json: zero_optimization.stage");
+  ASSERT_TRUE(job.parallel.deepspeed);
+  EXPECT_EQ(job.parallel.deepspeed->world, 4);
+  EXPECT_EQ(job.parallel.deepspeed->stage, 1);
+  EXPECT_EQ(job.origin.at("zero"), "one.json: zero_optimization.stage");
   EXPECT_FALSE(job.parallel.ddp);
   check(job.parallel);
-  EXPECT_TRUE(finding(job, Effect::partial, "zero_optimization.stage"));
-  EXPECT_TRUE(finding(job, Effect::unknown, "bf16.enabled"));  // the fp32 copies
+  EXPECT_FALSE(job.master_weights);  // ZeRO has fp32 weights of its own
+  EXPECT_FALSE(finding(job, Effect::unknown, "bf16.enabled")) << all_findings(job);
+  write("two.json",
+        R"({"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8, "overlap_comm": true, "offload_optimizer": {"device": "cpu"}}})");
+  job = run("deepspeed --num_gpus 4 train.py --per_device_train_batch_size 2 --deepspeed @two.json");
+  ASSERT_TRUE(job.parallel.deepspeed);
+  EXPECT_EQ(job.parallel.deepspeed->reduce_bucket, 200'000'000);
+  EXPECT_TRUE(job.parallel.deepspeed->overlap_comm);
+  EXPECT_TRUE(job.parallel.deepspeed->offload_optimizer);
   job = read("three.json",
              R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"}}})");
   EXPECT_TRUE(finding(job, Effect::unknown, "zero_optimization.stage = 3"));
@@ -444,16 +452,25 @@ TEST_F(Trainers, Accelerate) {
   EXPECT_TRUE(job.findings.empty()) << all_findings(job);
   job =
       read("a.yaml", "distributed_type: FSDP\nnum_processes: 8\nmixed_precision: no\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n");
-  EXPECT_FALSE(job.parallel.any());
-  EXPECT_TRUE(finding(job, Effect::unknown, "distributed_type"));
+  ASSERT_TRUE(job.parallel.fsdp1);
+  EXPECT_EQ(job.parallel.fsdp1->world, 8);
+  EXPECT_TRUE(job.parallel.fsdp1->original_parameters);  // accelerate's default
+  EXPECT_EQ(job.parallel.fsdp1->param_dtype, WireType::own);
+  job = read("a.yaml",
+             "distributed_type: FSDP\nnum_processes: 4\nmixed_precision: bf16\n"
+             "fsdp_config: {fsdp_version: 2, fsdp_reshard_after_forward: false}\n");
+  ASSERT_TRUE(job.parallel.fsdp);
+  EXPECT_FALSE(job.parallel.fsdp->reshard);
+  EXPECT_EQ(job.parallel.fsdp->param_dtype, WireType::bf16);
+  EXPECT_THROW(read("a.yaml", "distributed_type: FSDP\nnum_processes: 4\nfsdp_config: {fsdp_version: 3}\n"), Error);
   job = read("a.yaml", "distributed_type: 'NO'\nnum_processes: 8\n");
   EXPECT_FALSE(job.parallel.any());
   EXPECT_TRUE(finding(job, Effect::none, "num_processes"));
   job =
       read("a.yaml", "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 1, gradient_accumulation_steps: 4}\n");
   EXPECT_EQ(job.accumulation, 4);
-  ASSERT_TRUE(job.parallel.zero1);
-  EXPECT_EQ(job.parallel.zero1->world, 2);
+  ASSERT_TRUE(job.parallel.deepspeed);
+  EXPECT_EQ(job.parallel.deepspeed->world, 2);
   EXPECT_THROW(read("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 3\nnum_machines: 2\n"), Error);
   EXPECT_THROW(read("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 99999999999\n"), Error);
   EXPECT_THROW(read("a.yaml", "distributed_type: MULTI_GPU\nmixed_precision: int3\n"), Error);
@@ -540,7 +557,7 @@ TEST_F(Trainers, AxolotlDeclaredAndNotEffective) {
   EXPECT_EQ(job.loss_settings.kernel, LossKernel::liger);
   EXPECT_TRUE(job.loss_settings.liger.rms_norm);
   EXPECT_EQ(job.optimizer.name, "torchao.AdamW8bit");
-  EXPECT_TRUE(finding(job, Effect::unknown, "fsdp_config"));
+  EXPECT_TRUE(finding(job, Effect::partial, "fsdp_config"));
 }
 
 TEST_F(Trainers, AxolotlCommands) {

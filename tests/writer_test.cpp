@@ -203,9 +203,9 @@ TEST(Writer, DeepSpeed) {
   const Document document = parse_document(kDeepSpeed, "ds.json");
   Job job;
   apply_setting(job, "ddp", {{"world", 8}}, "torchrun");
-  const Rewritten r = rewrite(document, job, {{"zero1", {{"world", 8}, {"ddp", true}}}});
+  const Rewritten r = rewrite(document, job, {{"zero", {{"world", 8}, {"stage", 1}}}});
   EXPECT_EQ(difference(kDeepSpeed, r.text), "-  \"zero_optimization\": {\"stage\": 0}\n+  \"zero_optimization\": {\"stage\": 1}\n");
-  EXPECT_EQ(r.job.parallel.zero1->world, 8);
+  EXPECT_EQ(r.job.parallel.deepspeed->world, 8);
 }
 
 TEST(Writer, Accelerate) {
@@ -213,7 +213,7 @@ TEST(Writer, Accelerate) {
       "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: 'no'\nnum_machines: 1\n"
       "num_processes: 4\nsame_network: true\n";
   expect_change(text, "acc.yaml", {{"precision", "amp"}}, "-mixed_precision: 'no'\n+mixed_precision: 'bf16'\n");
-  expect_change(text, "acc.yaml", {{"zero1", {{"world", 4}}}},
+  expect_change(text, "acc.yaml", {{"zero", {{"world", 4}, {"stage", 1}}}},
                 "-distributed_type: MULTI_GPU\n+distributed_type: DEEPSPEED\n+deepspeed_config: {zero_stage: 1}\n");
   EXPECT_NE(not_written(written(text, "acc.yaml", {{"accumulation", 4}})).find("Accelerator(gradient_accumulation_steps=4)"),
             std::string::npos);

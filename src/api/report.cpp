@@ -24,6 +24,8 @@ constexpr int64_t kRanksOfPage = 16;
 int64_t* rank_of(ParallelSettings& p) {
   if (p.zero1) return &p.zero1->rank;
   if (p.fsdp) return &p.fsdp->rank;
+  if (p.fsdp1) return p.fsdp1->sharded() ? &p.fsdp1->rank : nullptr;
+  if (p.deepspeed) return &p.deepspeed->rank;
   return p.tensor ? &p.tensor->rank : nullptr;
 }
 
@@ -58,7 +60,7 @@ std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::opt
   Job one = job;
   int64_t* rank_of_one = rank_of(one.parallel);
   if (!rank_of_one) return {{rank_names(0, world), *e.memory}};
-  const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : world;
+  const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : job.parallel.fsdp1 ? job.parallel.fsdp1->shards() : world;
   int64_t first = 0;  // of those that are like the last
   for (int64_t rank = 0; rank < std::min(ranks, kRanksOfPage); ++rank) {
     *rank_of_one = rank;

@@ -129,10 +129,29 @@ std::string torchtitan(const Job& job) {
   return flags + "`";
 }
 
+// PyTorch's name of it.
+const char* upper_strategy(ShardingStrategy s) {
+  switch (s) {
+    case ShardingStrategy::full_shard: return "FULL_SHARD";
+    case ShardingStrategy::shard_grad_op: return "SHARD_GRAD_OP";
+    case ShardingStrategy::no_shard: return "NO_SHARD";
+    case ShardingStrategy::hybrid_shard: return "HYBRID_SHARD";
+    case ShardingStrategy::hybrid_shard_zero2: return "_HYBRID_SHARD_ZERO2";
+  }
+  return "";
+}
+
 std::string parallel(const Job& job) {
   if (job.parallel.megatron) return fmt::format("`pretrain_gpt.py {}`", join(megatron_layout_arguments(job), " "));
   if (job.parallel.torchtitan) return torchtitan(job);
   if (job.parallel.fsdp) return fsdp(*job.parallel.fsdp);
+  if (job.parallel.fsdp1)
+    return fmt::format(
+        "`FullyShardedDataParallel(model, sharding_strategy=ShardingStrategy.{}, use_orig_params={})` with a policy that wraps every block",
+        upper_strategy(job.parallel.fsdp1->strategy), job.parallel.fsdp1->original_parameters ? "True" : "False");
+  if (job.parallel.deepspeed)
+    return fmt::format("`\"zero_optimization\": {{\"stage\": {}}}` in DeepSpeed's configuration, on {} processes",
+                       job.parallel.deepspeed->stage, job.parallel.deepspeed->world);
   if (job.parallel.tensor)
     return fmt::format("`parallelize_module` with ColwiseParallel and RowwiseParallel on `init_device_mesh('cuda', ({},))`",
                        job.parallel.tensor->world);
@@ -153,8 +172,8 @@ std::string instead_of(const std::string& setting, const Job& job) {
   if (setting == "lora" || setting == "lokr" || setting == "ia3" || setting == "ln_tuning") return adapter(job);
   if (setting == "quantization") return quantization(job);
   if (setting == "loss_kernel" || setting == "liger_kernels" || setting == "loss_chunks") return loss_kernel(job);
-  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "tensor_parallel" || setting == "megatron" ||
-      setting == "torchtitan")
+  if (setting == "ddp" || setting == "zero1" || setting == "fsdp" || setting == "fsdp1" || setting == "zero" ||
+      setting == "tensor_parallel" || setting == "megatron" || setting == "torchtitan")
     return parallel(job);
   if (setting == "offload_activations") return "run forward in `with torch.autograd.graph.save_on_cpu(pin_memory=True):`";
   if (setting == "offload_optimizer")

@@ -35,7 +35,8 @@ bool is_in(const std::array<const char*, N>& names, const std::string& key) {
 
 // What a JAX program has in the place of a setting that is PyTorch's.
 std::string instead_of(const std::string& key) {
-  if (key == "ddp" || key == "zero1" || key == "fsdp" || key == "tensor_parallel" || key == "megatron" || key == "torchtitan")
+  if (key == "ddp" || key == "zero1" || key == "fsdp" || key == "fsdp1" || key == "zero" || key == "tensor_parallel" || key == "megatron" ||
+      key == "torchtitan")
     return "with framework jax: replicas, each device with a full copy of the state";
   if (key == "lora" || key == "lokr" || key == "ia3" || key == "ln_tuning" || key == "quantization")
     return "PEFT and bitsandbytes are PyTorch's; with framework jax whole modules are trained: frozen, trainable";

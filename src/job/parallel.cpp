@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "job/fields.h"
+#include "job/processes.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -15,39 +15,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kLargestBucket = 1 << 20;  // MiB: a tebibyte, more than any device has
-
-Config mapping_of(const Json& value, const std::string& source, const std::vector<std::string>& known) {
-  return fields_of(value, source, known, fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source));
-}
-
-int64_t world_of(const Config& c) {
-  if (!c.find({"world"})) throw Error(fmt::format("[{}] world is not given", c.source()), "set world to the number of processes");
-  const int64_t world = c.integer({"world"}, 1);
-  constexpr int64_t kMost = 1 << 17;  // more than any training run had
-  if (world < 1 || world > kMost)
-    throw Error(fmt::format("[{}] world {} is not between 1 and {}", c.source(), world, kMost), "world is the number of processes");
-  return world;
-}
-
-int64_t rank_of(const Config& c, int64_t ranks, const char* hint) {
-  const int64_t rank = c.integer({"rank"}, 0);
-  if (rank < 0 || rank >= ranks) throw Error(fmt::format("[{}] rank {} is not one of 0 to {}", c.source(), rank, ranks - 1), hint);
-  return rank;
-}
-
-std::string divisors_of(int64_t n) {
-  std::vector<std::string> out;
-  for (int64_t d = 1; d <= n; ++d)
-    if (n % d == 0) out.push_back(std::to_string(d));
-  return join(out, ", ");
-}
-
-WireType parse_wire_type(const Config& c, const char* key, WireType fallback) {
-  const std::string text = c.text({key}, to_string(fallback));
-  for (WireType t : {WireType::own, WireType::fp32, WireType::bf16, WireType::fp16})
-    if (text == to_string(t)) return t;
-  throw Error(fmt::format("[{}] {} '{}' is not known", c.source(), key, text), "known: own, fp32, bf16, fp16");
-}
 
 // reshard_after_forward: true, false, or a number of processes.
 void read_reshard(const Config& c, FsdpSettings& f) {
@@ -81,7 +48,13 @@ std::optional<double> bucket_of(const Config& c) {
 int64_t ParallelSettings::world() const {
   if (megatron) return megatron->world;
   if (torchtitan) return torchtitan->world;
-  return (ddp ? ddp->world : zero1 ? zero1->world : fsdp ? fsdp->world : 1) * (tensor ? tensor->world : 1);
+  const int64_t outer = ddp         ? ddp->world
+                        : zero1     ? zero1->world
+                        : fsdp      ? fsdp->world
+                        : fsdp1     ? fsdp1->world
+                        : deepspeed ? deepspeed->world
+                                    : 1;
+  return outer * (tensor ? tensor->world : 1);
 }
 
 int64_t ParallelSettings::replicas() const {
@@ -97,7 +70,7 @@ std::optional<DdpSettings> ParallelSettings::reducer() const {
 }
 
 DdpSettings parse_ddp(const Json& value) {
-  const Config c = mapping_of(
+  const Config c = process_fields(
       value, "ddp", {"world", "bucket_mb", "bucket_view", "find_unused_parameters", "static_graph", "broadcast_buffers", "no_sync"});
   DdpSettings d;
   d.world = world_of(c);
@@ -111,7 +84,7 @@ DdpSettings parse_ddp(const Json& value) {
 }
 
 Zero1Settings parse_zero1(const Json& value) {
-  const Config c = mapping_of(value, "zero1", {"world", "rank", "ddp", "parameter_view"});
+  const Config c = process_fields(value, "zero1", {"world", "rank", "ddp", "parameter_view"});
   Zero1Settings z;
   z.world = world_of(c);
   z.rank = rank_of(c, z.world, "ranks count from 0; rank 0 has the largest parameter");
@@ -120,25 +93,13 @@ Zero1Settings parse_zero1(const Json& value) {
   return z;
 }
 
-const char* to_string(WireType t) {
-  switch (t) {
-    case WireType::own: return "own";
-    case WireType::fp32: return "fp32";
-    case WireType::bf16: return "bf16";
-    case WireType::fp16: return "fp16";
-  }
-  return "";
-}
-
 FsdpSettings parse_fsdp(const Json& value) {
-  const Config c = mapping_of(value, "fsdp",
-                              {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
-                               "wrap_embedding", "checkpoint_inside", "keep_last"});
+  const Config c = process_fields(value, "fsdp",
+                                  {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
+                                   "wrap_embedding", "checkpoint_inside", "keep_last"});
   FsdpSettings f;
   f.world = world_of(c);
-  f.replicas = c.integer({"replicas"}, 1);
-  if (f.replicas < 1 || f.world % f.replicas != 0)
-    throw Error(fmt::format("[fsdp] replicas {} does not divide world {}", f.replicas, f.world), "take one of " + divisors_of(f.world));
+  f.replicas = replicas_of(c, f.world);
   f.rank = rank_of(c, f.shards(), "ranks count from 0 among those that share one copy of the weights; rank 0 has the largest shards");
   read_reshard(c, f);
   if (c.find({"reshard_root"})) f.reshard_root = c.flag({"reshard_root"}, false);
@@ -152,7 +113,7 @@ FsdpSettings parse_fsdp(const Json& value) {
 }
 
 TensorParallelSettings parse_tensor_parallel(const Json& value) {
-  const Config c = mapping_of(value, "tensor_parallel", {"world", "rank", "sequence", "loss_parallel"});
+  const Config c = process_fields(value, "tensor_parallel", {"world", "rank", "sequence", "loss_parallel"});
   TensorParallelSettings t;
   t.world = world_of(c);
   t.rank = rank_of(c, t.world, "ranks count from 0");
@@ -162,9 +123,13 @@ TensorParallelSettings parse_tensor_parallel(const Json& value) {
 }
 
 void check(const ParallelSettings& p) {
-  if ((p.ddp || p.zero1) && (p.fsdp || p.tensor))
-    throw Error(fmt::format("[job] {} with {} is not simulated", p.ddp ? "ddp" : "zero1", p.tensor ? "tensor_parallel" : "fsdp"),
-                "leave one of them out");
+  std::vector<std::string> kinds;
+  if (p.ddp || p.zero1) kinds.push_back(p.ddp ? "ddp" : "zero1");
+  if (p.fsdp) kinds.push_back("fsdp");
+  if (p.fsdp1) kinds.push_back("fsdp1");
+  if (p.deepspeed) kinds.push_back("zero");
+  if (p.tensor && !p.fsdp) kinds.push_back("tensor_parallel");  // a mesh of fully_shard and tensor parallelism is
+  if (kinds.size() > 1) throw Error("[job] " + kinds[0] + " with " + kinds[1] + " is not simulated", "leave one of them out");
   if (!p.ddp || !p.zero1) return;
   if (p.ddp->world != p.zero1->world)
     throw Error(fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
@@ -212,6 +177,8 @@ std::string to_string(const ParallelSettings& p) {
   if (p.fsdp && p.tensor) return fmt::format("FSDP2 rank {} of {} x tensor parallel on {}", p.fsdp->rank, p.fsdp->world, p.tensor->world);
   if (p.fsdp && p.fsdp->replicas > 1) return fmt::format("HSDP, {} copies of {} shards", p.fsdp->replicas, p.fsdp->shards());
   if (p.fsdp) return fmt::format("FSDP2 rank {} of {}", p.fsdp->rank, p.fsdp->world);
+  if (p.fsdp1) return to_string(*p.fsdp1);
+  if (p.deepspeed) return to_string(*p.deepspeed);
   if (p.tensor) return fmt::format("tensor parallel on {}{}", p.tensor->world, p.tensor->sequence ? " with sequence parallel" : "");
   if (p.zero1) return fmt::format("ZeRO-1 rank {} of {}", p.zero1->rank, p.zero1->world);
   return p.ddp ? fmt::format("DDP on {}", p.ddp->world) : "";

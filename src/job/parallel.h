@@ -1,15 +1,18 @@
 // How a job is spread over processes that each have a device: DistributedDataParallel, ZeroRedundancyOptimizer (ZeRO stage 1),
-// fully_shard (FSDP2, HSDP) and tensor parallelism of PyTorch, the latter two together if so asked; or torchtitan and Megatron-LM, which
-// have layouts of their own. Plain data; step/ddp.h, step/zero1.h, step/fsdp.h and nn/tensor_parallel.h act on it. What is simulated is one
-// rank.
+// fully_shard (FSDP2, HSDP) and tensor parallelism of PyTorch, these two together if so asked; FullyShardedDataParallel (FSDP1);
+// DeepSpeed's ZeRO; or torchtitan and Megatron-LM, which have layouts of their own. Plain data; step/ddp.h, step/zero1.h, step/fsdp.h,
+// step/fsdp1.h, step/deepspeed.h and nn/tensor_parallel.h act on it. What is simulated is one rank.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
+#include "job/deepspeed.h"
+#include "job/fsdp1.h"
 #include "job/megatron.h"
 #include "job/torchtitan.h"
+#include "job/wire_type.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -32,10 +35,6 @@ struct Zero1Settings {
   bool ddp = true;              // gradients are reduced by DistributedDataParallel
   bool parameter_view = false;  // parameters_as_bucket_view
 };
-
-// An element type for communication; own: that of the weights.
-enum class WireType : uint8_t { own, fp32, bf16, fp16 };
-const char* to_string(WireType t);
 
 // torch.distributed.fsdp.fully_shard on every block of the model and on the model.
 struct FsdpSettings {
@@ -68,14 +67,20 @@ struct ParallelSettings {
   std::optional<DdpSettings> ddp;
   std::optional<Zero1Settings> zero1;
   std::optional<FsdpSettings> fsdp;
+  std::optional<Fsdp1Settings> fsdp1;
+  std::optional<DeepSpeedSettings> deepspeed;
   std::optional<TensorParallelSettings> tensor;
   std::optional<MegatronSettings> megatron;
   std::optional<TorchtitanSettings> torchtitan;
 
-  bool any() const { return ddp || zero1 || fsdp || tensor || megatron || torchtitan; }
+  bool any() const { return ddp || zero1 || fsdp || fsdp1 || deepspeed || tensor || megatron || torchtitan; }
   int64_t world() const;
   // Ranks that have samples of their own.
   int64_t replicas() const;
+  // All micro-steps but the last leave gradients whole.
+  bool accumulates_whole_gradients() const { return fsdp ? fsdp->no_sync : fsdp1 && fsdp1->no_sync; }
+  // Each rank has a part of every parameter, so that what it counts is not the model.
+  bool shards_parameters() const { return fsdp || fsdp1 || tensor || megatron || torchtitan; }
   // How gradients are reduced; none: not by DistributedDataParallel.
   std::optional<DdpSettings> reducer() const;
 };

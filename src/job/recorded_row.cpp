@@ -51,7 +51,7 @@ const OwnModel* own_model(const std::string& name) {
 // Spec fields that change the run in ways no Job can express yet.
 std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
-  constexpr std::array kKinds{"none", "ddp", "zero1", "fsdp2", "tp", "fsdp2_tp", "torchtitan"};
+  constexpr std::array kKinds{"none", "ddp", "zero1", "fsdp2", "fsdp1", "zero", "tp", "fsdp2_tp", "torchtitan"};
   if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) return "parallel: " + kind;
   // The recorder adds adapters after it has sharded the model.
   if ((kind == "fsdp2" || kind == "tp" || kind == "fsdp2_tp") && spec.contains("lora") && !spec["lora"].is_null())
@@ -163,6 +163,39 @@ TorchtitanSettings torchtitan_of(const Json& parallel) {
   return parse_torchtitan(fields);
 }
 
+Fsdp1Settings fsdp1_of(const Json& parallel) {
+  Json fields{{"world", parallel.value("world", 1)},
+              {"rank", parallel.value("rank", 0)},
+              {"replicas", parallel.value("replicas", 1)},
+              {"strategy", parallel.value("strategy", "FULL_SHARD")},
+              {"prefetch",
+               parallel.contains("prefetch") && parallel["prefetch"].is_null() ? Json("none") : parallel.value("prefetch", Json("pre"))},
+              {"forward_prefetch", parallel.value("forward_prefetch", false)},
+              {"original_parameters", parallel.value("orig_params", false)},
+              {"offload", parallel.value("offload", false)},
+              {"no_sync", parallel.value("no_sync", false)}};
+  if (parallel.contains("mp")) fields["param_dtype"] = parallel["mp"];
+  if (parallel.contains("reduce")) fields["reduce_dtype"] = parallel["reduce"];
+  return parse_fsdp1(fields);
+}
+
+// DeepSpeed's own names within "zero".
+DeepSpeedSettings deepspeed_of(const Json& parallel) {
+  const Json zero = parallel.value("zero", Json::object());
+  Json fields{{"world", parallel.value("world", 1)}, {"rank", parallel.value("rank", 0)}, {"stage", parallel.value("stage", 2)}};
+  const std::array<std::pair<const char*, const char*>, 4> names{{{"reduce_bucket_size", "reduce_bucket"},
+                                                                  {"contiguous_gradients", "contiguous_gradients"},
+                                                                  {"overlap_comm", "overlap_comm"},
+                                                                  {"reduce_scatter", "reduce_scatter"}}};
+  for (const auto& [theirs, ours] : names)
+    if (zero.contains(theirs)) fields[ours] = zero[theirs];
+  if (zero.contains("round_robin_gradients")) fields["round_robin_gradients"] = zero["round_robin_gradients"];
+  fields["offload_optimizer"] = zero.contains("offload_optimizer");
+  const Json types = parallel.value("config", Json::object()).value("data_types", Json::object());
+  if (types.contains("grad_accum_dtype")) fields["gradient_dtype"] = types["grad_accum_dtype"];
+  return parse_deepspeed(fields);
+}
+
 ParallelSettings parallel_of(const Json& parallel) {
   ParallelSettings p;
   const std::string kind = parallel.value("kind", "none");
@@ -170,6 +203,8 @@ ParallelSettings parallel_of(const Json& parallel) {
   if (kind == "fsdp2_tp") read_2d(parallel, p);
   if (kind == "ddp" || (kind == "zero1" && parallel.value("ddp", true))) p.ddp = ddp_of(parallel);
   if (kind == "fsdp2") p.fsdp = fsdp_of(parallel);
+  if (kind == "fsdp1") p.fsdp1 = fsdp1_of(parallel);
+  if (kind == "zero") p.deepspeed = deepspeed_of(parallel);
   if (kind == "tp") p.tensor = tensor_of(parallel);
   if (kind == "zero1")
     p.zero1 = parse_zero1({{"world", parallel.value("world", 1)},

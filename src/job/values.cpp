@@ -81,6 +81,8 @@ void add_surroundings(std::map<std::string, Json>& v, const Job& j) {
   v["ddp"] = j.parallel.ddp ? Json(to_json(*j.parallel.ddp)) : Json(false);
   v["zero1"] = j.parallel.zero1 ? Json(to_json(*j.parallel.zero1)) : Json(false);
   v["fsdp"] = j.parallel.fsdp ? Json(to_json(*j.parallel.fsdp)) : Json(false);
+  v["fsdp1"] = j.parallel.fsdp1 ? Json(to_json(*j.parallel.fsdp1)) : Json(false);
+  v["zero"] = j.parallel.deepspeed ? Json(to_json(*j.parallel.deepspeed)) : Json(false);
   v["tensor_parallel"] = j.parallel.tensor ? Json(to_json(*j.parallel.tensor)) : Json(false);
   v["megatron"] = j.parallel.megatron ? Json(to_json(*j.parallel.megatron)) : Json(false);
   v["torchtitan"] = j.parallel.torchtitan ? Json(to_json(*j.parallel.torchtitan)) : Json(false);

@@ -101,9 +101,11 @@ Job read_of(const Document& d, const Format& format, const Job& before) {
 
 // Fields that a trainer decides about itself.
 bool is_trainers_own(const std::string& setting, const std::string& field) {
-  static const std::set<std::string> kOwn{
-      "quantization.prepare", "quantization.compute_dtype", "lora.dtype", "lora.autocast_adapter_dtype", "lora.implementation", "zero1.ddp",
-      "zero1.rank",           "zero1.parameter_view"};
+  static const std::set<std::string> kOwn{"quantization.prepare", "quantization.compute_dtype",
+                                          "lora.dtype",           "lora.autocast_adapter_dtype",
+                                          "lora.implementation",  "zero1.ddp",
+                                          "zero1.rank",           "zero1.parameter_view",
+                                          "zero.rank"};
   return kOwn.contains(setting + "." + field);
 }
 
@@ -146,6 +148,7 @@ bool may_follow(const std::string& setting, const std::string& changed) {
       {"workers", {"prefetch_factor", "persistent_workers", "pin_memory"}},
       {"ddp", {"ranks_per_host"}},
       {"zero1", {"ddp", "master_weights"}},
+      {"zero", {"ddp", "master_weights"}},
   };
   const auto it = kFollow.find(changed);
   return it != kFollow.end() && it->second.contains(setting);

@@ -15,8 +15,11 @@ Lora::Lora(DenseLayer& layer, const AdapterSettings& s)
       lora_B_(layer, "lora_B.default", {layer.out, s.r}, adapter_dtype(s, layer.weight)) {}
 
 Tensor Lora::project(const AdapterParameter& p, const Tensor& x) {
-  Forward here(p);
-  return linear(x, p.weight);
+  const auto run = [&p](const Tensors& in) -> Tensors {
+    Forward here(p);
+    return {linear(in[0], p.weight)};
+  };
+  return is_wrapped(p) ? call_with_hooks(p, run, {x})[0] : run({x})[0];
 }
 
 Tensor Lora::delta(const Tensor& x) const {

@@ -26,8 +26,7 @@ double groups_of(const Simulation& s) {
 
 // Weights are gathered for forward, and again for backward when they were resharded (in smaller groups, if those were named); gradients
 // are reduced into shards, and between copies. One collective for each block.
-double sharding_seconds(const Job& job, const Simulation& s, const StepTime& t, const Links& links) {
-  const FsdpSettings& f = *job.parallel.fsdp;
+double sharding_seconds(const Job& job, const FsdpSettings& f, const Simulation& s, const StepTime& t, const Links& links) {
   const int64_t inner = inner_ranks(job);
   const RankGroup shards{f.shards(), inner}, copies{f.replicas, inner * f.shards()};
   const RankGroup backward{f.reshard_to > 0 ? f.reshard_to : f.shards(), inner};
@@ -40,6 +39,27 @@ double sharding_seconds(const Job& job, const Simulation& s, const StepTime& t, 
   const double seconds = groups * (micro * gathered + (f.no_sync ? 1 : micro) * reduced);
   // Nothing hides the first gather and the last reduction.
   return std::max(links.gather(weights, shards) + reduced, seconds - kOverlap * (t.forward + t.backward + t.recompute));
+}
+
+// FSDP1 moves the same as FSDP2.
+FsdpSettings as_fsdp(const Fsdp1Settings& f) {
+  FsdpSettings out;
+  out.world = f.world;
+  out.replicas = f.sharded() ? f.replicas : f.world;
+  out.reshard = f.reshards();
+  out.param_dtype = f.param_dtype;
+  out.reduce_dtype = f.reduce_dtype;
+  out.no_sync = f.no_sync;
+  return out;
+}
+
+// DeepSpeed's stage 2 reduces in every micro-step, stage 1 in the last; then the updated parts go to all.
+double deepspeed_seconds(const Job& job, double gradients, const StepTime& t, const Links& links) {
+  const DeepSpeedSettings& d = *job.parallel.deepspeed;
+  const RankGroup all{d.world, 1};
+  const auto reductions = d.stage == 2 ? static_cast<double>(job.accumulation) : 1.0;
+  const double hidden = kOverlap * (t.backward + t.recompute);
+  return std::max(0.0, reductions * links.reduce(gradients, all) - hidden) + links.gather(gradients, all);
 }
 
 double ddp_seconds(const Job& job, const DdpSettings& ddp, double gradients, const StepTime& t, const Links& links) {
@@ -75,7 +95,9 @@ double communication_seconds(const Job& job, const Simulation& s, const StepTime
   double seconds = 0;
   if (const std::optional<DdpSettings> ddp = p.reducer(); ddp && ddp->world > 1) seconds += ddp_seconds(job, *ddp, gradients, t, links);
   if (p.zero1) seconds += links.gather(gradients, {p.zero1->world, inner_ranks(job)});  // the updated weights
-  if (p.fsdp && p.fsdp->world > 1) seconds += sharding_seconds(job, s, t, links);
+  if (p.fsdp && p.fsdp->world > 1) seconds += sharding_seconds(job, *p.fsdp, s, t, links);
+  if (p.fsdp1 && p.fsdp1->world > 1) seconds += sharding_seconds(job, as_fsdp(*p.fsdp1), s, t, links);
+  if (p.deepspeed && p.deepspeed->world > 1) seconds += deepspeed_seconds(job, gradients, t, links);
   if (p.tensor && p.tensor->world > 1) seconds += tensor_seconds(job, s, links);
   return seconds;
 }

@@ -1,5 +1,5 @@
 // What the ranks of PyTorch's own parallelism send each other in one step, as far as nothing hides it: DistributedDataParallel, ZeRO-1,
-// fully_shard and tensor parallelism. Megatron's is in megatron_time.h.
+// fully_shard, FSDP1, tensor parallelism, and DeepSpeed's ZeRO. Megatron's is in megatron_time.h.
 #pragma once
 
 #include "job/job.h"

@@ -82,10 +82,7 @@ class Writer {
         "the byte, and placed by its caching allocator. The intervals hold nine of ten published GPU measurements (docs/accuracy.md)."));
   }
 
-  const char* shared_text() const {
-    const ParallelSettings& p = e_.job.parallel;
-    return p.fsdp || p.tensor || p.megatron || p.torchtitan ? " on this rank" : "";
-  }
+  const char* shared_text() const { return e_.job.parallel.shards_parameters() ? " on this rank" : ""; }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
   void line(const std::string& text) { out_ += text + "\n"; }

@@ -84,6 +84,8 @@ nlohmann::ordered_json job_json(const Job& job) {
   if (job.parallel.ddp) j["ddp"] = to_json(*job.parallel.ddp);
   if (job.parallel.zero1) j["zero1"] = to_json(*job.parallel.zero1);
   if (job.parallel.fsdp) j["fsdp"] = to_json(*job.parallel.fsdp);
+  if (job.parallel.fsdp1) j["fsdp1"] = to_json(*job.parallel.fsdp1);
+  if (job.parallel.deepspeed) j["zero"] = to_json(*job.parallel.deepspeed);
   if (job.parallel.tensor) j["tensor_parallel"] = to_json(*job.parallel.tensor);
   if (job.parallel.megatron) j["megatron"] = to_json(*job.parallel.megatron);
   if (job.parallel.torchtitan) j["torchtitan"] = to_json(*job.parallel.torchtitan);

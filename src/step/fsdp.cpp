@@ -15,48 +15,10 @@ namespace plimsoll {
 
 namespace {
 
-// While it lives, what is allocated is of this kind and belongs to that module.
-class Labelled {
- public:
-  Labelled(Tape& tape, Category category, ScopeId scope) : tape_(tape), scope_(tape, scope), outer_(tape.category) {
-    tape.category = category;
-  }
-  ~Labelled() { tape_.category = outer_; }
-
- private:
-  Tape& tape_;
-  ScopeGuard scope_;
-  std::optional<Category> outer_;
-};
-
-std::optional<DType> type_of(WireType t) {
-  switch (t) {
-    case WireType::own: return std::nullopt;
-    case WireType::fp32: return DType::float32;
-    case WireType::bf16: return DType::bfloat16;
-    case WireType::fp16: return DType::float16;
-  }
-  return std::nullopt;
-}
-
 // `t`, which was made just now, comes from the pool of that stream.
 Tensor from_pool(Stream stream, Tensor t) {
   if (t.storage().bytes > 0) t.tape().trace.events.back().value = static_cast<uint8_t>(stream);
   return t;
-}
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// storage.resize_(bytes) and storage.resize_(0): tensors that share the storage stay.
-void resize_up(Tape& tape, Storage& s, int64_t bytes) {
-  const Ref<Storage> fresh = tape.allocate(bytes);
-  s.id = fresh->id;
-  s.bytes = std::exchange(fresh->bytes, 0);
-}
-
-void resize_to_nothing(Tape& tape, Storage& s) {
-  tape.on_free(s);
-  s.bytes = 0;
 }
 
 }  // namespace
@@ -228,21 +190,8 @@ void FullyShard::to_sharded(Group& g) {
 }
 
 // ---- forward --------------------------------------------------------------------------------------------------------------
-// _cast_forward_inputs
-Tensors FullyShard::cast_inputs(Tensors inputs) const {
-  if (settings_.param_dtype == WireType::own) return inputs;
-  for (Tensor& t : inputs)
-    if (t && is_floating(t.dtype()) && t.dtype() != compute_dtype_) t = to(t, compute_dtype_);
-  return inputs;
-}
-
-Batch FullyShard::cast_inputs(const Batch& batch) const {
-  Batch cast = batch;
-  const Tensors numbers = cast_inputs(Tensors{batch.pixel_values, batch.numbers});
-  cast.pixel_values = numbers[0];
-  cast.numbers = numbers[1];
-  cast.own = cast_inputs(batch.own);
-  return cast;
+Tensors FullyShard::cast(Tensors inputs) const {
+  return settings_.param_dtype == WireType::own ? inputs : cast_inputs(std::move(inputs), compute_dtype_);
 }
 
 // Addresses are 0 in recorded runs, so that reset_sharded_param takes a shard that is not of full size for a new one and pads it again.
@@ -263,7 +212,7 @@ Output FullyShard::forward(const Batch& batch, bool sync) {
   sync_ = sync;
   Group& root = groups_.front();
   root.state = State::forward;
-  const Batch args = cast_inputs(batch);
+  const Batch args = settings_.param_dtype == WireType::own ? batch : cast_inputs(batch, compute_dtype_);
   pre_forward(root);
   Output out = model_.forward(args);
   require_all_called();
@@ -288,10 +237,10 @@ Tensors FullyShard::before_forward(const Module& module, Tensors inputs) {
   if (g.state == State::pre_backward) {  // recomputation
     unshard(g);
     wait_for_unshard(g);
-    return cast_inputs(std::move(inputs));
+    return cast(std::move(inputs));
   }
   g.state = State::forward;
-  inputs = cast_inputs(std::move(inputs));
+  inputs = cast(std::move(inputs));
   pre_forward(g);
   register_post_backward(g, inputs);
   return inputs;
@@ -346,14 +295,9 @@ void FullyShard::register_post_backward(Group& g, Tensors& inputs) {
     if (t && t.requires_grad()) t = *next++;
 }
 
-// Tensor.register_hook, as a node that passes the gradient on.
 Tensor FullyShard::register_pre_backward(Group& g, const Tensor& output) {
   if (!tape_.grad_enabled || !output || !output.requires_grad()) return output;
-  Op op(tape_, "pre_backward", {&output});
-  return op.finish(detach(output), [this, &g](Tensors& grads, Needs) {
-    pre_backward(g);
-    return std::move(grads);
-  });
+  return with_gradient_hook(output, [this, &g] { pre_backward(g); });
 }
 
 // ---- backward -------------------------------------------------------------------------------------------------------------

@@ -7,13 +7,11 @@
 #include <unordered_map>
 
 #include "job/parallel.h"
-#include "nn/model.h"
-#include "nn/module_hooks.h"
-#include "step/clip.h"
+#include "step/sharded_model.h"
 
 namespace plimsoll {
 
-class FullyShard final : public ModuleHooks {
+class FullyShard final : public ShardedModel {
  public:
   // `model` was built on meta; `wrapped` are the modules below it that have groups of their own. Gradients that arrive while this object
   // lives are its.
@@ -21,13 +19,13 @@ class FullyShard final : public ModuleHooks {
   ~FullyShard() override;
 
   // The shards of all parameters, in the order of Module::parameters().
-  const std::vector<Parameter*>& parameters() const { return parameters_; }
+  const std::vector<Parameter*>& parameters() const override { return parameters_; }
   // With tensor parallelism inside, shards are on a mesh of two dimensions.
-  const ClipMesh& mesh() const { return mesh_; }
+  ClipMesh mesh() const override { return mesh_; }
   // `sync`: the backward of this forward reduces gradients (set_requires_gradient_sync).
-  Output forward(const Batch& batch, bool sync);
+  Output forward(const Batch& batch, bool sync) override;
   // _root_post_backward_final_callback, at the end of every backward.
-  void after_backward();
+  void after_backward() override;
   // set_reshard_after_backward: whole weights stay after this object's backwards, as a pipeline wants it.
   void keep_whole(bool keeps) { keeps_whole_ = keeps; }
   // What a pipeline does after its last backward: gradients that stayed whole are reduced, group by group, and weights resharded.
@@ -85,8 +83,7 @@ class FullyShard final : public ModuleHooks {
   void to_sharded(Group& g);
 
   void pad_again();
-  Tensors cast_inputs(Tensors inputs) const;
-  Batch cast_inputs(const Batch& batch) const;
+  Tensors cast(Tensors inputs) const;
   void pre_forward(Group& g);
   void post_forward(Group& g);
   void register_post_backward(Group& g, Tensors& inputs);

@@ -29,7 +29,12 @@ Bytes pinned(const Tensor& t) {
   return {bytes > 0 ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))) : 0};
 }
 
-// What the optimizer keeps for these parameters, found by one step beside the run.
+[[noreturn]] void refuse_offload(const std::string& what, const std::string& why, const std::string& hint) {
+  throw Error(fmt::format("[job] offload_optimizer with {}: {}", what, why), hint);
+}
+
+}  // namespace
+
 Bytes states_of(const OptimizerSpec& spec, const std::vector<Parameter*>& parameters) {
   Tape host;
   std::deque<Parameter> copies;
@@ -47,12 +52,6 @@ Bytes states_of(const OptimizerSpec& spec, const std::vector<Parameter*>& parame
   for (const Tensor& s : optimizer->states()) total += Bytes{s.storage().bytes};
   return total;
 }
-
-[[noreturn]] void refuse_offload(const std::string& what, const std::string& why, const std::string& hint) {
-  throw Error(fmt::format("[job] offload_optimizer with {}: {}", what, why), hint);
-}
-
-}  // namespace
 
 void check_offloaded_optimizer(const Job& job) {
   if (!job.offload_optimizer) return;

@@ -7,13 +7,19 @@
 namespace plimsoll {
 
 void check_fsdp(const Job& job) {
-  if (!job.parallel.fsdp) return;
-  const auto refuse = [](const std::string& what) {
-    throw Error("[fsdp] " + what + " with fsdp is not simulated", "leave one of them out");
+  if (!job.parallel.fsdp && !job.parallel.fsdp1) return;
+  const std::string kind = job.parallel.fsdp ? "fsdp" : "fsdp1";
+  const auto refuse = [&](const std::string& what) {
+    throw Error("[" + kind + "] " + what + " with " + kind + " is not simulated", "leave one of them out");
   };
   if (job.tuning.quantization) refuse("quantization");
   if (job.precision == Precision::amp_fp16 && job.loss_scaling) refuse("loss scaling");
   if (job.swap_blocks > 0) refuse("swap_blocks");
+  if (job.parallel.fsdp1 && job.master_weights) refuse("master_weights");
+  if (job.parallel.fsdp1 && job.optimizer_in_backward) refuse("optimizer_in_backward");
+  if (job.parallel.fsdp1 && job.parallel.fsdp1->offload && job.accumulation > 1 && !job.parallel.fsdp1->no_sync)
+    throw Error("[fsdp1] offload and accumulation without no_sync: gradients on the host are not added to",
+                "set no_sync: true, or accumulation to 1");
 }
 
 void check_tensor_parallel(const Job& job, const std::string& family) {

@@ -13,8 +13,10 @@
 #include "optim/optimizer.h"
 #include "step/clip.h"
 #include "step/ddp.h"
+#include "step/deepspeed.h"
 #include "step/ema.h"
 #include "step/fsdp.h"
+#include "step/fsdp1.h"
 #include "step/grad_scaler.h"
 #include "step/in_backward.h"
 #include "step/master_weights.h"
@@ -190,6 +192,7 @@ class Trainer {
     check_master_weights(job);
     check_offloaded_optimizer(job);
     check_fsdp(job);
+    check_deepspeed(job);
     check_tensor_parallel(job, entry_of(job).name);
     if (job.offload_optimizer) {
       auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
@@ -200,20 +203,24 @@ class Trainer {
   }
 
   Simulation run() {
-    build_.on_meta = job_.parallel.fsdp.has_value();
+    build_.on_meta = job_.parallel.fsdp || job_.parallel.fsdp1;
     if (job_.parallel.tensor) build_.tensor_parallel = &tensor_parallel_.emplace(*job_.parallel.tensor);
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
-    if (job_.parallel.fsdp) shard_model();
+    if (build_.on_meta) shard_model();
     for (Parameter* p : parameters_)
       if (p->value.requires_grad()) trained_.push_back(p);
     if (job_.swap_blocks > 0) swapped_ = swap_blocks(tape_, parameters_, job_.swap_blocks);
     offloaded_layers_ = offload_layers(job_, *model_, tape_);
     if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
     updated_ = trained_;
+    if (sharded_ && sharded_->on_host()) offload_update();
     if (job_.master_weights) updated_ = master_.emplace(job_.gradient_dtype == GradientType::fp32, tape_, trained_).parameters();
-    attach_optimizer();
-    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
+    if (job_.parallel.deepspeed)
+      deepspeed_ = make_zero_1_2(job_, tape_, trained_);
+    else
+      attach_optimizer();
+    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling && !deepspeed_) scaler_.emplace();
     if (job_.ema)
       ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);
@@ -258,11 +265,22 @@ class Trainer {
   }
 
   void shard_model() {
-    const FsdpSettings& settings = *job_.parallel.fsdp;
-    const std::vector<std::string> blocks = settings.longest_list ? std::vector<std::string>() : blocks_of(job_);
-    fsdp_.emplace(settings, *model_, modules_to_shard(settings, *model_, blocks));
-    build_.hooks = &*fsdp_;
-    parameters_ = fsdp_->parameters();
+    const ParallelSettings& p = job_.parallel;
+    const std::vector<std::string> blocks = p.fsdp && p.fsdp->longest_list ? std::vector<std::string>() : blocks_of(job_);
+    if (p.fsdp)
+      sharded_ = std::make_unique<FullyShard>(*p.fsdp, *model_, modules_to_shard(*p.fsdp, *model_, blocks));
+    else
+      sharded_ = std::make_unique<FullyShardedDataParallel>(*p.fsdp1, *model_, modules_to_flatten(*p.fsdp1, *model_, blocks));
+    build_.hooks = sharded_.get();
+    parameters_ = sharded_->parameters();
+  }
+
+  // The optimizer runs on the host, on pinned shards and gradients.
+  void offload_update() {
+    for (const Parameter* p : parameters_) on_host_ += Bytes{checked_mul(p->value.numel(), size_of(p->value.dtype()))};
+    for (const Parameter* p : trained_) on_host_ += Bytes{checked_mul(p->value.numel(), size_of(p->value.dtype()))};
+    on_host_ += states_of(job_.optimizer, trained_);
+    updated_.clear();
   }
 
   void step() {
@@ -272,10 +290,11 @@ class Trainer {
       micro_step(i == 0, i == micro_steps() - 1);
     }
     tape_.begin_phase(Phase::optimizer);
+    if (deepspeed_) deepspeed_->step();
     if (master_) master_->take_gradients();
-    if (job_.clip) {
+    if (job_.clip && !deepspeed_) {
       if (scaler_) scaler_->unscale(updated_);
-      clip_grad_norm(updated_, fsdp_ ? fsdp_->mesh() : ClipMesh{});
+      if (!sharded_ || !sharded_->clip()) clip_grad_norm(updated_, sharded_ ? sharded_->mesh() : ClipMesh{});
     }
     update();
     if (tape_.work) count_update();
@@ -291,7 +310,8 @@ class Trainer {
     for (const Parameter* p : updated_) values += checked_mul(p->value.numel(), size_of(p->value.dtype()));
     gradients = values;
     if (job_.parallel.zero1) values /= job_.parallel.zero1->world;
-    for (const Tensor& s : in_backward_ ? in_backward_->states() : optimizer_->states()) states += s.storage().bytes;
+    for (const Tensor& s : in_backward_ ? in_backward_->states() : deepspeed_ ? deepspeed_->states() : optimizer_->states())
+      states += s.storage().bytes;
     const auto tensors = static_cast<uint32_t>(updated_.size());
     if (job_.clip) work.add(tape_, {.op = "clip_grad_norm_", .bytes = 3 * gradients});
     if (offloaded_)  // gradients go, weights come back
@@ -311,9 +331,13 @@ class Trainer {
 
   HostSide host_side() const {
     HostSide h;
-    h.managed = in_backward_ ? in_backward_->managed() : optimizer_->managed();
+    if (in_backward_ || optimizer_) h.managed = in_backward_ ? in_backward_->managed() : optimizer_->managed();
     h.weights = swapped_ + offloaded_layers_.on_host;
-    h.optimizer = offloaded_ ? offloaded_->on_host() : in_backward_ ? in_backward_->on_host() : optimizer_->on_host();
+    h.optimizer = offloaded_       ? offloaded_->on_host()
+                  : deepspeed_     ? deepspeed_->on_host()
+                  : in_backward_   ? in_backward_->on_host()
+                  : on_host_.count ? on_host_
+                                   : optimizer_->on_host();
     if (ema_) h.ema = ema_->on_host();
     if (ema_) h.ema_transfer = ema_->host_transfer();
     return h;
@@ -326,7 +350,7 @@ class Trainer {
 
   Output run_model(bool sync = true) {
     build_.batch = &batch_;
-    return fsdp_ ? fsdp_->forward(batch_, sync) : model_->forward(batch_);
+    return sharded_ ? sharded_->forward(batch_, sync) : model_->forward(batch_);
   }
 
   int64_t micro_steps() const { return simulated_micro_steps(job_); }
@@ -340,7 +364,7 @@ class Trainer {
       if (ddp_) ddp_->before_forward(last || !job_.parallel.reducer()->no_sync);
       if (uses_cache()) build_.cache = &cache;
       tape_.saves_on = job_.offload_activations;
-      Output out = run_model(last || !job_.parallel.fsdp || !job_.parallel.fsdp->no_sync);  // the old outputs are still alive here
+      Output out = run_model(last || !job_.parallel.accumulates_whole_gradients());  // the old outputs are still alive here
       tape_.saves_on = Offload::none;
       build_.cache = nullptr;
       if (!tape_.dialect.recorder) build_.checkpointing.require_all_found(tape_.trace);  // there a layer may be dropped
@@ -353,12 +377,13 @@ class Trainer {
     tape_.begin_phase(Phase::backward);
     if (first && job_.zero_grad == ZeroGrad::before_backward) zero_grad();
     {
-      const Tensor loss = scaler_ ? scaler_->scale(loss_) : loss_;
+      const Tensor loss = scaler_ ? scaler_->scale(loss_) : deepspeed_ ? deepspeed_->before_backward(loss_, last) : loss_;
       tape_.op = "ones_like";
       const Tensor seed = empty_like(loss);
       run_backward(loss, seed);
       if (in_backward_) in_backward_->finish();
-      if (fsdp_) fsdp_->after_backward();
+      if (sharded_) sharded_->after_backward();
+      if (deepspeed_) deepspeed_->after_backward();
     }
     if (ddp_) ddp_->after_backward();
     label_gradients();
@@ -407,14 +432,14 @@ class Trainer {
   }
 
   void label_states() {
-    for (const Tensor& s : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
+    for (const Tensor& s : deepspeed_ ? deepspeed_->states() : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
   }
 
   void update() {
     if (scaler_) {
       scaler_->step(*optimizer_, updated_);
       scaler_->update();
-    } else if (!in_backward_) {
+    } else if (!in_backward_ && !deepspeed_) {
       optimizer_->step(updated_);
     }
     label_states();
@@ -464,6 +489,8 @@ class Trainer {
   }
 
   void warm_optimizer() {
+    if (deepspeed_)
+      throw Error("[zero] states before the first step are not simulated with zero", "leave zero out, or look at the second step");
     tape_.begin_phase(Phase::optimizer);
     for (Parameter* p : trained_) {
       p->grad = zeros_like(p->value);
@@ -488,9 +515,11 @@ class Trainer {
   std::optional<MasterWeights> master_;
   Bytes swapped_;
   OffloadedLayers offloaded_layers_;
+  Bytes on_host_;                                  // of a wrapper that updates there
   const OffloadedOptimizer* offloaded_ = nullptr;  // that one, when it is on the host
   std::optional<DataParallel> ddp_;
-  std::optional<FullyShard> fsdp_;
+  std::unique_ptr<ShardedModel> sharded_;
+  std::unique_ptr<DeepSpeedEngine> deepspeed_;
   std::optional<TensorParallel> tensor_parallel_;
   std::optional<GradScaler> scaler_;
   std::optional<MovingAverage> ema_;

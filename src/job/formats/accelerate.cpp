@@ -1,6 +1,7 @@
 // accelerate's configuration, as `accelerate config` writes it: processes, mixed precision, and how the model is spread.
 #include <fmt/format.h>
 
+#include "job/formats/fsdp_keys.h"
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
@@ -86,7 +87,7 @@ void read_accelerate(Reader& r) {
     set_world(r, processes / machines, machines, r.origin("num_processes"));
   }
   if (type == "deepspeed") read_deepspeed_plugin(r);
-  if (type == "fsdp") not_simulated(r, "distributed_type", "FSDP");
+  if (type == "fsdp") read_fsdp_keys(r, "distributed_type", "fsdp_config");
   if (type == "megatron_lm" || type == "tp" || type == "xla" || type == "tpu" || type == "multi_cpu")
     not_simulated(r, "distributed_type", "this kind of parallelism");
   // `accelerate config` writes empty sections
@@ -122,8 +123,10 @@ Said say_clip(const Wanted& w) {
 }
 
 Said say_zero(const Wanted& w) {
-  if (w.find("deepspeed_config.deepspeed_config_file")) return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage 1"};
-  return {{{"distributed_type", "DEEPSPEED"}, {"deepspeed_config.zero_stage", w.job.parallel.zero1 ? 1 : 0}}, ""};
+  if (w.find("deepspeed_config.deepspeed_config_file")) return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage"};
+  return {
+      {{"distributed_type", "DEEPSPEED"}, {"deepspeed_config.zero_stage", w.job.parallel.deepspeed ? w.job.parallel.deepspeed->stage : 0}},
+      ""};
 }
 
 Said say_ddp(const Wanted& w) {
@@ -148,7 +151,7 @@ const Writes& writes_accelerate() {
                                {"accumulation", "deepspeed_config.gradient_accumulation_steps", say_accumulation},
                                {"clip", "deepspeed_config.gradient_clipping", say_clip},
                                {"ddp", "num_processes", say_ddp},
-                               {"zero1", "deepspeed_config.zero_stage", say_zero},
+                               {"zero", "deepspeed_config.zero_stage", say_zero},
                                {"compile", "dynamo_config.dynamo_backend", say_compile}}};
   return kWrites;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "job/formats/fsdp_keys.h"
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
@@ -347,7 +348,7 @@ void read_settings(Reader& r) {
   read_dataloader(r, kTrainer);
   read_ddp(r, /*find_unused=*/!r.job.checkpointing.on);
   read_deepspeed_setting(r, "deepspeed");
-  if (const Json* fsdp = r.find("fsdp_config"); fsdp && !fsdp->empty() && !r.has("fsdp")) not_simulated(r, "fsdp_config", "FSDP");
+  if (const Json* fsdp = r.find("fsdp_config"); fsdp && !fsdp->empty() && !r.has("fsdp")) read_fsdp_keys(r, "fsdp_config", "fsdp_config");
   r.ignore({"fsdp_version", "fsdp_final_state_dict_type"});
   for (const char* key : {"tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree", "dp_shard_size"})
     if (r.integer(key, 1) > 1) not_simulated(r, key, "this kind of parallelism");

@@ -1,12 +1,11 @@
-// DeepSpeed's ds_config.json. "auto" leaves a value to the trainer. ZeRO stage 1 is simulated as PyTorch's ZeroRedundancyOptimizer; what
-// is not simulated becomes a finding.
+// DeepSpeed's ds_config.json. "auto" leaves a value to the trainer. ZeRO stages 1 and 2 are simulated as they are; what is not simulated
+// becomes a finding.
 #include <fmt/format.h>
 
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
 #include "job/settings.h"
-#include "util/bytes.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -69,6 +68,7 @@ void read_precision(Reader& r, bool several) {
   if (!bf16 && !fp16) return;
   r.set("precision", bf16 ? "bf16" : "fp16", path);
   r.set("autocast", false, path);
+  if (const int64_t stage = r.integer("zero_optimization.stage", 0); several && (stage == 1 || stage == 2)) return;  // ZeRO keeps its own
   if (several)
     r.finding(Effect::unknown, path,
               "the fp32 copies of the weights that DeepSpeed's optimizer updates are not part of the answer for several processes");
@@ -106,41 +106,60 @@ double elements(Reader& r, std::string_view path, double fallback) {
   return n;
 }
 
+// offload_optimizer to a device of its own, under its new and its old name.
+bool offloads_optimizer(Reader& r) {
+  const char* path = "zero_optimization.offload_optimizer.device";
+  const std::string device = r.has(path) ? r.text(path) : "none";
+  if (device == "nvme" && r.integer("zero_optimization.stage", 0) < 3)
+    r.finding(Effect::partial, path, "simulated as if it were the host's memory", "DeepSpeed swaps through buffers there");
+  return device != "none" || r.flag("zero_optimization.cpu_offload", false);
+}
+
+// Stage 3 is not simulated, and what it offloads is not either.
+void say_not_offloaded(Reader& r) {
+  for (const char* which : {"offload_optimizer", "offload_param"}) {
+    const std::string path = fmt::format("zero_optimization.{}.device", which);
+    if (!r.has(path) || r.text(path) == "none") continue;
+    r.finding(Effect::unknown, path, fmt::format("DeepSpeed's {} is not simulated with stage 3: the answer has it on the device", which));
+  }
+}
+
+// "auto": transformers' HfTrainerDeepSpeedConfig takes the square of the hidden size.
+double bucket_of(Reader& r) {
+  const char* path = "zero_optimization.reduce_bucket_size";
+  const Json* value = r.find(path);
+  const int64_t hidden = r.job.config.integer({"hidden_size", "n_embd", "d_model"}, 0);
+  if (value && *value == "auto" && hidden > 0) return static_cast<double>(hidden) * static_cast<double>(hidden);
+  return elements(r, path, 5e8);
+}
+
 void read_zero(Reader& r, int64_t world) {
   const char* kStage = "zero_optimization.stage";
   const int64_t stage = r.integer(kStage, 0);
   if (stage < 0 || stage > 3) throw Error(fmt::format("[{}] is {}, expected 0 to 3", r.origin(kStage), stage), "0 is no ZeRO");
-  const double bucket = elements(r, "zero_optimization.reduce_bucket_size", 5e8);
   elements(r, "zero_optimization.allgather_bucket_size", 5e8);
-  bool offload = false;
-  for (const char* which : {"offload_optimizer", "offload_param"}) {
-    const std::string path = fmt::format("zero_optimization.{}.device", which);
-    if (!r.has(path) || r.text(path) == "none") continue;
-    offload = true;
-    r.finding(Effect::unknown, path, fmt::format("DeepSpeed's {} is not simulated yet: the answer has it on the device", which));
-  }
-  for (const char* path : {"zero_optimization.cpu_offload", "zero_optimization.cpu_offload_params"})
-    if (r.flag(path, false))
-      offload = true, r.finding(Effect::unknown, path, "DeepSpeed's offload is not simulated yet: the answer has all on the device",
-                                "the old name of offload_optimizer");
+  const double bucket = bucket_of(r);
+  const bool offload = offloads_optimizer(r);
+  const auto flag = [&](const char* key, bool fallback) { return r.flag(std::string("zero_optimization.") + key, fallback); };
+  Json settings{{"world", world},
+                {"stage", stage},
+                {"reduce_bucket", bucket},
+                {"contiguous_gradients", flag("contiguous_gradients", true)},
+                {"overlap_comm", flag("overlap_comm", false)},
+                {"reduce_scatter", flag("reduce_scatter", true)},
+                {"round_robin_gradients", flag("round_robin_gradients", false)},
+                {"offload_optimizer", offload}};
   r.ignore({"zero_optimization"});
   if (stage == 0) {
     if (offload) r.finding(Effect::none, kStage, "nothing is offloaded", "ZeRO is off");
     return;
   }
-  if (stage >= 2)
-    return not_simulated(r, kStage,
-                         fmt::format("ZeRO stage {} ({})", stage,
-                                     stage == 2 ? "gradients and states are shared out" : "weights, gradients and states are shared out"));
+  if (stage == 3) say_not_offloaded(r);
+  if (stage == 3) return not_simulated(r, kStage, "ZeRO stage 3 (weights, gradients and states are shared out)");
   if (world == 1)
-    return r.finding(Effect::partial, kStage, "with one process nothing is shared out; if there are more, say so: --zero1 world=N");
+    return r.finding(Effect::partial, kStage, "with one process nothing is shared out; if there are more, say so: --zero world=N");
   apply_setting(r.job, "ddp", false, r.origin(kStage));
-  r.set("zero1", {{"world", world}, {"ddp", false}}, kStage);
-  const int64_t each = r.job.precision == Precision::bf16 || r.job.precision == Precision::fp16 ? 2 : 4;
-  r.finding(Effect::partial, kStage,
-            fmt::format("simulated as PyTorch's ZeroRedundancyOptimizer, rank 0 of {}; DeepSpeed's buckets (up to {}) are not in it", world,
-                        to_string(Bytes{static_cast<int64_t>(bucket) * each})),
-            "DeepSpeed cuts one flat buffer into equal parts, the other hands out whole parameters");
+  r.set("zero", settings, kStage);
 }
 
 }  // namespace
@@ -225,7 +244,9 @@ Said say_optimizer(const Wanted& w) {
   return said;
 }
 
-Said say_zero(const Wanted& w) { return {{{"zero_optimization.stage", w.job.parallel.zero1 ? 1 : 0}}, ""}; }
+Said say_zero(const Wanted& w) {
+  return {{{"zero_optimization.stage", w.job.parallel.deepspeed ? w.job.parallel.deepspeed->stage : 0}}, ""};
+}
 
 }  // namespace
 
@@ -237,7 +258,7 @@ const Writes& writes_deepspeed() {
                                {"autocast", "bf16.enabled", say_precision},
                                {"optimizer", "optimizer.type", say_optimizer},
                                {"optimizer_args", "optimizer.params.torch_adam", say_optimizer},
-                               {"zero1", "zero_optimization.stage", say_zero}}};
+                               {"zero", "zero_optimization.stage", say_zero}}};
   return kWrites;
 }
 

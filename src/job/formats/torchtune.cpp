@@ -175,8 +175,16 @@ void read_settings(Reader& r, bool distributed) {
   read_memory_choices(r);
   r.set_default("drop_output", true, kTrainer);  // `del logits` before backward
   if (r.job.parallel.ddp || distributed) {
-    const char* path = r.has("tensor_parallel_dim") ? "tensor_parallel_dim" : "model._component_";
-    not_simulated(r, path, "torchtune's distributed recipe (FSDP2, weights are sharded)");
+    const int64_t world = r.job.parallel.world();
+    const char* path = "model._component_";
+    if (r.integer("tensor_parallel_dim", 1) > 1) {
+      not_simulated(r, "tensor_parallel_dim", "torchtune's tensor parallelism");
+    } else if (world > 1) {  // its recipes shard every layer, in the type of the weights
+      apply_setting(r.job, "ddp", false, r.origin(path));
+      r.set("fsdp", {{"world", world}, {"reshard", r.flag("fsdp_reshard_after_forward", true)}}, path);
+    } else {
+      r.finding(Effect::partial, path, "a distributed recipe: how many processes there are is not said here; --fsdp world=N");
+    }
   }
   if (r.flag("fsdp_cpu_offload", false)) r.finding(Effect::unknown, "fsdp_cpu_offload", "not simulated: all is on the device");
   if (r.has("batch_size_val") && r.has("dataset_val")) r.set("eval_batch", "batch_size_val");

@@ -1,4 +1,5 @@
 #include "job/formats/trainer.h"
+#include "job/formats/fsdp_keys.h"
 
 #include <fmt/format.h>
 
@@ -394,7 +395,12 @@ void read_shared_arguments(Reader& r, const std::string& trainer) {
 
   const Json* fsdp = r.find("fsdp");
   const bool shards = fsdp && !fsdp->empty() && *fsdp != "" && *fsdp != false;
-  if (shards) not_simulated(r, "fsdp", "FSDP");
+  // a mapping or `true` names no strategy: it is in fsdp_config
+  if (shards)
+    read_fsdp_keys(r, "fsdp", "fsdp_config",
+                   fsdp->is_array()    ? join(names_of(*fsdp).get<std::vector<std::string>>(), " ")
+                   : fsdp->is_string() ? fsdp->get<std::string>()
+                                       : "");
   r.ignore({"fsdp_config", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap"});
   if (r.has("parallelism_config")) not_simulated(r, "parallelism_config", "this kind of parallelism");
 }

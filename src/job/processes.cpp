@@ -1,0 +1,44 @@
+#include "job/processes.h"
+
+#include <fmt/format.h>
+
+#include "job/fields.h"
+#include "util/error.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+Config process_fields(const nlohmann::json& value, const std::string& source, const std::vector<std::string>& known) {
+  return fields_of(value, source, known, fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source));
+}
+
+int64_t world_of(const Config& c) {
+  if (!c.find({"world"})) throw Error(fmt::format("[{}] world is not given", c.source()), "set world to the number of processes");
+  const int64_t world = c.integer({"world"}, 1);
+  constexpr int64_t kMost = 1 << 17;  // more than any training run had
+  if (world < 1 || world > kMost)
+    throw Error(fmt::format("[{}] world {} is not between 1 and {}", c.source(), world, kMost), "world is the number of processes");
+  return world;
+}
+
+int64_t rank_of(const Config& c, int64_t ranks, const char* hint) {
+  const int64_t rank = c.integer({"rank"}, 0);
+  if (rank < 0 || rank >= ranks) throw Error(fmt::format("[{}] rank {} is not one of 0 to {}", c.source(), rank, ranks - 1), hint);
+  return rank;
+}
+
+int64_t replicas_of(const Config& c, int64_t world) {
+  const int64_t replicas = c.integer({"replicas"}, 1);
+  if (replicas < 1 || world % replicas != 0)
+    throw Error(fmt::format("[{}] replicas {} does not divide world {}", c.source(), replicas, world), "take one of " + divisors_of(world));
+  return replicas;
+}
+
+std::string divisors_of(int64_t n) {
+  std::vector<std::string> out;
+  for (int64_t d = 1; d <= n; ++d)
+    if (n % d == 0) out.push_back(std::to_string(d));
+  return join(out, ", ");
+}
+
+}  // namespace plimsoll
