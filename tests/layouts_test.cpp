@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 
 #include "hardware/lookup.h"
+#include "plan/batches.h"
 #include "plan/layout_kinds.h"
 #include "plan/layout_launch.h"
 #include "report/layouts_report.h"
@@ -41,7 +44,7 @@ bool fits_again(const Layout& l, const LayoutRequest& r) {
 }
 
 TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
-  const LayoutRequest r = request_for(small(), 8, 9);
+  const LayoutRequest r = request_for(small(), 8, 12);  // enough for a whole model on each device, as DDP has it
   const LayoutPlan plan = plan_layouts(r);
   std::set<std::string> kinds;
   ASSERT_FALSE(plan.fitting.empty());
@@ -113,14 +116,21 @@ TEST(Layouts, TakeAsFewDevicesAsWillDo) {
   EXPECT_TRUE(plan_layouts(r).fitting.empty());
 }
 
+// Of layouts that gather each block twice: one copy of the weights in each of four nodes, or one over all of them.
 TEST(Layouts, SlowNetworksFavourCopiesInsideANode) {
   LayoutRequest r = request_for(small(), 32, 40);
   r.kinds = {"fsdp2"};
-  const auto copies = [&](double network) {
+  const auto seconds = [&](double network, int64_t copies) {
     r.cluster.network = network;
-    return plan_layouts(r).fitting.front().job.parallel.fsdp->replicas;
+    for (const Layout& l : plan_layouts(r).fitting) {
+      const FsdpSettings& f = *l.job.parallel.fsdp;
+      if (f.replicas == copies && f.reshard && f.reshard_to == 0 && !l.job.checkpointing.on) return l.need.time->seconds;
+    }
+    return 0.0;
   };
-  EXPECT_EQ(copies(1e9), 4);
+  EXPECT_GT(seconds(1e9, 4), 0);
+  EXPECT_LT(seconds(1e9, 4), seconds(1e9, 1));
+  EXPECT_LT(seconds(40e9, 1), seconds(1e9, 1));
 }
 
 TEST(Layouts, RefuseWhatMakesNoSense) {

@@ -73,11 +73,13 @@ class Exploration {
       : request_(request), global_(global), parameters_(parameters), base_(plain(request.job)) {}
 
   // Memory grows with the micro-batch and falls with recomputation: what is larger than something that did not fit is not executed, nor
-  // what recomputes although it fits without.
+  // what recomputes although it fits without. Not `bounded`: only the smallest of all, though its weights alone are too large.
   Explored explore(const Task& task, bool bounded) const {
     Explored out;
     std::vector<int64_t> fitting;
-    for (const nlohmann::json& level : levels_of(task)) {
+    std::vector<nlohmann::json> levels = levels_of(task);
+    if (!bounded) std::reverse(levels.begin(), levels.end());  // the one that needs least
+    for (const nlohmann::json& level : levels) {
       bool beyond = false;
       for (const Split& split : splits(task.spread)) {
         const Recipe changes = recipe(task.spread, split, level);
