@@ -64,10 +64,6 @@ std::string unsupported_part(const Json& row) {
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
   if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
-  // 22 to 34 bytes for each logit are missing in its rows of the first Qwen, at every length.
-  if (is_set(train, "lora") && text_at(row.at("software"), "framework") == "ms-swift" &&
-      text_at(row.at("model"), "name").rfind("Qwen/Qwen-", 0) == 0)
-    return "loop: ms-swift's keeps more of the logits than is known";
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "quantization") && quantization_type(train["quantization"]).empty())
     return "quantization: " + text_at(train["quantization"], "kind");
