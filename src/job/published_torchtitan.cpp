@@ -42,7 +42,7 @@ Json settings_of(const Json& row) {
   return t;
 }
 
-Json config_of(const Json& sizes) {
+Json torchtitan_config(const Json& sizes) {
   Json config{{"num_hidden_layers", sizes.at("num_layers")},     {"hidden_size", sizes.at("hidden_size")},
               {"intermediate_size", sizes.at("ffn_size")},       {"num_attention_heads", sizes.at("num_heads")},
               {"num_key_value_heads", sizes.at("num_kv_heads")}, {"vocab_size", sizes.at("vocab_size")}};
@@ -78,7 +78,7 @@ std::string read_torchtitan_row(const Json& row, Job& job) {
   const Json& sizes = row.at("model").at("config");
   if (titan_text(row.at("model"), "arch") != "decoder_transformer") return "model: " + titan_text(row.at("model"), "arch");
   job.family = sizes.value("qk_norm", Json(false)) == true ? "qwen3" : "llama";
-  job.config = Config(job.model + ": config", config_of(sizes));
+  job.config = Config(job.model + ": config", torchtitan_config(sizes));
   job.parallel.torchtitan = parse_torchtitan(settings_of(row));
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   job.batch = train.at("batch_per_gpu").get<int64_t>();

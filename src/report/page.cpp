@@ -37,7 +37,11 @@ const char* pytorch_category(Category c) {
     case Category::buffer:
     case Category::ema:
     case Category::workspace:
-    case Category::ddp_bucket: return "";
+    case Category::ddp_bucket:
+    case Category::unsharded_parameter:
+    case Category::unsharded_gradient:
+    case Category::gather_buffer:
+    case Category::reduce_buffer: return "";
   }
   return "";
 }

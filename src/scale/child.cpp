@@ -228,9 +228,9 @@ struct Terminal {
 };
 
 // A stream of the child: what is read is written on, and its end is kept.
-class Stream {
+class ChildStream {
  public:
-  Stream(int from, int to) : from_(from), to_(to) {}
+  ChildStream(int from, int to) : from_(from), to_(to) {}
   int from() const { return from_; }
   bool open() const { return from_ >= 0; }
 
@@ -301,7 +301,7 @@ class Attempt {
   }
 
   ChildEnd run() {
-    while (kept_ || std::any_of(from_.begin(), from_.end(), [](const Stream& s) { return s.open(); }))
+    while (kept_ || std::any_of(from_.begin(), from_.end(), [](const ChildStream& s) { return s.open(); }))
       if (!pass_on()) break;
     waitpid(keeper_, nullptr, 0);
     reap();
@@ -346,7 +346,7 @@ class Attempt {
   bool pass_on() {
     std::vector<pollfd> waiting{
         {signals_.descriptor(), POLLIN, 0}, {kept_ ? report_.read.get() : -1, POLLIN, 0}, {typed_ ? 0 : -1, POLLIN, 0}};
-    for (const Stream& s : from_) waiting.push_back({s.from(), POLLIN, 0});
+    for (const ChildStream& s : from_) waiting.push_back({s.from(), POLLIN, 0});
     const int ready = poll(waiting.data(), waiting.size(), kept_ ? patience() : 0);
     if ((ready < 0 && errno != EINTR) || (ready == 0 && !kept_)) return false;
     for (size_t i = 0; i < from_.size(); ++i)
@@ -421,7 +421,7 @@ class Attempt {
   Signals& signals_;
   Terminal terminal_;
   Pipe lifeline_, report_, out_, err_;
-  std::vector<Stream> from_;
+  std::vector<ChildStream> from_;
   pid_t keeper_ = -1, child_ = 0;
   bool pty_ = false, typed_ = false, reported_ = false, kept_ = true, asked_ = false;
   Clock::time_point begin_ = Clock::now(), heard_ = begin_, next_look_ = begin_;
