@@ -181,8 +181,9 @@ class TorchtitanTrainer {
   ClipMesh mesh() const {
     ClipMesh all;
     for (const Chunk& c : chunks_) {
-      all.dims = c.fsdp->mesh().dims;
-      all.replicas.insert(all.replicas.end(), c.fsdp->mesh().replicas.begin(), c.fsdp->mesh().replicas.end());
+      const ClipMesh one = c.fsdp->mesh();
+      all.dims = one.dims;
+      all.replicas.insert(all.replicas.end(), one.replicas.begin(), one.replicas.end());
     }
     return all;
   }
