@@ -105,8 +105,11 @@ TEST(Fsdp1, OffloadLeavesNothingOnTheDeviceBetweenSteps) {
   EXPECT_EQ(s.host.optimizer.count, 16 * s.parameters);  // fp32 weights, gradients and Adam's two states
 }
 
-TEST(Fsdp1, AnAdaptersLayersAreUnitsOfTheirOwn) {
-  const Job lora = with(flat_llama(), "lora", {{"r", 8}, {"target_modules", {"q_proj", "v_proj"}}});
+TEST(Fsdp1, FrozenAndTrainedParametersNeedOriginalParametersOrUnitsOfTheirOwn) {
+  const Job lora = with(flat_llama(), "lora", {{"r", 8}, {"target_modules", {"q_proj", "v_proj"}}, {"dtype", "base"}});
+  const std::string text = complaint_of([&] { simulate(with(lora, "fsdp1", "world=2,wrap_trained_layers=false")); });
+  EXPECT_TRUE(names(text, "trained and frozen")) << text;
+  EXPECT_TRUE(names(text, "original_parameters: true")) << text;
   const Simulation s = simulate(with(lora, "fsdp1", "world=2"));
   EXPECT_GT(s.parameters, s.trainable);
   EXPECT_EQ(alive_at_end(s.trace, Category::optimizer_state), 8 * s.trainable);  // of the adapters' shards alone

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "model/registry.h"
+#include "nn/adapter.h"
 #include "nn/layers.h"
 #include "nn/tensor_parallel.h"
 #include "ops/reduce.h"
@@ -147,7 +148,8 @@ class Inference {
 class BlockFinder final : public ModuleHooks {
  public:
   bool wraps(const Module& module) const override {
-    if (!dynamic_cast<const Embedding*>(&module)) paths_.insert(module.path());
+    const bool part = dynamic_cast<const Embedding*>(&module) || dynamic_cast<const AdapterParameter*>(&module);
+    if (!part) paths_.insert(module.path());
     return false;
   }
   bool outside_checkpoints() const override { return false; }
