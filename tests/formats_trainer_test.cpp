@@ -322,7 +322,9 @@ TEST_F(Trainers, FilesNamedByACommand) {
   EXPECT_EQ(job.origin.at("seq"), "recipe.yaml: max_seq_length");
   EXPECT_EQ(job.precision, Precision::bf16);  // DeepSpeed's bf16 is no autocast
   EXPECT_TRUE(finding(job, Effect::conflict, "bf16 autocast is used"));
-  EXPECT_TRUE(finding(job, Effect::unknown, "zero_optimization.stage = 2")) << all_findings(job);
+  ASSERT_TRUE(job.parallel.deepspeed) << all_findings(job);
+  EXPECT_EQ(job.parallel.deepspeed->stage, 2);
+  EXPECT_EQ(job.parallel.deepspeed->world, 4);
   EXPECT_FALSE(job.parallel.ddp);
 
   job = run("trl sft --config @recipe.yaml");
@@ -692,7 +694,8 @@ TEST_F(Trainers, TorchtuneCommandsAndRefusals) {
   EXPECT_EQ(job.origin.at("batch"), "command line: batch_size");
   EXPECT_EQ(job.optimizer.name, "PagedAdamW8bit");
   EXPECT_FALSE(job.parallel.ddp);
-  EXPECT_TRUE(finding(job, Effect::unknown, "distributed recipe")) << all_findings(job);
+  ASSERT_TRUE(job.parallel.fsdp) << all_findings(job);
+  EXPECT_EQ(job.parallel.fsdp->world, 2);
   job = run("tune run full_finetune_single_device --config @t.yaml optimizer_in_bwd=True enable_activation_checkpointing=False");
   EXPECT_TRUE(finding(job, Effect::refused, "optimizer_in_bwd"));
   EXPECT_FALSE(job.optimizer_in_backward);
