@@ -101,11 +101,9 @@ Job read_of(const Document& d, const Format& format, const Job& before) {
 
 // Fields that a trainer decides about itself.
 bool is_trainers_own(const std::string& setting, const std::string& field) {
-  static const std::set<std::string> kOwn{"quantization.prepare", "quantization.compute_dtype",
-                                          "lora.dtype",           "lora.autocast_adapter_dtype",
-                                          "lora.implementation",  "zero1.ddp",
-                                          "zero1.rank",           "zero1.parameter_view",
-                                          "zero.rank"};
+  static const std::set<std::string> kOwn{
+      "quantization.prepare", "quantization.compute_dtype", "lora.dtype", "lora.autocast_adapter_dtype", "lora.implementation", "zero1.ddp",
+      "zero1.rank",           "zero1.parameter_view",       "zero.rank"};
   return kOwn.contains(setting + "." + field);
 }
 

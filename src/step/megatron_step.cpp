@@ -261,8 +261,7 @@ void check_megatron(const Job& job) {
   if (job.tuning.adapter || job.tuning.quantization)
     throw Error("[megatron] adapters are not simulated", "leave lora and quantization out");
   if (job.parallel.ddp || job.parallel.zero1 || job.parallel.fsdp || job.parallel.fsdp1 || job.parallel.deepspeed || job.parallel.tensor)
-    throw Error("[megatron] it has its own data and tensor parallelism",
-                "leave ddp, zero1, fsdp, fsdp1, zero and tensor_parallel out");
+    throw Error("[megatron] it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, fsdp1, zero and tensor_parallel out");
   if (job.seq % (m.context * (m.sequence ? m.tensor : 1)) != 0)
     throw Error(fmt::format("[megatron] {} tokens cannot be split over {} ranks", job.seq, m.context * (m.sequence ? m.tensor : 1)),
                 fmt::format("take {} tokens", round_up(job.seq, m.context * m.tensor)));
