@@ -62,6 +62,7 @@ std::string unsupported_parallel(const Json& row) {
 std::string unsupported_part(const Json& row) {
   const Json& train = row.at("train");
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
+  // Followed from PEFT's and PyTorch's source alone: Mistral 7B is 8 to 9 % under, a cause is not found.
   if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
@@ -213,7 +214,11 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;
   if (const int64_t world = degree(row.at("parallel"), "world"); is_fsdp(row.at("parallel"))) {
     const bool lower = text_at(train.at("precision"), "weights") == "fp32" && text_at(train.at("precision"), "compute") == "bf16";
-    job.parallel.fsdp = parse_fsdp({{"world", world}, {"param_dtype", lower ? "bf16" : "own"}, {"reduce_dtype", lower ? "fp32" : "own"}});
+    const Json settings{{"world", world}, {"param_dtype", lower ? "bf16" : "own"}, {"reduce_dtype", lower ? "fp32" : "own"}};
+    if (text_at(row.at("parallel"), "fsdp").rfind("fsdp1", 0) == 0)
+      job.parallel.fsdp1 = parse_fsdp1(settings);
+    else
+      job.parallel.fsdp = parse_fsdp(settings);
   } else if (world > 1) {
     job.parallel.ddp = parse_ddp({{"world", world}});
   }
