@@ -236,8 +236,6 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   } else if (job.platform.torch < Version{2, 6}) {
     job.platform.transformers = {4, 44};  // not stated: one of the time of its PyTorch
   }
-  // fms-acceleration's file of Granite was last written in October 2024, when its requirements.txt had this version.
-  if (job.family == "granite" && text_at(software, "commit").rfind("fms-acceleration", 0) == 0) job.platform.transformers = {4, 45};
   job.zero_grad = zero_grad_of(train, text_at(software, "framework"));
   // The Trainer of transformers keeps the loss alone during backward, and of that only the number after it.
   const std::string framework = lower(text_at(software, "framework"));

@@ -78,8 +78,9 @@ class Writer {
     }
     line(style_.dim(
         "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
-    line(style_.dim(
-        "the byte, and placed by its caching allocator. The intervals hold nine of ten well-described GPU measurements (docs/accuracy.md)."));
+    line(
+        style_.dim("the byte, and placed by its caching allocator. The intervals hold nine of ten GPU runs that are well described "
+                   "(docs/accuracy.md)."));
   }
 
   const char* shared_text() const { return e_.job.parallel.shards_parameters() ? " on this rank" : ""; }

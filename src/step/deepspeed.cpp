@@ -76,6 +76,7 @@ void check_overflow(const Tensors& gradients, Tape& tape) {
 
 class Zero12 final : public DeepSpeedEngine {
  public:
+  // `trained`: at least one, all of one type.
   Zero12(const Job& job, Tape& tape, const std::vector<Parameter*>& trained)
       : settings_(*job.parallel.deepspeed), job_(job), tape_(tape), optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     parameters_ = trained;
@@ -386,7 +387,7 @@ void Zero12::update_on_device() {
     master_.grad = flat.dtype() == DType::float32 ? flat : temporary("_to_copy", {partition_}, DType::float32, tape_);
   }
   tape_.relabel(master_.grad, Category::gradient);
-  for (auto& [p, s] : slots_) s.grad_accum.reset();
+  for (const Parameter* p : parameters_) slot(*p).grad_accum.reset();
   averaged_.clear();
   unscale_and_clip(job_.clip.has_value(), tape_);
   optimizer_->step({&master_});
@@ -396,6 +397,11 @@ void Zero12::update_on_device() {
 }  // namespace
 
 std::unique_ptr<DeepSpeedEngine> make_zero_1_2(const Job& job, Tape& tape, const std::vector<Parameter*>& trained) {
+  if (trained.empty()) throw Error("[zero] no parameter requires a gradient", "unfreeze a parameter or add an adapter");
+  for (const Parameter* p : trained)
+    if (p->value.dtype() != trained.front()->value.dtype())
+      throw Error("[zero] trained parameters of several types: DeepSpeed would keep a flat tensor for each, which is not simulated",
+                  "train in one type, e.g. adapters with dtype: base");
   return std::make_unique<Zero12>(job, tape, trained);
 }
 
@@ -407,6 +413,8 @@ void check_deepspeed(const Job& job) {
   if (job.master_weights) refuse("master_weights", "ZeRO keeps fp32 weights of its own");
   if (job.optimizer_in_backward) refuse("optimizer_in_backward", "gradients are reduced before they are used");
   if (job.offload_optimizer) refuse("offload_optimizer", "that is torchao's; set offload_optimizer within zero");
+  if (job.precision == Precision::amp_fp16 && job.loss_scaling)
+    refuse("amp-fp16", "DeepSpeed's fp16 has weights in fp16 and scales the loss itself; that is precision fp16");
   if (job.swap_blocks > 0) refuse("swap_blocks", "not simulated with it");
 }
 

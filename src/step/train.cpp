@@ -222,7 +222,7 @@ class Trainer {
       deepspeed_ = make_zero_1_2(job_, tape_, trained_);
     else
       attach_optimizer();
-    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling && !deepspeed_) scaler_.emplace();
+    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema)
       ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);
