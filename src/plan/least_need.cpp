@@ -28,11 +28,14 @@ struct Shares {
   double weights = 1, gradients = 1, states = 1;  // of the model, on this rank
 };
 
+// Gradients that accumulate whole are counted as shards: a bound may be lower.
 Shares shares_of(const ParallelSettings& p) {
   Shares s;
-  if (p.fsdp) s.weights = s.gradients = s.states = 1 / static_cast<double>(p.fsdp->shards());
-  if (p.fsdp && p.fsdp->no_sync) s.gradients = 1;
+  const int64_t shards = p.fsdp ? p.fsdp->shards() : p.fsdp1 ? p.fsdp1->shards() : 1;
+  s.weights = s.gradients = s.states = 1 / static_cast<double>(shards);
   if (p.zero1) s.states = 1 / static_cast<double>(p.zero1->world);
+  if (p.deepspeed) s.states = p.deepspeed->offload_optimizer ? 0 : 1 / static_cast<double>(p.deepspeed->world);
+  if (p.deepspeed) s.gradients = 1 / static_cast<double>(p.deepspeed->world);
   if (p.tensor)
     for (double* part : {&s.weights, &s.gradients, &s.states}) *part /= static_cast<double>(p.tensor->world);
   return s;
@@ -43,7 +46,8 @@ Shares shares_of(const ParallelSettings& p) {
 Bytes least_need(const Job& job, int64_t parameters) {
   const auto all = static_cast<double>(parameters);
   if (job.parallel.megatron) return Bytes{static_cast<int64_t>(all * least_of_megatron(*job.parallel.megatron))};
-  if (job.tuning.quantization || job.swap_blocks > 0 || job.framework != Framework::pytorch) return {};
+  const bool on_host = job.swap_blocks > 0 || (job.parallel.fsdp1 && job.parallel.fsdp1->offload);
+  if (job.tuning.quantization || on_host || job.parallel.torchtitan || job.framework != Framework::pytorch) return {};
   const Shares share = shares_of(job.parallel);
   const double element = in_half(job) ? 2 : 4;
   double each = element * share.weights;
@@ -56,8 +60,8 @@ Bytes least_need(const Job& job, int64_t parameters) {
 
 int64_t whole_parameters(const Job& job, int64_t of_rank) {
   const ParallelSettings& p = job.parallel;
-  if (p.megatron) return 0;
-  const int64_t ranks = (p.fsdp ? p.fsdp->shards() : 1) * (p.tensor ? p.tensor->world : 1);
+  if (p.megatron || p.torchtitan) return 0;
+  const int64_t ranks = (p.fsdp ? p.fsdp->shards() : p.fsdp1 ? p.fsdp1->shards() : 1) * (p.tensor ? p.tensor->world : 1);
   constexpr double kPadded = 0.95;  // rank 0 has padded shards, and norms are on every rank
   return ranks == 1 ? of_rank : static_cast<int64_t>(kPadded * static_cast<double>(of_rank) * static_cast<double>(ranks));
 }

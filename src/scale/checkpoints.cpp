@@ -48,7 +48,7 @@ std::string incomplete_safetensors(std::ifstream& in, int64_t size) {
     if (tensor.is_object() && tensor.contains("data_offsets") && tensor["data_offsets"].is_array() && tensor["data_offsets"].size() == 2 &&
         tensor["data_offsets"][1].is_number_integer())
       end = std::max(end, tensor["data_offsets"][1].get<int64_t>());
-  return 8 + static_cast<int64_t>(length) + end > size ? "its data is cut off" : "";
+  return end > size - 8 - static_cast<int64_t>(length) ? "its data is cut off" : "";
 }
 
 std::string incomplete_file(const std::string& path) {
