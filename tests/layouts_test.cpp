@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "allocator/timeline.h"
 #include "hardware/lookup.h"
 #include "plan/batches.h"
 #include "plan/layout_kinds.h"
