@@ -8,6 +8,7 @@
 #include "job/settings.h"
 #include "model/resolve.h"
 #include "step/train.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
@@ -38,34 +39,7 @@ Job with(Job job, const char* setting, const Json& value) {
   return job;
 }
 
-template <class F>
-std::string complaint_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(e.what()) + " | " + e.hint();
-  }
-  return "";
-}
-
 bool names(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-int64_t alive_at_end(const Trace& trace, Category c) {
-  std::vector<Category> label(trace.storages.size());
-  std::vector<bool> alive(trace.storages.size());
-  for (const Event& e : trace.events) {
-    if (e.kind == Event::Kind::alloc) {
-      alive[e.storage] = true;
-      label[e.storage] = trace.storages[e.storage].born_as;
-    }
-    if (e.kind == Event::Kind::free) alive[e.storage] = false;
-    if (e.kind == Event::Kind::relabel) label[e.storage] = static_cast<Category>(e.value);
-  }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < alive.size(); ++i)
-    if (alive[i] && label[i] == c) bytes += trace.storages[i].bytes;
-  return bytes;
-}
 
 TEST(Fsdp1, AFlagAndAMappingGiveTheSameSettings) {
   const Job file = with(flat_llama(), "fsdp1", {{"world", 8}, {"strategy", "SHARD_GRAD_OP"}, {"param_dtype", "bf16"}});
@@ -75,16 +49,16 @@ TEST(Fsdp1, AFlagAndAMappingGiveTheSameSettings) {
 }
 
 TEST(Fsdp1, WrongValuesAreErrorsThatNameTheNearestValidOnes) {
-  EXPECT_TRUE(names(complaint_of([] { parse_fsdp1({{"rank", 1}}); }), "world is not given"));
-  EXPECT_TRUE(names(complaint_of([] { parse_fsdp1({{"world", 8}, {"strategy", "half_shard"}}); }), "known: full_shard"));
-  EXPECT_TRUE(names(complaint_of([] { parse_fsdp1({{"world", 8}, {"replicas", 2}}); }), "take strategy hybrid_shard"));
-  EXPECT_TRUE(names(complaint_of([] {
+  EXPECT_TRUE(names(error_of([] { parse_fsdp1({{"rank", 1}}); }), "world is not given"));
+  EXPECT_TRUE(names(error_of([] { parse_fsdp1({{"world", 8}, {"strategy", "half_shard"}}); }), "known: full_shard"));
+  EXPECT_TRUE(names(error_of([] { parse_fsdp1({{"world", 8}, {"replicas", 2}}); }), "take strategy hybrid_shard"));
+  EXPECT_TRUE(names(error_of([] {
                       parse_fsdp1({{"world", 8}, {"strategy", "hybrid_shard"}, {"replicas", 3}});
                     }),
                     "take one of 1, 2, 4, 8"));
-  EXPECT_TRUE(names(complaint_of([] { parse_fsdp1({{"world", 8}, {"prefetch", "later"}}); }), "known: pre, post, none"));
+  EXPECT_TRUE(names(error_of([] { parse_fsdp1({{"world", 8}, {"prefetch", "later"}}); }), "known: pre, post, none"));
   const Job both = with(with(flat_llama(), "fsdp1", "world=8"), "fsdp", "world=8");
-  EXPECT_TRUE(names(complaint_of([&] { simulate(both); }), "fsdp with fsdp1"));
+  EXPECT_TRUE(names(error_of([&] { simulate(both); }), "fsdp with fsdp1"));
 }
 
 // Weights in bf16 and AdamW without fp32 copies: 2 + 4 bytes a parameter stay between steps, over the ranks.
@@ -107,7 +81,7 @@ TEST(Fsdp1, OffloadLeavesNothingOnTheDeviceBetweenSteps) {
 
 TEST(Fsdp1, FrozenAndTrainedParametersNeedOriginalParametersOrUnitsOfTheirOwn) {
   const Job lora = with(flat_llama(), "lora", {{"r", 8}, {"target_modules", {"q_proj", "v_proj"}}, {"dtype", "base"}});
-  const std::string text = complaint_of([&] { simulate(with(lora, "fsdp1", "world=2,wrap_trained_layers=false")); });
+  const std::string text = error_of([&] { simulate(with(lora, "fsdp1", "world=2,wrap_trained_layers=false")); });
   EXPECT_TRUE(names(text, "trained and frozen")) << text;
   EXPECT_TRUE(names(text, "original_parameters: true")) << text;
   const Simulation s = simulate(with(lora, "fsdp1", "world=2"));
@@ -116,17 +90,17 @@ TEST(Fsdp1, FrozenAndTrainedParametersNeedOriginalParametersOrUnitsOfTheirOwn) {
 }
 
 TEST(DeepSpeed, WrongValuesAreErrorsThatNameTheNearestValidOnes) {
-  EXPECT_TRUE(names(complaint_of([] { parse_deepspeed({{"world", 8}, {"stage", 3}}); }), "fsdp1 with strategy full_shard"));
-  EXPECT_TRUE(names(complaint_of([] { parse_deepspeed({{"world", 8}, {"stage", 4}}); }), "stage 4 is not known"));
-  EXPECT_TRUE(names(complaint_of([] { parse_deepspeed({{"world", 8}, {"reduce_bucket", 0}}); }), "500000000"));
+  EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"stage", 3}}); }), "fsdp1 with strategy full_shard"));
+  EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"stage", 4}}); }), "stage 4 is not known"));
+  EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"reduce_bucket", 0}}); }), "500000000"));
   EXPECT_EQ(parse_deepspeed("world=8,reduce_bucket=5e7").reduce_bucket, 50'000'000);
 }
 
 // ZeRO paper, table 1: 2 bytes of weights on every rank, and 4 + 4 + 4 of fp32 weights and Adam's states over the ranks.
 TEST(DeepSpeed, WhatItCannotTrainIsAnErrorThatSaysWhy) {
   const Job zero = with(flat_llama(), "zero", "world=2");
-  EXPECT_TRUE(names(complaint_of([&] { simulate(with(zero, "precision", "amp-fp16")); }), "weights in fp16"));
-  EXPECT_TRUE(names(complaint_of([&] { simulate(with(zero, "frozen", {"model", "lm_head"})); }), "no parameter requires a gradient"));
+  EXPECT_TRUE(names(error_of([&] { simulate(with(zero, "precision", "amp-fp16")); }), "weights in fp16"));
+  EXPECT_TRUE(names(error_of([&] { simulate(with(zero, "frozen", {"model", "lm_head"})); }), "no parameter requires a gradient"));
 }
 
 TEST(DeepSpeed, WhatStaysBetweenStepsIsTwoBytesAParameterAndTwelveOverTheRanks) {

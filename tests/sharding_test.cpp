@@ -10,6 +10,7 @@
 #include "job/settings.h"
 #include "model/resolve.h"
 #include "step/train.h"
+#include "support.h"
 
 namespace plimsoll {
 namespace {
@@ -49,37 +50,9 @@ Job in_tensors(Job job, Json parallel) {
   return job;
 }
 
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return std::string(e.what()) + " | " + e.hint();
-  }
-  return "";
-}
-
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 int64_t peak_of(const Job& job) { return ideal_timeline(simulate(job).trace).peak().bytes; }
-
-// Bytes of a category that are alive when the run has ended.
-int64_t left_of(const Trace& trace, Category c) {
-  std::vector<Category> label(trace.storages.size());
-  std::vector<bool> alive(trace.storages.size());
-  for (const Event& e : trace.events) {
-    if (e.kind == Event::Kind::alloc) {
-      alive[e.storage] = true;
-      label[e.storage] = trace.storages[e.storage].born_as;
-    }
-    if (e.kind == Event::Kind::free) alive[e.storage] = false;
-    if (e.kind == Event::Kind::relabel) label[e.storage] = static_cast<Category>(e.value);
-  }
-  int64_t bytes = 0;
-  for (size_t i = 0; i < alive.size(); ++i)
-    if (alive[i] && label[i] == c) bytes += trace.storages[i].bytes;
-  return bytes;
-}
 
 TEST(Fsdp, AFlagAndAMappingGiveTheSameSettings) {
   const Job file = sharded(small_gpt2(), {{"world", 8}, {"param_dtype", "bf16"}, {"reshard", 4}});
@@ -90,18 +63,18 @@ TEST(Fsdp, AFlagAndAMappingGiveTheSameSettings) {
 }
 
 TEST(Fsdp, WrongValuesAreErrorsThatNameTheNearestValidOnes) {
-  EXPECT_TRUE(has(message_of([] { parse_fsdp({{"rank", 1}}); }), "world is not given"));
-  EXPECT_TRUE(has(message_of([] { parse_fsdp({{"world", 4}, {"rank", 4}}); }), "rank 4 is not one of 0 to 3"));
-  EXPECT_TRUE(has(message_of([] {
+  EXPECT_TRUE(has(error_of([] { parse_fsdp({{"rank", 1}}); }), "world is not given"));
+  EXPECT_TRUE(has(error_of([] { parse_fsdp({{"world", 4}, {"rank", 4}}); }), "rank 4 is not one of 0 to 3"));
+  EXPECT_TRUE(has(error_of([] {
                     parse_fsdp({{"world", 8}, {"replicas", 3}});
                   }),
                   "replicas 3 does not divide world 8 | take one of 1, 2, 4, 8"));
-  EXPECT_TRUE(has(message_of([] { parse_fsdp({{"world", 8}, {"replicas", 2}, {"rank", 4}}); }), "rank 4 is not one of 0 to 3"));
-  EXPECT_TRUE(has(message_of([] { parse_fsdp({{"world", 8}, {"reshard", 3}}); }), "reshard 3 does not divide the 8 shards"));
-  EXPECT_TRUE(has(message_of([] { parse_fsdp({{"world", 8}, {"param_dtype", "int4"}}); }), "param_dtype 'int4'"));
+  EXPECT_TRUE(has(error_of([] { parse_fsdp({{"world", 8}, {"replicas", 2}, {"rank", 4}}); }), "rank 4 is not one of 0 to 3"));
+  EXPECT_TRUE(has(error_of([] { parse_fsdp({{"world", 8}, {"reshard", 3}}); }), "reshard 3 does not divide the 8 shards"));
+  EXPECT_TRUE(has(error_of([] { parse_fsdp({{"world", 8}, {"param_dtype", "int4"}}); }), "param_dtype 'int4'"));
   Job both = sharded(small_gpt2(), {{"world", 8}});
   apply_setting(both, "ddp", {{"world", 8}}, "test");
-  EXPECT_TRUE(has(message_of([&] { simulate(both); }), "ddp with fsdp"));
+  EXPECT_TRUE(has(error_of([&] { simulate(both); }), "ddp with fsdp"));
 }
 
 TEST(Fsdp, ShardsOfAllRanksAreTheModel) {
@@ -122,10 +95,10 @@ TEST(Fsdp, WhatStaysBetweenStepsIsTwelveBytesAParameterOverTheRanks) {
   const Simulation s = simulate(sharded(small_llama(), {{"world", 8}, {"param_dtype", "bf16"}, {"reduce_dtype", "fp32"}}));
   const int64_t whole = simulate(small_llama()).parameters;
   EXPECT_EQ(8 * s.parameters, whole);
-  EXPECT_EQ(8 * left_of(s.trace, Category::parameter), 4 * whole);
-  EXPECT_EQ(8 * left_of(s.trace, Category::optimizer_state), 8 * whole);
+  EXPECT_EQ(8 * alive_at_end(s.trace, Category::parameter), 4 * whole);
+  EXPECT_EQ(8 * alive_at_end(s.trace, Category::optimizer_state), 8 * whole);
   for (Category c : {Category::unsharded_parameter, Category::unsharded_gradient, Category::gather_buffer, Category::reduce_buffer})
-    EXPECT_EQ(left_of(s.trace, c), 0);
+    EXPECT_EQ(alive_at_end(s.trace, c), 0);
 }
 
 TEST(Fsdp, KeepingWeightsWholeOrGradientsWholeCostsMemory) {
@@ -157,7 +130,7 @@ TEST(Fsdp, EvaluationAndCheckpointsRunOnShardsToo) {
 }
 
 TEST(Fsdp, ATiedEmbeddingCannotHaveAGroupOfItsOwn) {
-  EXPECT_TRUE(has(message_of([] {
+  EXPECT_TRUE(has(error_of([] {
                     simulate(sharded(small_gpt2(), {{"world", 2}, {"wrap_embedding", true}}));
                   }),
                   "is shared with a module of another group"));
@@ -171,21 +144,21 @@ TEST(TensorParallel, LayersAreSharedOutAndNormsAreNot) {
 }
 
 TEST(TensorParallel, WhatDoesNotDivideIsAnErrorThatNamesTheNearestValidOnes) {
-  EXPECT_TRUE(has(message_of([] {
+  EXPECT_TRUE(has(error_of([] {
                     simulate(in_tensors(small_llama(), {{"world", 3}}));
                   }),
                   "world 3 does not divide vocab_size 512 | the nearest that do: 2 and 4"));
-  EXPECT_TRUE(has(message_of([] {
+  EXPECT_TRUE(has(error_of([] {
                     simulate(in_tensors(small_llama(), {{"world", 8}}));
                   }),
                   "world 8 does not divide num_key_value_heads 4 | the nearest that do: 4"));
   Job job = in_tensors(small_llama(), {{"world", 4}, {"sequence", true}});
   job.seq = 30;
-  EXPECT_TRUE(has(message_of([&] { simulate(job); }), "world 4 does not divide seq 30 | the nearest that do: 3 and 5"));
-  EXPECT_TRUE(has(message_of([] { simulate(in_tensors(small_gpt2(), {{"world", 2}})); }), "there is no plan for it"));
+  EXPECT_TRUE(has(error_of([&] { simulate(job); }), "world 4 does not divide seq 30 | the nearest that do: 3 and 5"));
+  EXPECT_TRUE(has(error_of([] { simulate(in_tensors(small_gpt2(), {{"world", 2}})); }), "there is no plan for it"));
   Job clipped = in_tensors(small_llama(), {{"world", 2}});
   clipped.clip = 1.0;
-  EXPECT_TRUE(has(message_of([&] { simulate(clipped); }), "refuses a mix"));
+  EXPECT_TRUE(has(error_of([&] { simulate(clipped); }), "refuses a mix"));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "job/settings.h"
 #include "model/resolve.h"
@@ -34,6 +35,24 @@ inline int count(const Trace& trace, Phase phase, const char* op, int64_t bytes)
   int n = 0;
   for (const StorageRecord& s : trace.storages) n += s.phase == phase && trace.names[s.op] == op && s.bytes == bytes;
   return n;
+}
+
+// Bytes of a category that are alive when the run has ended.
+inline int64_t alive_at_end(const Trace& trace, Category c) {
+  std::vector<Category> label(trace.storages.size());
+  std::vector<bool> alive(trace.storages.size());
+  for (const Event& e : trace.events) {
+    if (e.kind == Event::Kind::alloc) {
+      alive[e.storage] = true;
+      label[e.storage] = trace.storages[e.storage].born_as;
+    }
+    if (e.kind == Event::Kind::free) alive[e.storage] = false;
+    if (e.kind == Event::Kind::relabel) label[e.storage] = static_cast<Category>(e.value);
+  }
+  int64_t bytes = 0;
+  for (size_t i = 0; i < alive.size(); ++i)
+    if (alive[i] && label[i] == c) bytes += trace.storages[i].bytes;
+  return bytes;
 }
 
 }  // namespace plimsoll
