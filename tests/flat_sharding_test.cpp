@@ -97,6 +97,12 @@ TEST(DeepSpeed, WrongValuesAreErrorsThatNameTheNearestValidOnes) {
 }
 
 // ZeRO paper, table 1: 2 bytes of weights on every rank, and 4 + 4 + 4 of fp32 weights and Adam's states over the ranks.
+TEST(DeepSpeed, WhatItCannotTrainIsAnErrorThatSaysWhy) {
+  const Job zero = with(flat_llama(), "zero", "world=2");
+  EXPECT_TRUE(names(error_of([&] { simulate(with(zero, "precision", "amp-fp16")); }), "weights in fp16"));
+  EXPECT_TRUE(names(error_of([&] { simulate(with(zero, "frozen", {"model", "lm_head"})); }), "no parameter requires a gradient"));
+}
+
 TEST(DeepSpeed, WhatStaysBetweenStepsIsTwoBytesAParameterAndTwelveOverTheRanks) {
   const int64_t whole = simulate(flat_llama()).parameters;
   for (const char* settings : {"world=8,stage=1,reduce_bucket=1e5", "world=8,stage=2,reduce_bucket=1e5"}) {

@@ -685,6 +685,19 @@ TEST_F(Trainers, Torchtune) {
   EXPECT_TRUE(finding(job, Effect::unknown, "steps_at_once"));
 }
 
+TEST_F(Trainers, WhatCannotBeSimulatedShardedIsHeldWholeAndSaidSo) {
+  write("acc.yaml",
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_processes: 4\nnum_machines: 1\nfsdp_config:\n  fsdp_version: 1\n");
+  write("recipe.yaml",
+        "model_name_or_path: gpt2\nper_device_train_batch_size: 2\nmax_seq_length: 512\ndataset_text_field: text\nbf16: true\n");
+  const std::string command = "accelerate launch --config_file @acc.yaml scripts/run_sft.py @recipe.yaml";
+  EXPECT_TRUE(run(command).parallel.fsdp1) << all_findings(run(command));
+  const Job job = run(command + " --bf16 false --fp16 true");
+  EXPECT_EQ(job.precision, Precision::amp_fp16);
+  EXPECT_FALSE(job.parallel.fsdp1);
+  EXPECT_TRUE(finding(job, Effect::unknown, "loss scaling")) << all_findings(job);
+}
+
 TEST_F(Trainers, TorchtuneCommandsAndRefusals) {
   write("t.yaml", kTune);
   Job job =

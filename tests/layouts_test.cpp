@@ -8,10 +8,12 @@
 #include <limits>
 #include <set>
 
+#include "allocator/timeline.h"
 #include "hardware/lookup.h"
 #include "plan/batches.h"
 #include "plan/layout_kinds.h"
 #include "plan/layout_launch.h"
+#include "plan/least_need.h"
 #include "report/layouts_report.h"
 #include "support.h"
 
@@ -41,6 +43,29 @@ bool fits_again(const Layout& l, const LayoutRequest& r) {
   if (!job.parallel.megatron) job.eval_batch = job.batch;
   const Fit f = Fitting(job).need(r.device);
   return f.verdict == Verdict::fits;
+}
+
+// What is left out without an execution must not have fitted.
+TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
+  for (const auto& [setting, value] : std::vector<std::pair<std::string, std::string>>{{"ddp", "world=4"},
+                                                                                       {"zero1", "world=4"},
+                                                                                       {"fsdp", "world=4"},
+                                                                                       {"fsdp", "world=4,no_sync=true"},
+                                                                                       {"fsdp1", "world=4"},
+                                                                                       {"fsdp1", "world=4,strategy=shard_grad_op"},
+                                                                                       {"fsdp1", "world=4,strategy=no_shard"},
+                                                                                       {"fsdp1", "world=4,offload=true"},
+                                                                                       {"zero", "world=4,stage=1"},
+                                                                                       {"zero", "world=4,reduce_bucket=1000000"},
+                                                                                       {"zero", "world=4,offload_optimizer=true"},
+                                                                                       {"tensor_parallel", "world=4"},
+                                                                                       {"torchtitan", "world=4"}}) {
+    const Simulation whole = simulate(small());
+    const Job job = with(small(), {{setting, value}});
+    const Simulation rank = simulate(job);
+    EXPECT_LE(least_need(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value;
+    EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
+  }
 }
 
 TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {

@@ -23,9 +23,24 @@ std::string known_formats() {
   return "known: " + join(names, ", ");
 }
 
+// Trainers shard what is not simulated sharded: then the answer is for a process that holds all of it, and says so. In a job file of our
+// own it is an error.
+void hold_whole_what_cannot_be_sharded(Job& job) {
+  const char* kind = job.parallel.fsdp ? "fsdp" : job.parallel.fsdp1 ? "fsdp1" : nullptr;
+  const bool scaled = job.precision == Precision::amp_fp16 && job.loss_scaling;
+  if (!kind || (!job.tuning.quantization && !scaled)) return;
+  const std::string origin = job.origin[kind];
+  job.findings.push_back({Effect::unknown, kind, origin,
+                          fmt::format("sharding with {} is not simulated: the answer is for a process that holds all of it",
+                                      scaled ? "loss scaling" : "a quantised base"),
+                          ""});
+  apply_setting(job, kind, false, origin);
+}
+
 void read(Job& job, const Document& document, const Format& format) {
   Reader reader(job, document);
   format.read(reader);
+  if (std::string_view(format.name) != "job") hold_whole_what_cannot_be_sharded(job);
 }
 
 void read_command(Job& job, Document command, const Format& format) {
