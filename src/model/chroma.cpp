@@ -8,7 +8,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kPixelsPerToken = 16;
+constexpr int64_t kChromaPixelsPerToken = 16;
 
 struct ChromaConfig {
   explicit ChromaConfig(const Config& c)
@@ -177,8 +177,8 @@ class ChromaTransformer2DModel : public Denoiser {
   }
 
   static int64_t image_tokens(const Canvas& c) {
-    return checked_mul(tokens_along("chroma", "height", c.height, kPixelsPerToken),
-                       tokens_along("chroma", "width", c.width, kPixelsPerToken));
+    return checked_mul(tokens_along("chroma", "height", c.height, kChromaPixelsPerToken),
+                       tokens_along("chroma", "width", c.width, kChromaPixelsPerToken));
   }
 
   ChromaConfig config_;

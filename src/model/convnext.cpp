@@ -9,21 +9,21 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct ConvNextVariant {
   const char* name;
   int64_t channels[4], num_layers[4];
   double stochastic_depth_prob;
 };
 
-constexpr Variant kVariants[] = {
+constexpr ConvNextVariant kConvNextVariants[] = {
     {"convnext_tiny", {96, 192, 384, 768}, {3, 3, 9, 3}, 0.1},
     {"convnext_small", {96, 192, 384, 768}, {3, 3, 27, 3}, 0.4},
     {"convnext_base", {128, 256, 512, 1024}, {3, 3, 27, 3}, 0.5},
     {"convnext_large", {192, 384, 768, 1536}, {3, 3, 27, 3}, 0.5},
 };
 
-const Variant& variant(const std::string& name) {
-  for (const Variant& v : kVariants)
+const ConvNextVariant& convnext_variant(const std::string& name) {
+  for (const ConvNextVariant& v : kConvNextVariants)
     if (name == v.name) return v;
   throw Error("[convnext] variant '" + name + "' is not known", "known: convnext_tiny, convnext_small, convnext_base, convnext_large");
 }
@@ -38,8 +38,8 @@ struct LayerNorm2d : LayerNorm {
 };
 
 // The Sequential inside a CNBlock: a depthwise convolution and an MLP on channels-last positions.
-struct Branch : Module {
-  Branch(Module& parent, std::string_view name, int64_t dim)
+struct ConvNextBranch : Module {
+  ConvNextBranch(Module& parent, std::string_view name, int64_t dim)
       : Module(parent, name),
         conv(*this, "0", dim, dim, {.kernel = 7, .padding = 3, .groups = dim}),
         norm(*this, "2", dim),
@@ -78,12 +78,12 @@ struct CNBlock : Module {
   }
 
   Tensor layer_scale;
-  Branch block;
+  ConvNextBranch block;
   double drop;
 };
 
 // One entry of `features` after the stem: a stage of blocks, or the norm and convolution between two stages.
-struct Stage : ModuleList<CNBlock> {
+struct ConvNextStage : ModuleList<CNBlock> {
   using ModuleList<CNBlock>::ModuleList;
   Tensor operator()(const Tensor& x) {
     Tensor input = x;
@@ -127,20 +127,20 @@ struct Classifier : Module {
 };
 
 struct ConvNeXt : ImageClassifier {
-  ConvNeXt(Build& build, const Config& c, const Variant& v)
+  ConvNeXt(Build& build, const Config& c, const ConvNextVariant& v)
       : ImageClassifier(build),
         features(*this, "features"),
         avgpool(add_features(c, v), "avgpool", 1),
         classifier(*this, "classifier", v.channels[3], c.size({"num_classes"}, 1000)) {}
 
-  Module& add_features(const Config& c, const Variant& v) {
+  Module& add_features(const Config& c, const ConvNextVariant& v) {
     require_known_arguments(c, v.name, {"stochastic_depth_prob", "layer_scale"});
     const double probability = c.number({"stochastic_depth_prob"}, v.stochastic_depth_prob);
     int64_t total = 0, id = 0;
     for (int64_t n : v.num_layers) total += n;
     features.add<Stem>(v.channels[0]);
     for (int i = 0; i < 4; ++i) {
-      Stage& stage = features.add<Stage>();
+      ConvNextStage& stage = features.add<ConvNextStage>();
       for (int64_t k = 0; k < v.num_layers[i]; ++k) {
         stage.add(v.channels[i], probability * static_cast<double>(id) / (static_cast<double>(total) - 1.0));
         ++id;
@@ -165,7 +165,7 @@ struct ConvNeXt : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name) {
-  return std::make_unique<ConvNeXt>(build, config, variant(name));
+  return std::make_unique<ConvNeXt>(build, config, convnext_variant(name));
 }
 
 }  // namespace plimsoll

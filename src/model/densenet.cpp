@@ -10,14 +10,14 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct DensenetVariant {
   const char* name;
   int64_t growth_rate;
   int64_t block_config[4];
   int64_t num_init_features;
 };
 
-constexpr Variant kVariants[] = {
+constexpr DensenetVariant kDensenetVariants[] = {
     {"densenet121", 32, {6, 12, 24, 16}, 64},
     {"densenet161", 48, {6, 12, 36, 24}, 96},
     {"densenet169", 32, {6, 12, 32, 32}, 64},
@@ -25,7 +25,7 @@ constexpr Variant kVariants[] = {
 };
 
 struct DenseNetConfig {
-  DenseNetConfig(const Config& c, const Variant& v)
+  DenseNetConfig(const Config& c, const DensenetVariant& v)
       : variant(v),
         bn_size(c.size({"bn_size"}, 4)),
         num_classes(c.size({"num_classes"}, 1000)),
@@ -33,7 +33,7 @@ struct DenseNetConfig {
         memory_efficient(c.flag({"memory_efficient"}, false)) {
     require_known_arguments(c, "densenet", {"bn_size", "drop_rate", "memory_efficient"});
   }
-  const Variant& variant;
+  const DensenetVariant& variant;
   int64_t bn_size, num_classes;
   double drop_rate;
   bool memory_efficient;
@@ -108,7 +108,7 @@ struct Transition : Sequential {
 };
 
 struct DenseNet : ImageClassifier {
-  DenseNet(Build& build, const Config& c, const Variant& v)
+  DenseNet(Build& build, const Config& c, const DensenetVariant& v)
       : ImageClassifier(build),
         config(c, v),
         features(*this, "features"),
@@ -150,7 +150,7 @@ struct DenseNet : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_densenet(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants)
+  for (const DensenetVariant& v : kDensenetVariants)
     if (name == v.name) return std::make_unique<DenseNet>(build, config, v);
   throw Error("[densenet] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -36,8 +36,8 @@ struct DistilBertConfig {
   bool tie_word_embeddings;
 };
 
-struct Embeddings : Module {
-  Embeddings(Module& parent, std::string_view name, const DistilBertConfig& c)
+struct DistilBertEmbeddings : Module {
+  DistilBertEmbeddings(Module& parent, std::string_view name, const DistilBertConfig& c)
       : Module(parent, name),
         config(c),
         word_embeddings(*this, "word_embeddings", c.vocab_size, c.dim),
@@ -154,7 +154,7 @@ struct DistilBertModel : Module {
     return transformer(embedded, create_bidirectional_mask(build(), args));
   }
 
-  Embeddings embeddings;
+  DistilBertEmbeddings embeddings;
   Transformer transformer;
 };
 

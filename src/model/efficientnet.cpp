@@ -11,28 +11,28 @@ namespace plimsoll {
 namespace {
 
 // MBConvConfig or FusedMBConvConfig.
-struct Stage {
+struct EfficientnetStage {
   bool fused;
   int64_t expand_ratio, kernel, stride, in, out, layers;
 };
 
-struct Variant {
+struct EfficientnetVariant {
   const char* name;
   double width_mult, depth_mult, dropout;
-  std::vector<Stage> stages;
+  std::vector<EfficientnetStage> stages;
   std::optional<int64_t> last_channel;  // else four times the last stage
 };
 
-const std::vector<Stage>& base_stages() {
-  static const std::vector<Stage> kStages{
+const std::vector<EfficientnetStage>& base_stages() {
+  static const std::vector<EfficientnetStage> kStages{
       {false, 1, 3, 1, 32, 16, 1},  {false, 6, 3, 2, 16, 24, 2},   {false, 6, 5, 2, 24, 40, 2},   {false, 6, 3, 2, 40, 80, 3},
       {false, 6, 5, 1, 80, 112, 3}, {false, 6, 5, 2, 112, 192, 4}, {false, 6, 3, 1, 192, 320, 1},
   };
   return kStages;
 }
 
-const std::vector<Variant>& variants() {
-  static const std::vector<Variant> kVariants{
+const std::vector<EfficientnetVariant>& variants() {
+  static const std::vector<EfficientnetVariant> kEfficientnetVariants{
       {"efficientnet_b0", 1.0, 1.0, 0.2, base_stages(), {}},
       {"efficientnet_b1", 1.0, 1.1, 0.2, base_stages(), {}},
       {"efficientnet_b2", 1.1, 1.2, 0.3, base_stages(), {}},
@@ -77,12 +77,12 @@ const std::vector<Variant>& variants() {
         {false, 6, 3, 1, 384, 640, 7}},
        1280},
   };
-  return kVariants;
+  return kEfficientnetVariants;
 }
 
 // MBConv and FusedMBConv differ only in what their Sequential holds.
 struct MBConv : Module {
-  MBConv(Module& parent, std::string_view name, const Stage& s, double stochastic_depth_prob)
+  MBConv(Module& parent, std::string_view name, const EfficientnetStage& s, double stochastic_depth_prob)
       : Module(parent, name),
         use_res_connect(s.stride == 1 && s.in == s.out),
         block(*this, "block"),
@@ -95,7 +95,7 @@ struct MBConv : Module {
     }
   }
 
-  void make_separable(const Stage& s, int64_t expanded) {
+  void make_separable(const EfficientnetStage& s, int64_t expanded) {
     if (expanded != s.in) block.add<Conv2dNormActivation>(s.in, expanded, ConvNormOptions{.kernel = 1, .act = Act::silu});
     block.add<Conv2dNormActivation>(expanded, expanded,
                                     ConvNormOptions{.kernel = s.kernel, .stride = s.stride, .groups = expanded, .act = Act::silu});
@@ -104,7 +104,7 @@ struct MBConv : Module {
     block.add<Conv2dNormActivation>(expanded, s.out, ConvNormOptions{.kernel = 1, .act = Act::none});
   }
 
-  void make_fused(const Stage& s, int64_t expanded) {
+  void make_fused(const EfficientnetStage& s, int64_t expanded) {
     const bool expands = expanded != s.in;
     block.add<Conv2dNormActivation>(s.in, expands ? expanded : s.out,
                                     ConvNormOptions{.kernel = s.kernel, .stride = s.stride, .act = Act::silu});
@@ -127,20 +127,20 @@ struct MBConv : Module {
 };
 
 struct EfficientNet : ImageClassifier {
-  EfficientNet(Build& build, const Config& c, const Variant& v)
+  EfficientNet(Build& build, const Config& c, const EfficientnetVariant& v)
       : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 1), classifier(*this, "classifier") {
     require_known_arguments(c, "efficientnet", {"dropout", "stochastic_depth_prob"});
     const double drop = probability(c, "stochastic_depth_prob", 0.2);
-    std::vector<Stage> stages = v.stages;
+    std::vector<EfficientnetStage> stages = v.stages;
     int64_t blocks = 0, id = 0;
-    for (Stage& s : stages) {
+    for (EfficientnetStage& s : stages) {
       s.in = make_divisible(static_cast<double>(s.in) * v.width_mult, 8);
       s.out = make_divisible(static_cast<double>(s.out) * v.width_mult, 8);
       s.layers = static_cast<int64_t>(std::ceil(static_cast<double>(s.layers) * v.depth_mult));
       blocks += s.layers;
     }
     features.add<Conv2dNormActivation>(3, stages.front().in, ConvNormOptions{.stride = 2, .act = Act::silu});
-    for (Stage s : stages) {
+    for (EfficientnetStage s : stages) {
       Sequential& stage = features.add<Sequential>();
       for (int64_t i = 0; i < s.layers; ++i, ++id) {
         stage.add<MBConv>(s, drop * static_cast<double>(id) / static_cast<double>(blocks));
@@ -170,7 +170,7 @@ struct EfficientNet : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_efficientnet(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : variants())
+  for (const EfficientnetVariant& v : variants())
     if (name == v.name) return std::make_unique<EfficientNet>(build, config, v);
   throw Error("[efficientnet] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kPixelsPerToken = 16;  // the VAE makes one latent of 8 x 8, and 2 x 2 of them are packed
+constexpr int64_t kFluxPixelsPerToken = 16;  // the VAE makes one latent of 8 x 8, and 2 x 2 of them are packed
 
 struct FluxConfig {
   explicit FluxConfig(const Config& c)
@@ -82,7 +82,8 @@ class FluxTransformer2DModel : public Denoiser {
   }
 
   static int64_t image_tokens(const Canvas& c) {
-    return checked_mul(tokens_along("flux", "height", c.height, kPixelsPerToken), tokens_along("flux", "width", c.width, kPixelsPerToken));
+    return checked_mul(tokens_along("flux", "height", c.height, kFluxPixelsPerToken),
+                       tokens_along("flux", "width", c.width, kFluxPixelsPerToken));
   }
 
   Tensor operator()(const Tensor& latents, const Tensor& time, const Tensors& c) {

@@ -50,7 +50,7 @@ struct MultiHeadAttention : Module {
   Linear query, key, value, out;
 };
 
-Tensor modulate(const Tensor& x, const Tensor& shift, const Tensor& scale) {
+Tensor fsdm_modulate(const Tensor& x, const Tensor& shift, const Tensor& scale) {
   Tensor y = add_scalar(unsqueeze(scale, 1));  // (B, 1, C)
   y = mul(x, y);
   return add(y, unsqueeze(shift, 1));
@@ -58,8 +58,8 @@ Tensor modulate(const Tensor& x, const Tensor& shift, const Tensor& scale) {
 
 Tensor norm(const Tensor& x) { return layer_norm(x, 1, {}, {}); }
 
-struct DiTBlock : Module {
-  DiTBlock(Module& parent, std::string_view name, const FsdmConfig& c, bool with_context)
+struct FsdmBlock : Module {
+  FsdmBlock(Module& parent, std::string_view name, const FsdmConfig& c, bool with_context)
       : Module(parent, name),
         dropout(c.dropout),
         adaln(*this, "adaln", c.hidden_size, checked_mul(6, c.hidden_size)),
@@ -79,7 +79,7 @@ struct DiTBlock : Module {
     Tensor x = attend(input, m);
     if (cross_attn) x = look_at(x, context);
     Tensor y = norm(x);
-    y = modulate(y, m[3], m[4]);
+    y = fsdm_modulate(y, m[3], m[4]);
     y = (*dense1)(y);  // (B, patches, mlp_dim)
     y = gelu(y);
     y = plimsoll::dropout(y, dropout);
@@ -90,7 +90,7 @@ struct DiTBlock : Module {
 
   Tensor attend(const Tensor& x, const Tensors& m) const {
     Tensor y = norm(x);
-    y = modulate(y, m[0], m[1]);
+    y = fsdm_modulate(y, m[0], m[1]);
     y = self_attn(y, y);
     y = mul(unsqueeze(m[2], 1), y);
     y = plimsoll::dropout(y, dropout);
@@ -123,7 +123,7 @@ struct FinalLayer : Module {
   Tensor operator()(const Tensor& x, const Tensors& m) const {
     Forward here(*this);
     Tensor y = norm(x);
-    y = modulate(y, m[0], m[1]);
+    y = fsdm_modulate(y, m[0], m[1]);
     return dense(y);  // (B, patches, patch_size^2 * 3)
   }
 
@@ -146,7 +146,7 @@ struct FsdmDiT::Parts {
 
   Conv2d patch_embed;
   FsdmTimeEmbed t_embedder;
-  ModuleList<DiTBlock> blocks;
+  ModuleList<FsdmBlock> blocks;
   FinalLayer final_layer;
 };
 
@@ -163,7 +163,7 @@ Tensor FsdmDiT::operator()(const Tensor& images, const Tensor& t, const Tensor& 
   const int64_t b = images.size(0), p = config_.patch_size, g = config_.grid;
   Tensor x = add(transpose(flatten(parts_->patch_embed(images), 2), 1, 2), stop_gradient(pos_embed_));  // (B, patches, C)
   const Tensor c = parts_->t_embedder(t);                                                               // (B, C)
-  for (const DiTBlock& block : parts_->blocks) {
+  for (const FsdmBlock& block : parts_->blocks) {
     auto run = [&block](const Tensors& in) { return Tensors{block(in[0], in[1], in[2])}; };
     const Tensors inputs{x, c, context};
     x = (config_.use_remat ? checkpoint(tape(), checkpoint_style(block), run, inputs) : run_block(block, run, inputs)).front();

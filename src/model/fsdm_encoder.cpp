@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 // Sines and cosines of the steps t: (B) -> (B, dim)
-Tensor timestep_embedding(const Tensor& t, int64_t dim) {
+Tensor fsdm_timestep_embedding(const Tensor& t, int64_t dim) {
   Tensor frequencies = arange(t.tape(), dim / 2, DType::float32);
   frequencies = mul_scalar(frequencies);
   frequencies = div_scalar(frequencies);
@@ -111,7 +111,7 @@ FsdmTimeEmbed::FsdmTimeEmbed(Module& parent, std::string_view name, int64_t freq
 
 Tensor FsdmTimeEmbed::operator()(const Tensor& t) const {
   Forward here(*this);
-  Tensor x = timestep_embedding(t, frequencies);
+  Tensor x = fsdm_timestep_embedding(t, frequencies);
   x = dense1(x);  // (B, width)
   x = silu(x);
   return dense2(x);

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 namespace {
 
-DecoderConfig settings(const Config& c) {
+DecoderConfig gemma_settings(const Config& c) {
   DecoderConfig d;
   d.vocab_size = 256000;
   d.hidden_size = 3072;
@@ -31,12 +31,12 @@ using GemmaModel = DecoderStack<DecoderConfig, PreNormLayer<GemmaRMSNorm>, Gemma
 }  // namespace
 
 std::unique_ptr<Model> make_gemma(Build& build, const Config& c) {
-  const DecoderConfig d = settings(c);
+  const DecoderConfig d = gemma_settings(c);
   return std::make_unique<CausalLM<DecoderConfig, GemmaModel>>(build, d, lm_head(d));
 }
 
 std::unique_ptr<Model> make_gemma_classifier(Build& build, const Config& c) {
-  const DecoderConfig d = settings(c);
+  const DecoderConfig d = gemma_settings(c);
   return std::make_unique<LastTokenClassifier<DecoderConfig, GemmaModel>>(build, c, d, "model", d.hidden_size, 0);
 }
 

@@ -9,7 +9,7 @@ namespace plimsoll {
 namespace {
 
 // The multipliers always cost a product, also where they are 1.
-DecoderConfig settings(const Config& c) {
+DecoderConfig granite_settings(const Config& c) {
   DecoderConfig d;
   read_decoder_config(c, d);
   reject_captured_outputs(c);
@@ -38,7 +38,7 @@ struct GraniteForCausalLM : CausalLM<DecoderConfig, GraniteModel> {
 }  // namespace
 
 std::unique_ptr<Model> make_granite(Build& build, const Config& c) {
-  const DecoderConfig d = settings(c);
+  const DecoderConfig d = granite_settings(c);
   return std::make_unique<GraniteForCausalLM>(build, d, lm_head(d));
 }
 

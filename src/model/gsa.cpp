@@ -142,7 +142,7 @@ struct GSARotaryEmbedding : Module {
 };
 
 // x: (B, T, H, D); cos and sin: (B, T, 1, D) in fp32, which half types become
-Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+Tensor gsa_rotated(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const Tensor turned = rotate_half(x);
   const Tensor straight = mul(x, cos), across = mul(turned, sin);
   return add(straight, across);
@@ -256,7 +256,7 @@ struct GatedSparseAttention : Module {
     const CosSin tables = rotary_emb(positions);
     {
       const Tensor cos = unsqueeze(tables.cos, 2), sin = unsqueeze(tables.sin, 2);
-      Tensor q_rotated = rotated(q, cos, sin), k_rotated = rotated(k, cos, sin);
+      Tensor q_rotated = gsa_rotated(q, cos, sin), k_rotated = gsa_rotated(k, cos, sin);
       q = std::move(q_rotated);
       k = std::move(k_rotated);
     }

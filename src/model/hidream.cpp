@@ -237,8 +237,8 @@ struct HiDreamAttention : Module {
 };
 
 // nn.Sequential(SiLU, Linear): parts of (B, 1, C)
-struct Modulation : Module {
-  Modulation(Module& parent, std::string_view name, int64_t width, int64_t parts)
+struct HiDreamModulation : Module {
+  HiDreamModulation(Module& parent, std::string_view name, int64_t width, int64_t parts)
       : Module(parent, name), parts(parts), linear(*this, "1", width, checked_mul(parts, width)) {}
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -287,7 +287,7 @@ struct HiDreamImageSingleTransformerBlock : Module {
     return {image};
   }
 
-  Modulation adaLN_modulation;
+  HiDreamModulation adaLN_modulation;
   LayerNorm norm1_i;
   HiDreamAttention attn1;
   LayerNorm norm3_i;
@@ -325,7 +325,7 @@ struct HiDreamImageTransformerBlock : Module {
     return {image, text};
   }
 
-  Modulation adaLN_modulation;
+  HiDreamModulation adaLN_modulation;
   LayerNorm norm1_i, norm1_t;
   HiDreamAttention attn1;
   LayerNorm norm3_i;
@@ -385,7 +385,7 @@ struct OutEmbed : Module {
   }
   LayerNorm norm_final;
   Linear linear;
-  Modulation adaLN_modulation;
+  HiDreamModulation adaLN_modulation;
 };
 
 class HiDreamImageTransformer2DModel : public Denoiser {

@@ -205,7 +205,8 @@ struct RotaryPosEmbed : Module {
 
 // HunyuanVideoAttnProcessor2_0: the image before the text. Without projections of the text's own, both are one stream whose image is
 // turned.
-Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, const Tensor& text, const CosSin& rotary, const Tensor& mask) {
+Tensors hunyuan_video_attention(const DiffusersAttention& attn, const Tensor& image, const Tensor& text, const CosSin& rotary,
+                                const Tensor& mask) {
   Forward here(attn);
   const int64_t text_tokens = text.size(1);
   Tensor hidden = attn.add_q_proj ? image : cat({image, text}, 1);
@@ -271,7 +272,7 @@ struct HunyuanVideoTransformerBlock : Module {
                      const Tensor& mask) const {
     Forward here(*this);
     Tensors image = norm1(hidden_in, temb), text = norm1_context(encoder_in, temb);  // {x, gate, shift, scale, gate}
-    const Tensors attended = joint_attention(attn, image[0], text[0], rotary, mask);
+    const Tensors attended = hunyuan_video_attention(attn, image[0], text[0], rotary, mask);
     Tensor hidden = gated(hidden_in, attended[0], unsqueeze(image[1], 1));
     Tensor encoder = gated(encoder_in, attended[1], unsqueeze(text[1], 1));
     image[0] = norm2(hidden);
@@ -321,7 +322,7 @@ struct HunyuanVideoSingleTransformerBlock : Module {
     const Tensors normed = norm(residual, temb);                 // {x, gate}
     const Tensor mlp_hidden_states = gelu(proj_mlp(normed[0]));  // (B, S + T, inner)
     const Tensor image = image_part(normed[0]), context = text_part(normed[0]);
-    Tensors attended = joint_attention(attn, image, context, rotary, mask);
+    Tensors attended = hunyuan_video_attention(attn, image, context, rotary, mask);
     attended[0] = cat(attended, 1);
     Tensor hidden = cat({attended[0], mlp_hidden_states}, 2);
     hidden = mul(unsqueeze(normed[1], 1), proj_out(hidden));

@@ -158,8 +158,8 @@ struct InceptionE : Module {
       branch_pool;
 };
 
-struct InceptionAux : Module {
-  InceptionAux(Module& parent, std::string_view name, int64_t in, int64_t num_classes)
+struct InceptionV3Aux : Module {
+  InceptionV3Aux(Module& parent, std::string_view name, int64_t in, int64_t num_classes)
       : Module(parent, name),
         conv0(*this, "conv0", in, 128, k(1)),
         conv1(*this, "conv1", 128, 768, k(5)),
@@ -199,7 +199,7 @@ struct Inception3 : AuxiliaryClassifier {
         Mixed_6c(*this, "Mixed_6c", 768, 160),
         Mixed_6d(*this, "Mixed_6d", 768, 160),
         Mixed_6e(*this, "Mixed_6e", 768, 192),
-        AuxLogits(args.aux_logits ? std::make_unique<InceptionAux>(*this, "AuxLogits", 768, args.num_classes) : nullptr),
+        AuxLogits(args.aux_logits ? std::make_unique<InceptionV3Aux>(*this, "AuxLogits", 768, args.num_classes) : nullptr),
         Mixed_7a(*this, "Mixed_7a", 768),
         Mixed_7b(*this, "Mixed_7b", 1280),
         Mixed_7c(*this, "Mixed_7c", 2048),
@@ -246,7 +246,7 @@ struct Inception3 : AuxiliaryClassifier {
   InceptionA Mixed_5b, Mixed_5c, Mixed_5d;
   InceptionB Mixed_6a;
   InceptionC Mixed_6b, Mixed_6c, Mixed_6d, Mixed_6e;
-  std::unique_ptr<InceptionAux> AuxLogits;
+  std::unique_ptr<InceptionV3Aux> AuxLogits;
   InceptionD Mixed_7a;
   InceptionE Mixed_7b, Mixed_7c;
   AdaptiveAvgPool2d avgpool;

@@ -121,8 +121,8 @@ struct SelectiveSSM : Module {
   Linear x_proj, dt_proj;
 };
 
-struct MambaBlock : Module {
-  MambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c)
+struct SequentialMambaBlock : Module {
+  SequentialMambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c)
       : Module(parent, name),
         norm(*this, "norm", c.d_model),
         in_proj(*this, "in_proj", c.d_model, checked_mul(2, c.d_inner), false),
@@ -161,7 +161,7 @@ struct GELU : Module {
   }
 };
 
-struct Softmax : Module {
+struct MambaSoftmax : Module {
   using Module::Module;
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -180,7 +180,7 @@ struct RecursiveProcessor : Module {
     depth_gate.add<Linear>(c.d_model, c.d_model / 2);
     depth_gate.add<GELU>();
     depth_gate.add<Linear>(c.d_model / 2, c.max_recursion_depth);
-    depth_gate.add<Softmax>();
+    depth_gate.add<MambaSoftmax>();
     for (int64_t i = 0; i < c.max_recursion_depth; ++i) {
       Sequential& layer = recursive_layers.add();
       layer.add<LayerNorm>(c.d_model);
@@ -272,7 +272,7 @@ struct RecursiveMambaBlock : Module {
     return output;
   }
 
-  MambaBlock mamba_block;
+  SequentialMambaBlock mamba_block;
   RecursiveProcessor recursive_processor;
   std::optional<HierarchicalAttention> hierarchical_attention;
   std::optional<Sequential> fusion;
@@ -331,7 +331,7 @@ struct MambaLanguageModel : Model {
 std::unique_ptr<Model> make_mamba_trainer(Build& build, const Config& c) {
   const MambaTrainerConfig config(c);
   if (config.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, config);
-  return std::make_unique<MambaLanguageModel<MambaBlock>>(build, config);
+  return std::make_unique<MambaLanguageModel<SequentialMambaBlock>>(build, config);
 }
 
 }  // namespace plimsoll

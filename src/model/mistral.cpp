@@ -6,7 +6,7 @@ namespace plimsoll {
 
 namespace {
 
-DecoderConfig settings(const Config& c) {
+DecoderConfig mistral_settings(const Config& c) {
   DecoderConfig d;
   d.intermediate_size = 14336;
   d.num_key_value_heads = 8;
@@ -19,7 +19,9 @@ DecoderConfig settings(const Config& c) {
 
 }  // namespace
 
-std::unique_ptr<Model> make_mistral(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
-std::unique_ptr<Model> make_mistral_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
+std::unique_ptr<Model> make_mistral(Build& build, const Config& c) { return make_decoder(build, mistral_settings(c)); }
+std::unique_ptr<Model> make_mistral_classifier(Build& build, const Config& c) {
+  return make_decoder_classifier(build, c, mistral_settings(c));
+}
 
 }  // namespace plimsoll

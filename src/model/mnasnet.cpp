@@ -8,15 +8,15 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct MnasnetVariant {
   const char* name;
   double alpha;
 };
 
-constexpr Variant kVariants[] = {{"mnasnet0_5", 0.5}, {"mnasnet0_75", 0.75}, {"mnasnet1_0", 1.0}, {"mnasnet1_3", 1.3}};
+constexpr MnasnetVariant kMnasnetVariants[] = {{"mnasnet0_5", 0.5}, {"mnasnet0_75", 0.75}, {"mnasnet1_0", 1.0}, {"mnasnet1_3", 1.3}};
 
-struct InvertedResidual : Module {
-  InvertedResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t factor)
+struct MnasnetResidual : Module {
+  MnasnetResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t factor)
       : Module(parent, name), apply_residual(in == out && stride == 1), layers(*this, "layers") {
     const int64_t mid = in * factor;
     add_conv(layers, in, mid, {.kernel = 1}, true);
@@ -37,8 +37,8 @@ struct InvertedResidual : Module {
 struct Stack : Sequential {
   Stack(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t factor, int repeats)
       : Sequential(parent, name) {
-    add<InvertedResidual>(in, out, kernel, stride, factor);
-    for (int i = 1; i < repeats; ++i) add<InvertedResidual>(out, out, kernel, 1, factor);
+    add<MnasnetResidual>(in, out, kernel, stride, factor);
+    for (int i = 1; i < repeats; ++i) add<MnasnetResidual>(out, out, kernel, 1, factor);
   }
 };
 
@@ -73,7 +73,7 @@ struct MNASNet : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_mnasnet(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants)
+  for (const MnasnetVariant& v : kMnasnetVariants)
     if (name == v.name) return std::make_unique<MNASNet>(build, config, v.alpha);
   throw Error("[mnasnet] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -13,14 +13,14 @@ namespace plimsoll {
 namespace {
 
 // One row of inverted_residual_setting.
-struct Stage {
+struct MobilenetV2Stage {
   int64_t expand_ratio, channels, repeats, stride;
 };
 
-std::vector<Stage> stages_of(const Config& c) {
+std::vector<MobilenetV2Stage> mobilenet_v2_stages(const Config& c) {
   const nlohmann::json* rows = c.find({"inverted_residual_setting"});
   if (!rows) return {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
-  std::vector<Stage> stages;
+  std::vector<MobilenetV2Stage> stages;
   for (const nlohmann::json& row : rows->is_array() ? *rows : nlohmann::json::array()) {
     const bool whole = row.is_array() && row.size() == 4 && std::all_of(row.begin(), row.end(), [](const nlohmann::json& n) {
                          return n.is_number_integer() && n.get<int64_t>() > 0;
@@ -33,8 +33,8 @@ std::vector<Stage> stages_of(const Config& c) {
   return stages;
 }
 
-struct InvertedResidual : Module {
-  InvertedResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride, int64_t expand_ratio)
+struct MobilenetV2Residual : Module {
+  MobilenetV2Residual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride, int64_t expand_ratio)
       : Module(parent, name), use_res_connect(stride == 1 && in == out), conv(*this, "conv") {
     const int64_t hidden = checked_mul(in, expand_ratio);
     if (expand_ratio != 1) conv.add<Conv2dNormActivation>(in, hidden, ConvNormOptions{.kernel = 1, .act = Act::relu6});
@@ -61,10 +61,10 @@ struct MobileNetV2 : ImageClassifier {
     int64_t channels = make_divisible(32 * width_mult, round_nearest);
     const int64_t last_channel = make_divisible(1280 * std::max(1.0, width_mult), round_nearest);
     features.add<Conv2dNormActivation>(3, channels, ConvNormOptions{.stride = 2, .act = Act::relu6});
-    for (const Stage& s : stages_of(c)) {
+    for (const MobilenetV2Stage& s : mobilenet_v2_stages(c)) {
       const int64_t out = make_divisible(static_cast<double>(s.channels) * width_mult, round_nearest);
       for (int64_t i = 0; i < s.repeats; ++i) {
-        features.add<InvertedResidual>(channels, out, i == 0 ? s.stride : 1, s.expand_ratio);
+        features.add<MobilenetV2Residual>(channels, out, i == 0 ? s.stride : 1, s.expand_ratio);
         channels = out;
       }
     }

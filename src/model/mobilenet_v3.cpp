@@ -55,8 +55,8 @@ std::vector<Bneck> small_setting(int64_t tail, int64_t dilation) {
   };
 }
 
-struct InvertedResidual : Module {
-  InvertedResidual(Module& parent, std::string_view name, const Bneck& c)
+struct MobilenetV3Residual : Module {
+  MobilenetV3Residual(Module& parent, std::string_view name, const Bneck& c)
       : Module(parent, name), use_res_connect(c.stride == 1 && c.in == c.out), block(*this, "block") {
     if (c.expanded != c.in) block.add<Conv2dNormActivation>(c.in, c.expanded, ConvNormOptions{.kernel = 1, .act = c.act});
     block.add<Conv2dNormActivation>(
@@ -96,7 +96,7 @@ struct MobileNetV3 : ImageClassifier {
     }
     const int64_t last_channel = adjust((large ? 1280 : 1024) / tail), last_out = setting.back().out;
     features.add<Conv2dNormActivation>(3, setting.front().in, ConvNormOptions{.stride = 2, .act = HS});
-    for (const Bneck& b : setting) features.add<InvertedResidual>(b);
+    for (const Bneck& b : setting) features.add<MobilenetV3Residual>(b);
     features.add<Conv2dNormActivation>(last_out, 6 * last_out, ConvNormOptions{.kernel = 1, .act = HS});
     classifier.add<Linear>(6 * last_out, last_channel);
     classifier.add<Activation>(HS, true);

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 namespace {
 
-DecoderConfig settings(const Config& c) {
+DecoderConfig olmo2_settings(const Config& c) {
   DecoderConfig d;
   d.vocab_size = 50304;
   read_decoder_config(c, d);
@@ -96,12 +96,12 @@ using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Fp32RMSNorm>;
 }  // namespace
 
 std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) {
-  const DecoderConfig d = settings(c);
+  const DecoderConfig d = olmo2_settings(c);
   return std::make_unique<CausalLM<DecoderConfig, Olmo2Model>>(build, d, lm_head(d));
 }
 
 std::unique_ptr<Model> make_olmo2_classifier(Build& build, const Config& c) {
-  const DecoderConfig d = settings(c);
+  const DecoderConfig d = olmo2_settings(c);
   return std::make_unique<LastTokenClassifier<DecoderConfig, Olmo2Model>>(build, c, d, "model", d.hidden_size, 1);
 }
 

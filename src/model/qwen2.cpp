@@ -7,7 +7,7 @@ namespace plimsoll {
 
 namespace {
 
-DecoderConfig settings(const Config& c) {
+DecoderConfig qwen2_settings(const Config& c) {
   DecoderConfig d;
   d.vocab_size = 151936;
   d.intermediate_size = 22016;
@@ -21,11 +21,11 @@ DecoderConfig settings(const Config& c) {
 
 }  // namespace
 
-std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
-std::unique_ptr<Model> make_qwen2_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
+std::unique_ptr<Model> make_qwen2(Build& build, const Config& c) { return make_decoder(build, qwen2_settings(c)); }
+std::unique_ptr<Model> make_qwen2_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, qwen2_settings(c)); }
 
 std::unique_ptr<TextEncoder> make_qwen2_text_model(Module& parent, std::string_view name, const Config& c) {
-  return make_decoder_text_encoder(parent, name, settings(c));
+  return make_decoder_text_encoder(parent, name, qwen2_settings(c));
 }
 
 }  // namespace plimsoll

@@ -6,7 +6,7 @@ namespace plimsoll {
 
 namespace {
 
-DecoderConfig settings(const Config& c) {
+DecoderConfig qwen3_settings(const Config& c) {
   DecoderConfig d;
   d.vocab_size = 151936;
   d.intermediate_size = 22016;
@@ -22,7 +22,7 @@ DecoderConfig settings(const Config& c) {
 
 }  // namespace
 
-std::unique_ptr<Model> make_qwen3(Build& build, const Config& c) { return make_decoder(build, settings(c)); }
-std::unique_ptr<Model> make_qwen3_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, settings(c)); }
+std::unique_ptr<Model> make_qwen3(Build& build, const Config& c) { return make_decoder(build, qwen3_settings(c)); }
+std::unique_ptr<Model> make_qwen3_classifier(Build& build, const Config& c) { return make_decoder_classifier(build, c, qwen3_settings(c)); }
 
 }  // namespace plimsoll

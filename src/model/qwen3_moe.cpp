@@ -7,7 +7,7 @@ namespace plimsoll {
 
 namespace {
 
-MoeConfig settings(const Config& c) {
+MoeConfig qwen3_moe_settings(const Config& c) {
   MoeConfig m;
   m.vocab_size = 151936;
   m.hidden_size = 2048;
@@ -51,12 +51,12 @@ using Qwen3MoeModel = DecoderStack<MoeConfig, MoeDecoderLayer<MoeConfig, Qwen3Mo
 }  // namespace
 
 std::unique_ptr<Model> make_qwen3_moe(Build& build, const Config& c) {
-  const MoeConfig m = settings(c);
+  const MoeConfig m = qwen3_moe_settings(c);
   return std::make_unique<MoeCausalLM<MoeConfig, Qwen3MoeModel>>(build, m, lm_head(m));
 }
 
 std::unique_ptr<Model> make_qwen3_moe_classifier(Build& build, const Config& c) {
-  return make_moe_classifier<MoeConfig, Qwen3MoeModel>(build, c, settings(c));
+  return make_moe_classifier<MoeConfig, Qwen3MoeModel>(build, c, qwen3_moe_settings(c));
 }
 
 }  // namespace plimsoll

@@ -14,8 +14,8 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kPixelsPerToken = 16;  // the VAE makes one latent of 8 x 8, and 2 x 2 of them are packed
-constexpr int64_t kPositions = 4096;     // along an axis
+constexpr int64_t kQwenImagePixelsPerToken = 16;  // the VAE makes one latent of 8 x 8, and 2 x 2 of them are packed
+constexpr int64_t kPositions = 4096;              // along an axis
 
 struct QwenImageConfig {
   explicit QwenImageConfig(const Config& c)
@@ -87,7 +87,7 @@ struct QwenEmbedRope : Module {
 };
 
 // apply_rotary_emb_qwen in complex numbers. x: (B, S, H, D)
-Tensor rotate(const Tensor& x, const Tensor& freqs) {
+Tensor qwen_image_rotate(const Tensor& x, const Tensor& freqs) {
   Dims pairs = x.sizes();
   pairs[-1] /= 2;
   pairs.push_back(2);
@@ -97,8 +97,8 @@ Tensor rotate(const Tensor& x, const Tensor& freqs) {
 }
 
 // QwenDoubleStreamAttnProcessor2_0: {image, text}. text_mask: (B, T), or undefined.
-Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, const Tensor& text, const Tensor& text_mask,
-                        const QwenEmbedRope::Tables& rotary) {
+Tensors qwen_image_attention(const DiffusersAttention& attn, const Tensor& image, const Tensor& text, const Tensor& text_mask,
+                             const QwenEmbedRope::Tables& rotary) {
   Forward here(attn);
   Tensor image_mask, mask;
   if (text_mask) {
@@ -113,10 +113,10 @@ Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, con
   img_key = (*attn.norm_k)(img_key);
   txt_query = (*attn.norm_added_q)(txt_query);
   txt_key = (*attn.norm_added_k)(txt_key);
-  img_query = rotate(img_query, rotary.image);
-  img_key = rotate(img_key, rotary.image);
-  txt_query = rotate(txt_query, rotary.text);
-  txt_key = rotate(txt_key, rotary.text);
+  img_query = qwen_image_rotate(img_query, rotary.image);
+  img_key = qwen_image_rotate(img_key, rotary.image);
+  txt_query = qwen_image_rotate(txt_query, rotary.text);
+  txt_key = qwen_image_rotate(txt_key, rotary.text);
   const Tensor joint_query = cat({txt_query, img_query}, 1), joint_key = cat({txt_key, img_key}, 1),
                joint_value = cat({txt_value, img_value}, 1);                     // (B, T + S, H, D)
   Tensor joint = dispatch_attention(joint_query, joint_key, joint_value, mask);  // (B, T + S, H, D)
@@ -129,8 +129,8 @@ Tensors joint_attention(const DiffusersAttention& attn, const Tensor& image, con
 }
 
 // nn.Sequential(SiLU, Linear)
-struct Modulation : Module {
-  Modulation(Module& parent, std::string_view name, int64_t width)
+struct QwenImageModulation : Module {
+  QwenImageModulation(Module& parent, std::string_view name, int64_t width)
       : Module(parent, name), linear(*this, "1", width, checked_mul(6, width)) {}
   Tensor operator()(const Tensor& temb) const {
     Forward here(*this);
@@ -163,7 +163,7 @@ struct QwenImageTransformerBlock : Module {
     const Modulated img1 = modulated(img_normed, img[0]);
     const Tensor txt_normed = txt_norm1(encoder_in);
     const Modulated txt1 = modulated(txt_normed, txt[0]);
-    const Tensors attended = joint_attention(attn, img1.x, txt1.x, text_mask, rotary);
+    const Tensors attended = qwen_image_attention(attn, img1.x, txt1.x, text_mask, rotary);
     Tensor hidden, encoder;
     {
       const Tensor gated = mul(img1.gate, attended[0]);
@@ -200,12 +200,12 @@ struct QwenImageTransformerBlock : Module {
     return {modulate(x, part[1], part[0]), unsqueeze(part[2], 1)};
   }
 
-  Modulation img_mod;
+  QwenImageModulation img_mod;
   LayerNorm img_norm1;
   DiffusersAttention attn;
   LayerNorm img_norm2;
   DiffusersFeedForward img_mlp;
-  Modulation txt_mod;
+  QwenImageModulation txt_mod;
   LayerNorm txt_norm1, txt_norm2;
   DiffusersFeedForward txt_mlp;
 };
@@ -287,8 +287,8 @@ class QwenImageTransformer2DModel : public Denoiser {
     return {mask, nondiff("where", length, DType::int64)};
   }
 
-  static int64_t rows(const Canvas& c) { return tokens_along("qwen_image", "height", c.height, kPixelsPerToken); }
-  static int64_t columns(const Canvas& c) { return tokens_along("qwen_image", "width", c.width, kPixelsPerToken); }
+  static int64_t rows(const Canvas& c) { return tokens_along("qwen_image", "height", c.height, kQwenImagePixelsPerToken); }
+  static int64_t columns(const Canvas& c) { return tokens_along("qwen_image", "width", c.width, kQwenImagePixelsPerToken); }
 
   QwenImageConfig config_;
   int64_t rows_ = 0, columns_ = 0;  // of the batch's images, in tokens

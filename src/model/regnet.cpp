@@ -11,7 +11,7 @@ namespace plimsoll {
 namespace {
 
 // The arguments of BlockParams.from_init_params.
-struct Variant {
+struct RegnetVariant {
   const char* name;
   int64_t depth, w_0;
   double w_a, w_m;
@@ -19,7 +19,7 @@ struct Variant {
   double se_ratio = 0;  // 0: no squeeze-and-excitation
 };
 
-constexpr Variant kVariants[] = {
+constexpr RegnetVariant kRegnetVariants[] = {
     {"regnet_y_400mf", 16, 48, 27.89, 2.09, 8, 0.25},    {"regnet_y_800mf", 14, 56, 38.84, 2.4, 16, 0.25},
     {"regnet_y_1_6gf", 27, 48, 20.71, 2.65, 24, 0.25},   {"regnet_y_3_2gf", 21, 80, 42.63, 2.66, 24, 0.25},
     {"regnet_y_8gf", 17, 192, 76.82, 2.19, 56, 0.25},    {"regnet_y_16gf", 18, 200, 106.23, 2.48, 112, 0.25},
@@ -36,7 +36,7 @@ struct StageShape {
 
 // BlockParams.from_init_params: widths grow linearly, are rounded to powers of w_m and to multiples of 8, and equal
 // neighbours make a stage. Python computes in float32 tensors, so this does too.
-std::vector<StageShape> stages_of(const Variant& v) {
+std::vector<StageShape> regnet_stages(const RegnetVariant& v) {
   const float w_0 = static_cast<float>(v.w_0);
   std::vector<StageShape> stages;
   for (int64_t i = 0; i < v.depth; ++i) {
@@ -93,7 +93,7 @@ struct ResBottleneckBlock : Module {
 };
 
 struct RegNet : ImageClassifier {
-  RegNet(Build& build, const Config& c, const Variant& v)
+  RegNet(Build& build, const Config& c, const RegnetVariant& v)
       : ImageClassifier(build),
         stem_width(c.size({"stem_width"}, 32)),
         stem(*this, "stem", 3, stem_width, {.stride = 2}),
@@ -103,10 +103,10 @@ struct RegNet : ImageClassifier {
     require_known_arguments(c, "regnet", {"stem_width"});
   }
 
-  int64_t make_trunk(const Variant& v) {
+  int64_t make_trunk(const RegnetVariant& v) {
     int64_t width = stem_width;
     int index = 0;
-    for (const StageShape& s : stages_of(v)) {
+    for (const StageShape& s : regnet_stages(v)) {
       const std::string name = "block" + std::to_string(++index);
       Sequential& stage = trunk_output.add_named<Sequential>(name);
       for (int64_t i = 0; i < s.depth; ++i) {
@@ -136,7 +136,7 @@ struct RegNet : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_regnet(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants)
+  for (const RegnetVariant& v : kRegnetVariants)
     if (name == v.name) return std::make_unique<RegNet>(build, config, v);
   throw Error("[regnet] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -8,14 +8,14 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct ResnetVariant {
   const char* name;
   bool bottleneck;
   int64_t layers[4];
   int64_t groups = 1, width_per_group = 64;
 };
 
-constexpr Variant kVariants[] = {
+constexpr ResnetVariant kResnetVariants[] = {
     {"resnet18", false, {2, 2, 2, 2}},
     {"resnet34", false, {3, 4, 6, 3}},
     {"resnet50", true, {3, 4, 6, 3}},
@@ -29,7 +29,7 @@ constexpr Variant kVariants[] = {
 };
 
 struct ResNetConfig {
-  ResNetConfig(const Config& c, const Variant& v) : num_classes(c.size({"num_classes"}, 1000)) {
+  ResNetConfig(const Config& c, const ResnetVariant& v) : num_classes(c.size({"num_classes"}, 1000)) {
     options.bottleneck = v.bottleneck;
     std::copy(std::begin(v.layers), std::end(v.layers), options.layers);
     const int64_t groups = options.groups = c.size({"groups"}, v.groups);
@@ -62,7 +62,7 @@ struct ResNetConfig {
 };
 
 struct ResNet : ImageClassifier {
-  ResNet(Build& build, const Config& c, const Variant& v)
+  ResNet(Build& build, const Config& c, const ResnetVariant& v)
       : ImageClassifier(build),
         config(c, v),
         trunk(*this, config.options),
@@ -90,7 +90,7 @@ struct ResNet : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants)
+  for (const ResnetVariant& v : kResnetVariants)
     if (name == v.name) return std::make_unique<ResNet>(build, config, v);
   throw Error("[resnet] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -53,7 +53,7 @@ AttentionSizes attention_sizes(const SD3Config& c) {
 }
 
 // JointAttnProcessor2_0: the image before the text. Without a text, one result.
-Tensors joint_attention(const DiffusersAttention& attn, const Tensor& hidden_in, const Tensor& text) {
+Tensors sd3_attention(const DiffusersAttention& attn, const Tensor& hidden_in, const Tensor& text) {
   Forward here(attn);
   const auto heads_first = [&](const Tensor& x) { return transpose(view(x, {x.size(0), -1, attn.heads, attn.head_dim}), 1, 2); };
   Tensor query = attn.to_q(hidden_in), key = attn.to_k(hidden_in), value = attn.to_v(hidden_in);  // (B, S, C)
@@ -115,12 +115,12 @@ struct JointTransformerBlock : Module {
       text = (*norm1_context)(encoder_in, temb);
     else
       text = {(*last_norm1_context)(encoder_in, temb)};
-    Tensors attended = joint_attention(*attn, image[0], text[0]);
+    Tensors attended = sd3_attention(*attn, image[0], text[0]);
     attended[0] = mul(unsqueeze(image[1], 1), attended[0]);
     Tensor hidden = add(hidden_in, attended[0]);  // (B, S, C)
     Tensor attn_output2;
     if (attn2) {
-      attn_output2 = joint_attention(*attn2, image[5], {})[0];
+      attn_output2 = sd3_attention(*attn2, image[5], {})[0];
       attn_output2 = mul(unsqueeze(image[6], 1), attn_output2);
       hidden = add(hidden, attn_output2);
     }

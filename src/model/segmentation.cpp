@@ -12,12 +12,12 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct SegmentationVariant {
   const char* name;
   bool deeplab;
   int64_t blocks;  // of the ResNet's third layer
 };
-constexpr Variant kVariants[] = {
+constexpr SegmentationVariant kSegmentationVariants[] = {
     {"deeplabv3_resnet50", true, 6}, {"deeplabv3_resnet101", true, 23}, {"fcn_resnet50", false, 6}, {"fcn_resnet101", false, 23}};
 
 ResNetOptions dilated(int64_t blocks) {
@@ -101,7 +101,7 @@ struct DeepLabHead : Sequential {
 };
 
 struct SegmentationModel : Model {
-  SegmentationModel(Build& build, const Config& c, const Variant& v) : Model(build), backbone(*this, "backbone", v.blocks) {
+  SegmentationModel(Build& build, const Config& c, const SegmentationVariant& v) : Model(build), backbone(*this, "backbone", v.blocks) {
     require_known_arguments(c, v.name, {"aux_loss"});
     const int64_t classes = c.size({"num_classes"}, 21);
     if (v.deeplab)
@@ -161,7 +161,7 @@ struct SegmentationModel : Model {
 }  // namespace
 
 std::unique_ptr<Model> make_segmentation(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants)
+  for (const SegmentationVariant& v : kSegmentationVariants)
     if (name == v.name) return std::make_unique<SegmentationModel>(build, config, v);
   throw Error("[segmentation] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -8,12 +8,12 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct ShufflenetVariant {
   const char* name;
   int64_t channels[5];  // stages_out_channels
 };
 
-constexpr Variant kVariants[] = {
+constexpr ShufflenetVariant kShufflenetVariants[] = {
     {"shufflenet_v2_x0_5", {24, 48, 96, 192, 1024}},
     {"shufflenet_v2_x1_0", {24, 116, 232, 464, 1024}},
     {"shufflenet_v2_x1_5", {24, 176, 352, 704, 1024}},
@@ -29,8 +29,8 @@ Tensor channel_shuffle(Tensor x, int64_t groups) {
   return x;
 }
 
-struct InvertedResidual : Module {
-  InvertedResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride)
+struct ShufflenetResidual : Module {
+  ShufflenetResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride)
       : Module(parent, name), stride(stride), branch1(*this, "branch1"), branch2(*this, "branch2") {
     const int64_t branch = out / 2;
     if (stride > 1) {
@@ -63,7 +63,7 @@ struct InvertedResidual : Module {
 };
 
 struct ShuffleNetV2 : ImageClassifier {
-  ShuffleNetV2(Build& build, const Config& c, const Variant& v)
+  ShuffleNetV2(Build& build, const Config& c, const ShufflenetVariant& v)
       : ImageClassifier(build),
         conv1(*this, "conv1"),
         maxpool(*this, "maxpool", {.kernel = 3, .stride = 2, .padding = 1}),
@@ -75,12 +75,12 @@ struct ShuffleNetV2 : ImageClassifier {
     require_known_arguments(c, "shufflenet_v2", {});
   }
 
-  Module& make_layers(const Variant& v) {
+  Module& make_layers(const ShufflenetVariant& v) {
     add_conv(conv1, 3, v.channels[0], {.kernel = 3, .stride = 2, .padding = 1}, true);
     Sequential* stages[] = {&stage2, &stage3, &stage4};
     for (int i = 0; i < 3; ++i) {
-      stages[i]->add<InvertedResidual>(v.channels[i], v.channels[i + 1], 2);
-      for (int k = 1; k < kRepeats[i]; ++k) stages[i]->add<InvertedResidual>(v.channels[i + 1], v.channels[i + 1], 1);
+      stages[i]->add<ShufflenetResidual>(v.channels[i], v.channels[i + 1], 2);
+      for (int k = 1; k < kRepeats[i]; ++k) stages[i]->add<ShufflenetResidual>(v.channels[i + 1], v.channels[i + 1], 1);
     }
     add_conv(conv5, v.channels[3], v.channels[4], {.kernel = 1}, true);
     return *this;
@@ -107,7 +107,7 @@ struct ShuffleNetV2 : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_shufflenet(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants)
+  for (const ShufflenetVariant& v : kShufflenetVariants)
     if (name == v.name) return std::make_unique<ShuffleNetV2>(build, config, v);
   throw Error("[shufflenet_v2] '" + name + "' is not one of its variants", "see the list of models");
 }

@@ -149,18 +149,20 @@ int end_of(const std::vector<std::string>& part, const std::vector<std::string>&
   return -1;
 }
 
-std::vector<std::string> names_of(std::string_view dotted) { return dotted.empty() ? std::vector<std::string>{} : split_at(dotted, '.'); }
+std::vector<std::string> names_within(std::string_view dotted) {
+  return dotted.empty() ? std::vector<std::string>{} : split_at(dotted, '.');
+}
 
 }  // namespace
 
 const SourceLocation* source_of(std::string_view family, std::string_view scope_path, std::string_view op) {
-  const std::vector<std::string> path = names_of(scope_path);
+  const std::vector<std::string> path = names_within(scope_path);
   const SourceLocation* best = nullptr;
   std::tuple<int, bool, size_t> best_fit{-1, false, 0};
   for (const SourceLocation& entry : table_of(family)) {
     const bool names_op = *entry.op != '\0';
     if (names_op && op != entry.op) continue;
-    const std::vector<std::string> part = names_of(entry.part);
+    const std::vector<std::string> part = names_within(entry.part);
     // An op of the model itself is no op of its modules.
     if (part.empty() && names_op && !path.empty()) continue;
     const int end = end_of(part, path);

@@ -11,8 +11,8 @@ namespace plimsoll {
 
 namespace {
 
-using Options = StdiffUnetOptions;
-using Level = Options::Level;
+using UNetOptions = StdiffUnetOptions;
+using Level = UNetOptions::Level;
 
 struct GroupNorm : Module {
   GroupNorm(Module& parent, std::string_view name, int64_t groups, int64_t channels) : Module(parent, name), groups(groups) {
@@ -30,10 +30,10 @@ struct GroupNorm : Module {
   Tensor weight, bias;
 };
 
-constexpr Conv2dOptions k3x3{.kernel = 3, .padding = 1};
+constexpr Conv2dOptions kUNet3x3{.kernel = 3, .padding = 1};
 
 // get_timestep_embedding of diffusers: sines and cosines of each timestep.
-Tensor timestep_embedding(const Tensor& timesteps, int64_t channels) {
+Tensor stdiff_timestep_embedding(const Tensor& timesteps, int64_t channels) {
   Tape& tape = timesteps.tape();
   const int64_t half = channels / 2;
   Tensor exponent = arange(tape, half, DType::float32);
@@ -69,9 +69,9 @@ struct MotionCondModule : Module {
   MotionCondModule(Module& parent, std::string_view name, int64_t motion, int64_t out)
       : Module(parent, name),
         mlp_shared(*this, "mlp_shared"),
-        mlp_gamma(*this, "mlp_gamma", (motion + out) / 2, out, k3x3),
-        mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, k3x3) {
-    mlp_shared.add<Conv2d>(motion, (motion + out) / 2, k3x3);
+        mlp_gamma(*this, "mlp_gamma", (motion + out) / 2, out, kUNet3x3),
+        mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, kUNet3x3) {
+    mlp_shared.add<Conv2d>(motion, (motion + out) / 2, kUNet3x3);
     mlp_shared.add<Activation>(Act::relu, false);
   }
   Tensor operator()(const Tensor& x, const Tensor& m_feat) const {
@@ -90,14 +90,14 @@ struct MotionCondModule : Module {
 };
 
 struct ResnetBlock2D : Module {
-  ResnetBlock2D(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, const Options& o)
+  ResnetBlock2D(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, const UNetOptions& o)
       : Module(parent, name),
         motion_cond_layer(*this, "motion_cond_layer", o.motion_channels, out),
         norm1(*this, "norm1", o.norm_num_groups, in),
-        conv1(*this, "conv1", in, out, k3x3),
+        conv1(*this, "conv1", in, out, kUNet3x3),
         time_emb_proj(*this, "time_emb_proj", temb, out),
         norm2(*this, "norm2", o.norm_num_groups, out),
-        conv2(*this, "conv2", out, out, k3x3) {
+        conv2(*this, "conv2", out, out, kUNet3x3) {
     if (in != out) conv_shortcut.emplace(*this, "conv_shortcut", in, out, Conv2dOptions{});
   }
 
@@ -129,7 +129,7 @@ struct ResnetBlock2D : Module {
 };
 
 struct AttentionBlock : Module {
-  AttentionBlock(Module& parent, std::string_view name, int64_t channels, int64_t head_dim, const Options& o)
+  AttentionBlock(Module& parent, std::string_view name, int64_t channels, int64_t head_dim, const UNetOptions& o)
       : Module(parent, name),
         heads(head_dim > 0 ? channels / head_dim : 1),
         xformers(o.xformers),
@@ -191,8 +191,8 @@ struct AttentionBlock : Module {
 
 // Residual blocks, each perhaps with an attention after it. Only blocks without attention know gradient checkpointing: torch's
 // checkpoint around each residual block, in its reentrant form.
-struct Layers : Module {
-  Layers(Module& parent, std::string_view name) : Module(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {}
+struct UNetLayers : Module {
+  UNetLayers(Module& parent, std::string_view name) : Module(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {}
 
   Tensor run_layer(size_t i, Tensor hidden, const Tensor& temb, const Tensor& m_feat) {
     ResnetBlock2D& resnet = resnets[i];
@@ -212,9 +212,10 @@ struct Layers : Module {
 };
 
 // DownBlock2D and AttnDownBlock2D.
-struct DownBlock : Layers {
-  DownBlock(Module& parent, std::string_view name, int64_t in, const Level& level, bool downsample, int64_t temb, const Options& o)
-      : Layers(parent, name) {
+struct StdiffDownBlock : UNetLayers {
+  StdiffDownBlock(Module& parent, std::string_view name, int64_t in, const Level& level, bool downsample, int64_t temb,
+                  const UNetOptions& o)
+      : UNetLayers(parent, name) {
     for (int64_t i = 0; i < o.layers_per_block; ++i) {
       resnets.add(i == 0 ? in : level.channels, level.channels, temb, o);
       if (level.down_attention) attentions.add(level.channels, level.head_dim, o);
@@ -234,7 +235,7 @@ struct DownBlock : Layers {
 
 struct Upsample2D : Module {
   Upsample2D(Module& parent, std::string_view name, int64_t channels)
-      : Module(parent, name), conv(*this, "conv", channels, channels, k3x3) {}
+      : Module(parent, name), conv(*this, "conv", channels, channels, kUNet3x3) {}
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor hidden = x;
@@ -248,11 +249,11 @@ struct Upsample2D : Module {
 };
 
 // UpBlock2D and AttnUpBlock2D.
-struct UpBlock : Layers {
+struct StdiffUpBlock : UNetLayers {
   // in: channels of the level above, whose last skip is met here; previous: of what comes from below
-  UpBlock(Module& parent, std::string_view name, int64_t in, int64_t previous, const Level& level, bool upsample, int64_t temb,
-          const Options& o)
-      : Layers(parent, name) {
+  StdiffUpBlock(Module& parent, std::string_view name, int64_t in, int64_t previous, const Level& level, bool upsample, int64_t temb,
+                const UNetOptions& o)
+      : UNetLayers(parent, name) {
     const int64_t layers = o.layers_per_block + 1;
     for (int64_t i = 0; i < layers; ++i) {
       const int64_t skip = i == layers - 1 ? in : level.channels, before = i == 0 ? previous : level.channels;
@@ -274,7 +275,7 @@ struct UpBlock : Layers {
 };
 
 struct UNetMidBlock2D : Module {
-  UNetMidBlock2D(Module& parent, std::string_view name, const Level& level, int64_t temb, const Options& o)
+  UNetMidBlock2D(Module& parent, std::string_view name, const Level& level, int64_t temb, const UNetOptions& o)
       : Module(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {
     attentions.add(level.channels, level.head_dim, o);
     for (int i = 0; i < 2; ++i) resnets.add(level.channels, level.channels, temb, o);
@@ -293,15 +294,15 @@ struct UNetMidBlock2D : Module {
 
 // In the order in which Python registers them: mid_block, first set to None, comes after up_blocks.
 struct UNet2DMotionCond::Parts {
-  Parts(Module& net, const Options& o)
+  Parts(Module& net, const UNetOptions& o)
       : width(o.levels.front().channels),
-        conv_in(net, "conv_in", o.in_channels, width, k3x3),
+        conv_in(net, "conv_in", o.in_channels, width, kUNet3x3),
         time_embedding(net, "time_embedding", width, 4 * width),
         down_blocks(net, "down_blocks"),
         up_blocks(net, "up_blocks"),
         mid_block(net, "mid_block", o.levels.back(), 4 * width, o),
         conv_norm_out(net, "conv_norm_out", o.norm_num_groups, width),
-        conv_out(net, "conv_out", width, o.out_channels, k3x3) {
+        conv_out(net, "conv_out", width, o.out_channels, kUNet3x3) {
     const size_t n = o.levels.size();
     for (size_t i = 0; i < n; ++i) down_blocks.add(o.levels[i == 0 ? 0 : i - 1].channels, o.levels[i], i + 1 < n, 4 * width, o);
     for (size_t i = n; i-- > 0;)
@@ -311,14 +312,14 @@ struct UNet2DMotionCond::Parts {
   int64_t width;
   Conv2d conv_in;
   TimestepEmbedding time_embedding;
-  ModuleList<DownBlock> down_blocks;
-  ModuleList<UpBlock> up_blocks;
+  ModuleList<StdiffDownBlock> down_blocks;
+  ModuleList<StdiffUpBlock> up_blocks;
   UNetMidBlock2D mid_block;
   GroupNorm conv_norm_out;
   Conv2d conv_out;
 };
 
-UNet2DMotionCond::UNet2DMotionCond(Module& parent, std::string_view name, const Options& options)
+UNet2DMotionCond::UNet2DMotionCond(Module& parent, std::string_view name, const UNetOptions& options)
     : Module(parent, name), parts_(std::make_unique<Parts>(*this, options)) {}
 
 UNet2DMotionCond::~UNet2DMotionCond() = default;
@@ -328,16 +329,16 @@ Tensor UNet2DMotionCond::operator()(const Tensor& input, const Tensor& timestep,
   Parts& p = *parts_;
   Tensor timesteps = filled(tape(), "ones", {input.size(0)}, timestep.dtype());
   timesteps = mul(timestep, timesteps);
-  const Tensor t_emb = to(timestep_embedding(timesteps, p.width), build().dtype);
+  const Tensor t_emb = to(stdiff_timestep_embedding(timesteps, p.width), build().dtype);
   const Tensor emb = p.time_embedding(t_emb);  // (B, 4 * width)
 
   Tensor sample = p.conv_in(input);
   Tensors skips{sample};
-  for (DownBlock& block : p.down_blocks) sample = block(sample, emb, m_feat, skips);
+  for (StdiffDownBlock& block : p.down_blocks) sample = block(sample, emb, m_feat, skips);
   sample = p.mid_block(sample, emb, m_feat);
 
   Tensors res_samples;  // the last ones stay until the end
-  for (UpBlock& block : p.up_blocks) {
+  for (StdiffUpBlock& block : p.up_blocks) {
     const auto first = skips.end() - static_cast<std::ptrdiff_t>(block.resnets.size());
     res_samples.assign(first, skips.end());
     skips.erase(first, skips.end());

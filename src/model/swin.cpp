@@ -14,21 +14,21 @@ namespace {
 
 constexpr int64_t kPatchSize = 4;
 
-struct Variant {
+struct SwinVariant {
   const char* name;
   bool v2;
   int64_t embed_dim, depths[4], num_heads[4], window;
   double stochastic_depth_prob;
 };
 
-constexpr Variant kVariants[] = {
+constexpr SwinVariant kSwinVariants[] = {
     {"swin_t", false, 96, {2, 2, 6, 2}, {3, 6, 12, 24}, 7, 0.2},    {"swin_s", false, 96, {2, 2, 18, 2}, {3, 6, 12, 24}, 7, 0.3},
     {"swin_b", false, 128, {2, 2, 18, 2}, {4, 8, 16, 32}, 7, 0.5},  {"swin_v2_t", true, 96, {2, 2, 6, 2}, {3, 6, 12, 24}, 8, 0.2},
     {"swin_v2_s", true, 96, {2, 2, 18, 2}, {3, 6, 12, 24}, 8, 0.3}, {"swin_v2_b", true, 128, {2, 2, 18, 2}, {4, 8, 16, 32}, 8, 0.5},
 };
 
-const Variant& variant(const std::string& name) {
-  for (const Variant& v : kVariants)
+const SwinVariant& swin_variant(const std::string& name) {
+  for (const SwinVariant& v : kSwinVariants)
     if (name == v.name) return v;
   throw Error("[swin] variant '" + name + "' is not known", "known: swin_t, swin_s, swin_b, swin_v2_t, swin_v2_s, swin_v2_b");
 }
@@ -47,7 +47,7 @@ WindowSize window_size(const Config& c, int64_t fallback) {
 }
 
 struct SwinConfig {
-  SwinConfig(const Config& c, const Variant& v)
+  SwinConfig(const Config& c, const SwinVariant& v)
       : variant(v),
         window(window_size(c, v.window)),
         mlp_ratio(c.number({"mlp_ratio"}, 4.0)),
@@ -57,7 +57,7 @@ struct SwinConfig {
         num_classes(c.size({"num_classes"}, 1000)) {
     require_known_arguments(c, v.name, {"window_size", "mlp_ratio", "dropout", "attention_dropout", "stochastic_depth_prob"});
   }
-  const Variant& variant;
+  const SwinVariant& variant;
   WindowSize window;
   double mlp_ratio, dropout, attention_dropout, stochastic_depth_prob;
   int64_t num_classes;
@@ -138,7 +138,7 @@ struct SwinTransformerBlock : Module {
   MLP mlp;
 };
 
-struct Stage : ModuleList<SwinTransformerBlock> {
+struct SwinStage : ModuleList<SwinTransformerBlock> {
   using ModuleList<SwinTransformerBlock>::ModuleList;
   Tensor operator()(const Tensor& x) {
     Tensor input = x;
@@ -156,12 +156,12 @@ struct SwinTransformer : ImageClassifier {
         head(*this, "head", 8 * c.variant.embed_dim, c.num_classes) {}
 
   Module& add_features(const SwinConfig& c) {
-    const Variant& v = c.variant;
+    const SwinVariant& v = c.variant;
     int64_t total = 0, id = 0;
     for (int64_t n : v.depths) total += n;
     features.add<PatchEmbedding>(v.embed_dim);
     for (int i = 0; i < 4; ++i) {
-      Stage& stage = features.add<Stage>();
+      SwinStage& stage = features.add<SwinStage>();
       WindowAttentionConfig a{v.embed_dim << i, v.num_heads[i], c.window, {0, 0}, c.attention_dropout, c.dropout, v.v2};
       for (int64_t k = 0; k < v.depths[i]; ++k) {
         a.shift = k % 2 == 0 ? WindowSize{0, 0} : WindowSize{c.window.h / 2, c.window.w / 2};
@@ -192,7 +192,7 @@ struct SwinTransformer : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name) {
-  return std::make_unique<SwinTransformer>(build, SwinConfig(config, variant(name)));
+  return std::make_unique<SwinTransformer>(build, SwinConfig(config, swin_variant(name)));
 }
 
 }  // namespace plimsoll

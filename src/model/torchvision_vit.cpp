@@ -10,24 +10,24 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct TorchvisionVitVariant {
   const char* name;
   int64_t patch_size, num_layers, num_heads, hidden_dim, mlp_dim;
 };
 
-constexpr Variant kVariants[] = {
+constexpr TorchvisionVitVariant kTorchvisionVitVariants[] = {
     {"vit_b_16", 16, 12, 12, 768, 3072},  {"vit_b_32", 32, 12, 12, 768, 3072},  {"vit_l_16", 16, 24, 16, 1024, 4096},
     {"vit_l_32", 32, 24, 16, 1024, 4096}, {"vit_h_14", 14, 32, 16, 1280, 5120},
 };
 
-const Variant& variant(const std::string& name) {
-  for (const Variant& v : kVariants)
+const TorchvisionVitVariant& torchvision_vit_variant(const std::string& name) {
+  for (const TorchvisionVitVariant& v : kTorchvisionVitVariants)
     if (name == v.name) return v;
   throw Error("[vit] variant '" + name + "' is not known", "known: vit_b_16, vit_b_32, vit_l_16, vit_l_32, vit_h_14");
 }
 
 struct ViTConfig {
-  ViTConfig(const Config& c, const Variant& v)
+  ViTConfig(const Config& c, const TorchvisionVitVariant& v)
       : image_size(c.size({"image_size"}, 224)),
         patch_size(c.size({"patch_size"}, v.patch_size)),
         num_layers(c.size({"num_layers"}, v.num_layers)),
@@ -163,7 +163,7 @@ struct VisionTransformer : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name) {
-  return std::make_unique<VisionTransformer>(build, ViTConfig(config, variant(name)));
+  return std::make_unique<VisionTransformer>(build, ViTConfig(config, torchvision_vit_variant(name)));
 }
 
 }  // namespace plimsoll

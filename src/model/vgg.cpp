@@ -7,12 +7,12 @@ namespace plimsoll {
 
 namespace {
 
-struct Variant {
+struct VggVariant {
   const char* name;
   int convolutions[5];  // in each stage, before its pool
 };
 
-constexpr Variant kVariants[] = {
+constexpr VggVariant kVggVariants[] = {
     {"vgg11", {1, 1, 2, 2, 2}},
     {"vgg13", {2, 2, 2, 2, 2}},
     {"vgg16", {2, 2, 3, 3, 3}},
@@ -21,7 +21,7 @@ constexpr Variant kVariants[] = {
 constexpr int64_t kChannels[5] = {64, 128, 256, 512, 512};
 
 struct VGG : ImageClassifier {
-  VGG(Build& build, const Config& c, const Variant& v, bool batch_norm)
+  VGG(Build& build, const Config& c, const VggVariant& v, bool batch_norm)
       : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 7), classifier(*this, "classifier") {
     require_known_arguments(c, "vgg", {"dropout"});
     make_features(v, batch_norm);
@@ -35,7 +35,7 @@ struct VGG : ImageClassifier {
     classifier.add<Linear>(4096, c.size({"num_classes"}, 1000));
   }
 
-  void make_features(const Variant& v, bool batch_norm) {
+  void make_features(const VggVariant& v, bool batch_norm) {
     int64_t in = 3;
     for (int stage = 0; stage < 5; ++stage) {
       const int64_t out = kChannels[stage];
@@ -65,7 +65,7 @@ struct VGG : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name) {
-  for (const Variant& v : kVariants) {
+  for (const VggVariant& v : kVggVariants) {
     if (name == v.name) return std::make_unique<VGG>(build, config, v, false);
     if (name == std::string(v.name) + "_bn") return std::make_unique<VGG>(build, config, v, true);
   }

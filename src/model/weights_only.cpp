@@ -133,9 +133,9 @@ struct Sequence {
   void add(Module& parent, const Tree& tree, Wiring& wiring, int64_t experts);
 };
 
-class Part : public Module {
+class WeightsPart : public Module {
  public:
-  Part(Module& parent, const std::string& name, const Tree& tree, Wiring& wiring, int64_t experts)
+  WeightsPart(Module& parent, const std::string& name, const Tree& tree, Wiring& wiring, int64_t experts)
       : Module(parent, name), wiring_(wiring), is_block_(is_number(name) && !wiring.in_block) {
     if (is_block_) wiring.in_block = true;
     for (const auto& [leaf, t] : tree.own) {
@@ -192,7 +192,7 @@ void Sequence::add(Module& parent, const Tree& tree, Wiring& wiring, int64_t exp
         });
       modules.push_back(std::move(module));
     } else {
-      auto module = std::make_unique<Part>(parent, name, child, wiring, experts);
+      auto module = std::make_unique<WeightsPart>(parent, name, child, wiring, experts);
       steps.push_back([&part = *module](const Tensor& x) {
         if (!part.is_block()) return part(x);
         return run_block(

@@ -117,8 +117,8 @@ struct SPPF : Module {
 };
 
 // One branch of the head at one level: boxes or classes.
-struct Branch : Sequential {
-  Branch(Module& parent, std::string_view name, int64_t in, int64_t mid, int64_t out) : Sequential(parent, name) {
+struct YoloBranch : Sequential {
+  YoloBranch(Module& parent, std::string_view name, int64_t in, int64_t mid, int64_t out) : Sequential(parent, name) {
     add<Conv>(in, mid, 3);
     add<Conv>(mid, mid, 3);
     add<Conv2d>(mid, out, Conv2dOptions{});
@@ -152,13 +152,13 @@ struct Detect : Module {
     Frozen conv;
   };
 
-  ModuleList<Branch> cv2, cv3;
+  ModuleList<YoloBranch> cv2, cv3;
   DFL dfl;
 };
 
 // The layers of yolov8.yaml, by their numbers; those without parameters (up-sampling, concatenation) have no object.
-struct Layers : Module {
-  Layers(Module& parent, std::string_view name, const YoloConfig& y) : Module(parent, name) {
+struct YoloLayers : Module {
+  YoloLayers(Module& parent, std::string_view name, const YoloConfig& y) : Module(parent, name) {
     auto c = [&](int64_t usual) { return y.channels(usual); };
     auto n = [&](int64_t usual) { return y.repeats(usual); };
     add<Conv>(0, 3, c(64), 3, 2);
@@ -253,7 +253,7 @@ struct YOLOv8 : Model {
   }
 
   YoloConfig config;
-  Layers model;
+  YoloLayers model;
 };
 
 }  // namespace
