@@ -495,6 +495,29 @@ TEST(AiToolkitFormat, AdaptersOfConvolutionsAndOfBlocksAlone) {
   EXPECT_THROW(read("{arch: sdxl}", "{type: lora, conv: many}"), Error);
 }
 
+TEST(AiToolkitFormat, TextEncodersAreTrainedWhereTheToolkitDoesIt) {
+  const auto read = [](const std::string& arch, const std::string& network, const std::string& train = "") {
+    return read_text(
+        "config: {process: [{train: {batch_size: 1, train_text_encoder: true" + train + "}" + network + ", model: {arch: " + arch + "}}]}",
+        "x.yaml");
+  };
+  const auto trains = [](const Job& job) { return job.config.flag({"train_text_encoder"}, false); };
+  const std::string lora = ", network: {type: lora, linear: 4}";
+  EXPECT_TRUE(trains(read("sdxl", lora)));
+  EXPECT_TRUE(read("sdxl", lora).tuning.frozen.empty());
+  EXPECT_TRUE(trains(read("flux", lora)));
+  EXPECT_FALSE(trains(read("chroma", lora)));
+  EXPECT_TRUE(finds(read("chroma", lora), Effect::none, "no layer of these text encoders gets an adapter"));
+  EXPECT_TRUE(finds(read("sdxl", lora, ", unload_text_encoder: true"), Effect::refused, "cannot be trained"));
+  EXPECT_TRUE(finds(read("sdxl", lora, ", diff_output_preservation: true"), Effect::refused, "diff_output_preservation"));
+  const Job full = read("sdxl", "");
+  EXPECT_TRUE(trains(full));
+  EXPECT_EQ(full.tuning.frozen, std::vector<std::string>{"time_embedding"});
+  EXPECT_TRUE(finds(full, Effect::partial, "q, k and v of OpenCLIP"));
+  EXPECT_TRUE(finds(read("flux", ""), Effect::none, "given to the optimizer"));
+  EXPECT_FALSE(read("sd1", "", ", optimizer: adafactor").clip);  // never for Adafactor
+}
+
 TEST(AiToolkitFormat, TypesOfQuantisedBases) {
   const auto read = [](const std::string& model, const std::string& train = "batch_size: 1") {
     return read_text(

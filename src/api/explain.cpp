@@ -6,6 +6,7 @@
 
 #include "api/explain_log.h"
 #include "api/recorded_file.h"
+#include "job/lint.h"
 #include "model/registry.h"
 #include "report/explain_report.h"
 
@@ -53,8 +54,9 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
   if (!request.run.empty())
     throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,
                 ExitCode::usage);
-  const Job job = request.job.job();
+  Job job = request.job.job();
   const std::vector<TargetDevice> devices = request.devices.devices();
+  lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   Explanation x = explanation(job, only_device(devices), 0);
   Fitting fitting(job);
   for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));

@@ -1,175 +1,35 @@
 // The step of the AI Toolkit (extensions_built_in/sd_trainer/SDTrainer.py, train_single_accumulation): a denoiser that is trained, in
-// full or through an adapter, and a frozen autoencoder and frozen text encoders beside it. What is cached is not called and not on the
-// device: the toolkit moves the autoencoder to the host once latents are cached, and drops text encoders once texts are.
+// full or through an adapter, a frozen autoencoder, and text encoders that are frozen or trained as the denoiser is. What is cached is not
+// called and not on the device: the toolkit moves the autoencoder to the host once latents are cached, and drops text encoders once texts
+// are. Where sd-scripts' loop (train_network.py, process_batch) does otherwise, it is said.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "model/diffusion_trainer_config.h"
 #include "model/families.h"
-#include "model/registry.h"
-#include "model/resolve.h"
-#include "model/text_encoders.h"
-#include "model/toolkit_prompts.h"
-#include "nn/autoencoder_kl.h"
-#include "nn/causal_autoencoder.h"
+#include "model/toolkit_images.h"
 #include "nn/denoiser.h"
+#include "nn/layers.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
 
-using Json = nlohmann::json;
-
-// A part by the name of a preset or family, alone or as "model" beside what differs from it.
-struct Part {
-  const ModelEntry* entry = nullptr;
-  Config config;
-};
-
-Part part_of(const Json& value, const std::string& key) {
-  const bool plain = value.is_string();
-  if (!plain && !(value.is_object() && value.contains("model") && value["model"].is_string()))
-    throw Error(
-        fmt::format("[diffusion-trainer] {} is {}, expected a model's name or a mapping with model", key, dump(value).substr(0, 80)),
-        R"(e.g. sdxl-vae, or {"model": "sdxl-vae", "layers_per_block": 1})");
-  const std::string name = plain ? value.get<std::string>() : value["model"].get<std::string>();
-  Part part;
-  Json config = Json::object();
-  part.entry = find_model(name);
-  std::vector<std::string> names;
-  for (const Preset& p : presets()) {
-    names.emplace_back(p.name);
-    if (lower(name) != p.name) continue;
-    part.entry = find_model(p.family);
-    config = Json::parse(p.config);
-  }
-  if (!part.entry) throw Error(fmt::format("[diffusion-trainer] {} '{}' is not known", key, name), did_you_mean(name, names));
-  if (!plain)
-    for (const auto& item : value.items())
-      if (item.key() != "model") config[item.key()] = item.value();
-  part.config = Config(key + " " + name, config);
-  return part;
-}
-
-struct TextEncoderFamily {
-  const char* name;
-  MakeTextEncoder make;
-};
-constexpr TextEncoderFamily kTextEncoders[]{
-    {"clip-text", make_clip_text_model},  {"clip-text-projection", make_clip_text_model_with_projection},
-    {"gemma2", make_gemma2_text_model},   {"llama", make_llama_text_model},
-    {"qwen2", make_qwen2_text_model},     {"qwen2.5-vl-text", make_qwen2_5_vl_text_model},
-    {"t5-encoder", make_t5_encoder_model}};
-
-MakeTextEncoder text_encoder_of(const Part& part) {
-  std::vector<std::string> names;
-  for (const TextEncoderFamily& f : kTextEncoders) {
-    if (part.entry->name == f.name) return f.make;
-    names.emplace_back(f.name);
-  }
-  throw Error("[diffusion-trainer] text_encoders: " + part.entry->name + " is not a text encoder", "families: " + join(names, ", "));
-}
-
-struct TrainerConfig {
-  explicit TrainerConfig(const Config& c)
-      : cache_latents(c.flag({"cache_latents"}, false)),
-        cache_text_embeddings(c.flag({"cache_text_embeddings"}, false)),
-        unload_text_encoder(c.flag({"unload_text_encoder"}, false)),
-        dop(c.flag({"dop", "diff_output_preservation"}, false)),
-        flow_matching(c.flag({"flow_matching"}, false)),
-        quantize_te(c.flag({"quantize_te"}, false)),
-        vae_dtype(dtype_of(c, "vae_dtype")),
-        te_dtype(dtype_of(c, "te_dtype")) {
-    const std::vector<std::string> known{"denoiser",
-                                         "vae",
-                                         "text_encoders",
-                                         "cache_latents",
-                                         "cache_text_embeddings",
-                                         "unload_text_encoder",
-                                         "dop",
-                                         "diff_output_preservation",
-                                         "flow_matching",
-                                         "quantize_te",
-                                         "vae_dtype",
-                                         "te_dtype",
-                                         "layer_offloading",  // step/offloaded_layers.h reads it
-                                         "height",
-                                         "width",
-                                         "frames",
-                                         "text_tokens"};
-    for (const auto& item : c.values().items())
-      if (std::find(known.begin(), known.end(), item.key()) == known.end())
-        throw Error("[diffusion-trainer] " + item.key() + " is not known", did_you_mean(item.key(), known));
-    const Json* net = c.find({"denoiser"});
-    if (!net) throw Error("[diffusion-trainer] no denoiser was named", "e.g. denoiser: sdxl-unet");
-    denoiser = part_of(*net, "denoiser");
-    // A picture's size is the step's.
-    Json with_canvas = denoiser.config.values();
-    for (const char* key : {"height", "width", "frames", "text_tokens"})
-      if (const Json* value = c.find({key})) with_canvas[key] = *value;
-    denoiser.config = Config(denoiser.config.source(), with_canvas);
-    if (const Json* value = c.find({"vae"})) vae = part_of(*value, "vae");
-    if (vae && vae->entry->name != "autoencoder-kl" && vae->entry->name != "autoencoder-kl-wan")
-      throw Error("[diffusion-trainer] vae: " + vae->entry->name + " is not an autoencoder", "e.g. vae: sdxl-vae");
-    if (!vae && !cache_latents) throw Error("[diffusion-trainer] cache_latents: false needs a vae", "e.g. vae: sdxl-vae");
-    read_text_encoders(c);
-  }
-
-  void read_text_encoders(const Config& c) {
-    const Json* list = c.find({"text_encoders"});
-    if (list && !list->is_array())
-      throw Error("[diffusion-trainer] text_encoders is " + dump(*list).substr(0, 80) + ", expected a list",
-                  "e.g. [clip-vit-l-14-text, openclip-bigg-14-text]");
-    if (list)
-      for (const Json& value : *list) text_encoders.push_back(part_of(value, "text_encoders"));
-    for (const Part& part : text_encoders) text_encoder_of(part);
-    prompts();
-    if (text_encoders.empty() && !encodes_nothing())
-      throw Error("[diffusion-trainer] no text_encoders are named", "name them, or set cache_text_embeddings");
-  }
-
-  const PromptEncoding& prompts() const {
-    std::vector<std::string> families;
-    for (const Part& part : text_encoders) families.push_back(part.entry->name);
-    return prompt_encoding_of(denoiser.entry->name, families);
-  }
-
-  bool encodes_nothing() const { return cache_text_embeddings || unload_text_encoder; }
-
-  static std::optional<DType> dtype_of(const Config& c, const char* key) {
-    const std::string text = c.text({key}, "");
-    if (text.empty()) return std::nullopt;
-    if (text == "bf16") return DType::bfloat16;
-    if (text == "fp16") return DType::float16;
-    if (text == "fp32") return DType::float32;
-    throw Error(std::string("[diffusion-trainer] ") + key + " '" + text + "' is not known", did_you_mean(text, {"bf16", "fp16", "fp32"}));
-  }
-
-  bool cache_latents, cache_text_embeddings, unload_text_encoder, dop, flow_matching, quantize_te;
-  std::optional<DType> vae_dtype, te_dtype;
-  Part denoiser;
-  std::optional<Part> vae;
-  std::vector<Part> text_encoders;
-};
-
-// While it lives, modules are built frozen, in another type and without what the job's tuning does to the denoiser.
-class FrozenBuild {
+// While it lives, modules are built in another type and with a tuning of their own in place of the denoiser's.
+class PartBuild {
  public:
-  FrozenBuild(Build& build, const std::string& part, std::optional<DType> dtype, bool quantize = false)
+  PartBuild(Build& build, const std::string& part, const TuningSettings& tuning, DType dtype)
       : build_(build), dtype_(build.dtype), tuning_(std::move(build.tuning)) {
-    TuningSettings frozen;
-    frozen.frozen = {part};
-    if (quantize) frozen.quantization = parse_quantization("qfloat8");
-    build.tuning = Tuning(frozen, part);
-    build.dtype = dtype.value_or(build.load_dtype);
+    build.tuning = Tuning(tuning, part);
+    build.dtype = dtype;
   }
-  ~FrozenBuild() {
+  ~PartBuild() {
     build_.tuning = std::move(tuning_);
     build_.dtype = dtype_;
   }
@@ -180,55 +40,23 @@ class FrozenBuild {
   Tuning tuning_;
 };
 
-// What makes latents of images, scaled as the denoiser knows them.
-class ImageEncoder {
- public:
-  virtual ~ImageEncoder() = default;
-  virtual Tensor encode(const Tensor& images) = 0;  // (N, C, H, W) -> (N, latent channels, h, w)
-  virtual DType dtype() const = 0;
-  int64_t channels = 3, latent_channels = 4, scale = 8;
-};
+TuningSettings frozen(const std::string& part, bool quantize = false) {
+  TuningSettings tuning;
+  tuning.frozen = {part};
+  if (quantize) tuning.quantization = parse_quantization("qfloat8");
+  return tuning;
+}
 
-class ImageAutoencoder : public ImageEncoder {
- public:
-  ImageAutoencoder(Module& parent, const Config& config) : vae_(parent, "vae", config) {
-    channels = vae_.config.in_channels;
-    latent_channels = vae_.config.latent_channels;
-    scale = vae_.config.scale();
-  }
-  DType dtype() const override { return vae_.encoder.conv_in.weight.dtype(); }
-  Tensor encode(const Tensor& images) override {
-    const Tensor latents = vae_.encode(images).sample();
-    const Tensor shifted = sub_scalar(latents);
-    return mul_scalar(shifted);
-  }
-
- private:
-  AutoencoderKL vae_;
-};
-
-// An autoencoder of videos sees one frame; mean and deviation of each channel are brought to the device every time.
-class VideoAutoencoder : public ImageEncoder {
- public:
-  VideoAutoencoder(Module& parent, const Config& config) : vae_(parent, "vae", config) {
-    channels = vae_.config.in_channels;
-    latent_channels = vae_.config.z_dim;
-    scale = vae_.config.scale();
-  }
-  DType dtype() const override { return vae_.quant_conv.weight.dtype(); }
-  Tensor encode(const Tensor& images) override {
-    const Tensor latents = vae_.encode(unsqueeze(images, 2)).sample();  // (N, z, 1, h, w)
-    const Dims by_channel{1, latent_channels, 1, 1, 1};
-    const Tensor mean = filled(latents.tape(), "_to_copy", by_channel, latents.dtype());
-    Tensor deviation = filled(latents.tape(), "_to_copy", by_channel, latents.dtype());
-    for (const char* op : {"reciprocal", "mul"}) deviation = nondiff(op, deviation, latents.dtype());
-    const Tensor shifted = sub(latents, mean);
-    return squeeze(mul(shifted, deviation), 2);
-  }
-
- private:
-  CausalAutoencoder vae_;
-};
+// The denoiser's adapter on the layers of CLIPAttention and CLIPMLP (TEXT_ENCODER_TARGET_REPLACE_MODULE of both trainers).
+TuningSettings adapted(AdapterSettings adapter) {
+  adapter.target_modules = {};
+  adapter.target_modules.names = {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"};
+  adapter.exclude_modules = {};
+  adapter.rank_pattern.clear();
+  TuningSettings tuning;
+  tuning.adapter = std::move(adapter);
+  return tuning;
+}
 
 // eval() under torch.no_grad()
 class Inference {
@@ -239,6 +67,19 @@ class Inference {
  private:
   Tape& tape_;
   GradGuard no_grad_;
+};
+
+// sd-scripts replaces the attention of the denoiser alone.
+class OwnAttention {
+ public:
+  OwnAttention(Tape& tape, bool on) : tape_(tape), old_(tape.dialect.attention) {
+    if (on && old_ == AttentionKernel::eager) tape.dialect.attention = AttentionKernel::automatic;
+  }
+  ~OwnAttention() { tape_.dialect.attention = old_; }
+
+ private:
+  Tape& tape_;
+  AttentionKernel old_;
 };
 
 // Latents of an image are packed, 2 x 2 to a token, where a denoiser takes tokens.
@@ -260,18 +101,33 @@ class ToolkitStep : public DenoiserStep {
     Build& build = model.build();
     build.input_require_grads = false;
     if (c.vae && !c.cache_latents) {
-      const FrozenBuild frozen(build, "vae", c.vae_dtype);
-      if (c.vae->entry->name == "autoencoder-kl")
-        vae_ = std::make_unique<ImageAutoencoder>(model, c.vae->config);
-      else
-        vae_ = std::make_unique<VideoAutoencoder>(model, c.vae->config);
+      const PartBuild part(build, "vae", frozen("vae"), c.vae_dtype.value_or(build.load_dtype));
+      vae_ = make_image_encoder(model, *c.vae);
     }
     if (c.encodes_nothing()) return;
-    for (const Part& part : c.text_encoders) {
-      const std::string name = text_encoders_.empty() ? "text_encoder" : fmt::format("text_encoder_{}", text_encoders_.size() + 1);
-      const FrozenBuild frozen(build, name, c.te_dtype, c.quantize_te && !part.entry->name.starts_with("clip"));  // CLIP's never is
-      text_encoders_.push_back(text_encoder_of(part)(model, name, part.config));
+    for (const TrainerConfig::Part& part : c.text_encoders) add_text_encoder(part);
+  }
+
+  // LoRA: the text encoders', then the denoiser's (prepare_optimizer_params of both trainers' networks); in full the other way round. There
+  // sd-scripts makes a group of each of SDXL's encoders (sdxl_train.py), and one of everything where there is one (train_db.py,
+  // fine_tune.py).
+  ParameterGroups parameter_groups() const override {
+    if (!config_.train_text_encoder) return {};
+    const bool lora = model_.build().tuning.has_adapter();
+    ParameterGroups groups;
+    groups.clipped_apart = !config_.sd_scripts;
+    for (const auto& encoder : text_encoders_) {
+      const std::vector<Parameter*> own = trained(*encoder);
+      if (own.empty()) continue;
+      if (groups.lists.empty() || (config_.sd_scripts && !lora)) groups.lists.emplace_back();
+      groups.lists.back().insert(groups.lists.back().end(), own.begin(), own.end());
     }
+    groups.lists.insert(lora ? groups.lists.end() : groups.lists.begin(), trained(net_));
+    if (config_.sd_scripts && !lora && text_encoders_.size() == 1) {
+      groups.lists[0].insert(groups.lists[0].end(), groups.lists[1].begin(), groups.lists[1].end());
+      groups.lists.pop_back();
+    }
+    return groups;
   }
 
   // Pictures or latents, timesteps, and tokens or what was made of them (with DOP a second time, for the class alone).
@@ -308,6 +164,7 @@ class ToolkitStep : public DenoiserStep {
       latents = mul_scalar(latents);
       noisy_latents = add_noise(latents, noise, timesteps);
     }
+    if (config_.sd_scripts) make_leaf(noisy_latents);  // requires_grad_(train_unet)
     const Tensor ones = filled(tape, "ones", {samples_, 1, 1, 1}, dtype_), mask = filled(tape, "ones", {samples_, 1, 1, 1}, dtype_);
     const Tensors texts = encode_texts(inputs, 0), class_texts = config_.dop ? encode_texts(inputs, 1) : Tensors{};
     Tensor prior;
@@ -329,6 +186,46 @@ class ToolkitStep : public DenoiserStep {
   }
 
  private:
+  void add_text_encoder(const TrainerConfig::Part& part) {
+    Build& build = model_.build();
+    const std::string name = text_encoders_.empty() ? "text_encoder" : fmt::format("text_encoder_{}", text_encoders_.size() + 1);
+    const bool trains = config_.train_text_encoder && part.is_clip(), lora = build.tuning.has_adapter();
+    TuningSettings tuning = frozen(name, config_.quantize_te && !part.is_clip());  // CLIP's never is
+    if (trains && lora) tuning = adapted(denoisers_adapter());
+    // prepare_text_encoder_grad_ckpt_workaround: the embeddings collect gradients, which nothing updates or resets
+    if (trains && lora && config_.sd_scripts && build.checkpointing.on()) tuning.trainable = {"token_embedding", "position_embedding"};
+    if (trains && !lora) tuning = {};
+    if (const auto own = config_.te_frozen.find(name); trains && !lora && own != config_.te_frozen.end()) tuning.frozen = own->second;
+    const PartBuild with(build, name, tuning, trains && !lora ? build.dtype : config_.te_dtype.value_or(build.load_dtype));
+    text_encoders_.push_back(config_.text_encoder(part)(model_, name, part.config));
+  }
+
+  // As its first linear layer has it.
+  AdapterSettings denoisers_adapter() const {
+    std::vector<const Module*> waiting{&net_};
+    while (!waiting.empty()) {
+      const Module& module = *waiting.back();
+      waiting.pop_back();
+      const AdapterSettings* adapter = dynamic_cast<const Linear*>(&module) ? model_.build().tuning.adapter_of(module.path(), true) : nullptr;
+      if (adapter) return *adapter;
+      for (const Module* child : module.children()) waiting.push_back(child);
+    }
+    throw Error("[diffusion-trainer] train_text_encoder: no linear layer of the denoiser has an adapter to give the text encoders one like it",
+                "give target_modules that it has, or leave train_text_encoder out");
+  }
+
+  // What the optimizer gets of a network: of one with an adapter no layers of its own.
+  std::vector<Parameter*> trained(const Module& net) const {
+    std::vector<Parameter*> out;
+    const Tape& tape = model_.tape();
+    const bool lora = model_.build().tuning.has_adapter();
+    for (Parameter* p : net.parameters()) {
+      const bool embeds = lora && tape.trace.scope_path(tape.scope_of(p->value)).ends_with("_embedding");
+      if (p->value.requires_grad() && !embeds) out.push_back(p);
+    }
+    return out;
+  }
+
   bool packs() const { return net_.latent_sizes(samples_, canvas_).size() == 3; }
 
   // Before they are packed; what else a denoiser is shown, a reference or a control image, is no part of them.
@@ -355,6 +252,8 @@ class ToolkitStep : public DenoiserStep {
   // toolkit/stable_diffusion_model.py, encode_images
   Tensor encode_images(const Tensor& imgs) {
     const Inference mode(model_.tape());
+    const AutocastGuard no_autocast(model_.tape(), std::nullopt);
+    const OwnAttention diffusers_default(model_.tape(), config_.sd_scripts);
     const DType dtype = vae_->dtype();
     Tensors image_list = unbind(imgs, 0);
     for (Tensor& image : image_list) image = to(image, dtype);
@@ -382,16 +281,29 @@ class ToolkitStep : public DenoiserStep {
     const auto first = inputs.begin() + 2 + static_cast<std::ptrdiff_t>(pass * each);
     const Tensors own(first, first + static_cast<std::ptrdiff_t>(each));
     Tensors texts;
-    GradGuard no_grad(model_.tape(), false);
     if (text_encoders_.empty()) {  // clone().detach() of what the loader gave
+      GradGuard no_grad(model_.tape(), false);
       for (const Tensor& t : own) texts.push_back(clone(t));
       return texts;
     }
-    const Inference mode(model_.tape());
-    const Tensors encoded = prompts_.encode(text_encoders_, own);
+    const Tensors encoded = config_.train_text_encoder ? encode_in_training(own) : encode_frozen(own);
     for (const Tensor& t : encoded) texts.push_back(is_floating(t.dtype()) ? to(t, dtype_) : t);
     check_texts(texts);
     return texts;
+  }
+
+  Tensors encode_frozen(const Tensors& tokens) {
+    const Inference mode(model_.tape());
+    return prompts_.encode(text_encoders_, tokens);
+  }
+
+  // transformers 5 lets the embeddings' results collect gradients where it recomputes.
+  Tensors encode_in_training(const Tensors& tokens) {
+    Build& build = model_.build();
+    build.input_require_grads = !config_.sd_scripts && build.checkpointing.on();
+    Tensors encoded = prompts_.encode(text_encoders_, tokens);
+    build.input_require_grads = false;
+    return encoded;
   }
 
   void check_texts(const Tensors& texts) const {
@@ -412,8 +324,8 @@ class ToolkitStep : public DenoiserStep {
     Tensors conditions;
     Tensor input, tokens;  // (N, C, h, w), (N, S, 4 C)
     {
-      GradGuard no_grad(model_.tape(), false);
-      input = cat(split(latents, 1, 0), 0);  // scale_model_input
+      GradGuard no_grad(model_.tape(), config_.sd_scripts);
+      input = config_.sd_scripts ? latents : cat(split(latents, 1, 0), 0);  // scale_model_input
       if (packs()) tokens = shown(packed(input));
       conditions = with_own_conditions(texts);
     }

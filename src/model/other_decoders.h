@@ -1,4 +1,4 @@
-// Builders of decoders whose code is in no library of the Hub: litgpt's one class, and the first Qwen's beside its weights.
+// Builders of more decoders: those of transformers that are alone in their file, litgpt's one class, and the first Qwen's beside its weights.
 #pragma once
 
 #include "job/config.h"
@@ -6,6 +6,8 @@
 
 namespace plimsoll {
 
+std::unique_ptr<Model> make_gemma3(Build& build, const Config& config);
+std::unique_ptr<Model> make_smollm3(Build& build, const Config& config);
 std::unique_ptr<Model> make_litgpt(Build& build, const Config& config);
 std::unique_ptr<Model> make_qwen(Build& build, const Config& config);
 

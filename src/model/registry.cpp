@@ -1,6 +1,7 @@
 #include "model/registry.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "model/autoencoders.h"
 #include "model/denoisers.h"
@@ -31,6 +32,22 @@ ModelEntry segmentation(const char* name) {
   return entry;
 }
 
+// A class of transformers that is another one by a name of its own, but for its defaults and for what it takes no notice of.
+ModelEntry copy_of(ModelEntry entry, const char* defaults, const char* forced = "{}") {
+  entry.make = [make = entry.make, defaults, forced](Build& build, const Config& config) {
+    nlohmann::json values = nlohmann::json::parse(defaults);
+    values.update(config.values());
+    values.update(nlohmann::json::parse(forced));
+    return make(build, Config(config.source(), values));
+  };
+  return entry;
+}
+
+constexpr const char* kXlmRoberta = R"({"vocab_size":30522})";
+constexpr const char* kMT5 =
+    R"({"vocab_size":250112,"d_model":512,"d_kv":64,"d_ff":1024,"num_layers":8,"num_heads":6,"feed_forward_proj":"gated-gelu"})";
+constexpr const char* kMT5Forced = R"({"tie_word_embeddings":false})";  // T5 reads it as: the head's input is not scaled
+
 }  // namespace
 
 const std::vector<ModelEntry>& model_registry() {
@@ -47,6 +64,8 @@ const std::vector<ModelEntry>& model_registry() {
       {"biogpt-classifier", {"BioGptForSequenceClassification"}, InputKind::cls, 1024, make_biogpt_classifier},
       {"bloom", {"BloomForCausalLM"}, InputKind::lm, 2048, make_bloom},
       {"bloom-classifier", {"BloomForSequenceClassification"}, InputKind::cls, 2048, make_bloom_classifier},
+      copy_of({"camembert", {"CamembertForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
+      copy_of({"camembert-classifier", {"CamembertForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier}, kXlmRoberta),
       {"clip", {"CLIPModel"}, InputKind::own, 77, make_clip},
       {"cohere", {"CohereForCausalLM"}, InputKind::lm, 2048, make_cohere},
       {"deberta-v2", {"DebertaV2ForMaskedLM"}, InputKind::lm, 512, make_deberta_v2},
@@ -61,6 +80,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"gemma-classifier", {"GemmaForSequenceClassification"}, InputKind::cls, 2048, make_gemma_classifier},
       {"gemma2", {"Gemma2ForCausalLM"}, InputKind::lm, 2048, make_gemma2},
       {"gemma2-classifier", {"Gemma2ForSequenceClassification"}, InputKind::cls, 2048, make_gemma2_classifier},
+      {"gemma3_text", {"Gemma3ForCausalLM"}, InputKind::lm, 2048, make_gemma3},
       {"gpt2", {"GPT2LMHeadModel"}, InputKind::lm, 1024, make_gpt2},
       {"gpt2-classifier", {"GPT2ForSequenceClassification"}, InputKind::cls, 1024, make_gpt2_classifier},
       {"gpt_bigcode", {"GPTBigCodeForCausalLM"}, InputKind::lm, 1024, make_gpt_bigcode},
@@ -84,6 +104,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"modernbert-classifier", {"ModernBertForSequenceClassification"}, InputKind::cls, 1024, make_modernbert_classifier},
       {"mpt", {"MptForCausalLM"}, InputKind::lm, 2048, make_mpt},
       {"mpt-classifier", {"MptForSequenceClassification"}, InputKind::cls, 2048, make_mpt_classifier},
+      copy_of({"mt5", {"MT5ForConditionalGeneration"}, InputKind::lm, 512, make_t5}, kMT5, kMT5Forced),
       {"olmo2", {"Olmo2ForCausalLM"}, InputKind::lm, 2048, make_olmo2},
       {"olmo2-classifier", {"Olmo2ForSequenceClassification"}, InputKind::cls, 2048, make_olmo2_classifier},
       {"opt", {"OPTForCausalLM"}, InputKind::lm, 2048, make_opt},
@@ -101,6 +122,7 @@ const std::vector<ModelEntry>& model_registry() {
       {"roberta", {"RobertaForMaskedLM"}, InputKind::lm, 512, make_roberta},
       {"roberta-classifier", {"RobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
       {"siglip", {"SiglipModel"}, InputKind::own, 64, make_siglip},
+      {"smollm3", {"SmolLM3ForCausalLM"}, InputKind::lm, 2048, make_smollm3},
       {"stablelm", {"StableLmForCausalLM"}, InputKind::lm, 2048, make_stablelm},
       {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier},
       {"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5},
@@ -108,6 +130,9 @@ const std::vector<ModelEntry>& model_registry() {
       {"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
       {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier},
       {"whisper", {"WhisperForConditionalGeneration"}, InputKind::own, 448, make_whisper},
+      copy_of({"xlm-roberta", {"XLMRobertaForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
+      copy_of({"xlm-roberta-classifier", {"XLMRobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
+              kXlmRoberta),
       // transformers: experts, and state spaces with them
       {"mixtral", {"MixtralForCausalLM"}, InputKind::lm, 2048, make_mixtral},
       {"mixtral-classifier", {"MixtralForSequenceClassification"}, InputKind::cls, 2048, make_mixtral_classifier},

@@ -205,7 +205,8 @@ void Sequence::add(Module& parent, const Tree& tree, Wiring& wiring, int64_t exp
 
 constexpr int64_t kMostTensors = 1'000'000;
 
-// A plain decoder with gated layers, when nothing but sizes is known.
+// A plain decoder with gated layers, when nothing but sizes is known. Classes that do not say how wide the inner layer is have two matrices
+// of four times the width there: three of 8/3 are as large.
 std::vector<WeightTensor> tensors_of_sizes(const Config& c) {
   const int64_t width = c.size({"hidden_size", "d_model", "n_embd", "hidden_dim", "embed_dim", "dim"}, 768);
   const int64_t layers = c.size({"num_hidden_layers", "num_layers", "n_layer", "n_layers", "encoder_layers"}, 12);
@@ -213,7 +214,7 @@ std::vector<WeightTensor> tensors_of_sizes(const Config& c) {
   const int64_t head_dim = c.size({"head_dim"}, std::max<int64_t>(1, width / heads));
   const int64_t kv_heads = c.size({"num_key_value_heads"}, heads);
   const int64_t inner =
-      c.size({"intermediate_size", "ffn_dim", "d_ff", "n_inner", "ffn_hidden_size", "encoder_ffn_dim"}, checked_mul(4, width));
+      c.size({"intermediate_size", "ffn_dim", "d_ff", "n_inner", "ffn_hidden_size", "encoder_ffn_dim"}, checked_mul(8, width) / 3);
   const int64_t vocabulary = c.size({"vocab_size"}, 32000);
   const int64_t experts = c.optional_integer({"num_experts", "num_local_experts", "n_routed_experts"}).value_or(0);
   const int64_t expert_inner = c.size({"moe_intermediate_size"}, inner);

@@ -20,16 +20,19 @@ const std::vector<Defaults>& table() {
   static const std::vector<Defaults> kTable{
       {"bert", {"query", "value"}, {"key", "value", "output.dense"}, {"output.dense"}, {}},
       {"gemma2", {"q_proj", "v_proj"}, {"q_proj", "v_proj", "down_proj"}, {"down_proj"}, four_norms},
+      {"gemma3_text", {"q_proj", "v_proj"}, {"q_proj", "v_proj", "down_proj"}, {"down_proj"}, four_norms},
       {"gpt2", {"c_attn"}, {"c_attn", "mlp.c_proj"}, {"mlp.c_proj"}, {"ln_1", "ln_2", "ln_f"}},
       {"gpt_neox", {"query_key_value"}, {"query_key_value", "dense_4h_to_h"}, {"dense_4h_to_h"}, {}},
       {"llama", {"q_proj", "v_proj"}, {"k_proj", "v_proj", "down_proj"}, {"down_proj"}, norms},
       {"mistral", {"q_proj", "v_proj"}, {"k_proj", "v_proj", "down_proj"}, {"down_proj"}, norms},
       {"mixtral", {"q_proj", "v_proj"}, {"k_proj", "v_proj", "w2"}, {"w2"}, {}},
+      {"mt5", {"q", "v"}, {"k", "v", "wi_1"}, {}, {"layer_norm", "final_layer_norm"}},
       {"opt", {"q_proj", "v_proj"}, {"q_proj", "k_proj", "fc2"}, {"fc2"}, {}},
       {"qwen2", {"q_proj", "v_proj"}, {"q_proj", "v_proj", "down_proj"}, {"down_proj"}, {"post_attention_layernorm"}},
       {"qwen3", {"q_proj", "v_proj"}, {"q_proj", "v_proj", "down_proj"}, {"down_proj"}, {"post_attention_layernorm"}},
       {"roberta", {"query", "value"}, {"key", "value", "output.dense"}, {"output.dense"}, {}},
       {"t5", {"q", "v"}, {"k", "v", "wo"}, {"wo"}, {"layer_norm", "final_layer_norm"}},
+      {"xlm-roberta", {"query", "value"}, {}, {}, {}},
   };
   return kTable;
 }

@@ -4,6 +4,7 @@
 
 #include "job/config.h"
 #include "nn/model.h"
+#include "nn/parameter_groups.h"
 
 namespace plimsoll {
 
@@ -47,10 +48,11 @@ class DenoiserStep {
   virtual ~DenoiserStep() = default;
   virtual Tensors make_inputs(int64_t samples, const Canvas& canvas, DType dtype) = 0;
   virtual Output forward(const Tensors& inputs) = 0;
+  virtual ParameterGroups parameter_groups() const { return {}; }
 };
 
 // A denoiser and the step that trains it, at first that of diffusers' scripts.
-class DenoiserModel : public Model {
+class DenoiserModel : public Model, public GroupsParameters {
  public:
   DenoiserModel(Build& build, const Config& config, MakeDenoiser make);
   Denoiser& net() { return *net_; }
@@ -59,6 +61,7 @@ class DenoiserModel : public Model {
   Tensors make_inputs(int64_t samples, int64_t length, DType dtype) override;
   Output forward(const Batch& batch) override { return step_->forward(batch.own); }
   std::string sample(int64_t length) const override;
+  ParameterGroups parameter_groups() const override { return step_->parameter_groups(); }
 
  private:
   Canvas canvas(int64_t side) const;

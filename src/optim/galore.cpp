@@ -1,7 +1,9 @@
-// GaLoreAdamW (jiaweizzhao/GaLore, galore_torch 1.0): Adam on gradients that are projected on `rank` singular vectors of themselves. Every
-// step here is one that computes the vectors anew, as every update_proj_gap-th of a real run is. cuSOLVER's own workspaces are not
-// known and left out.
-#include "ops/matmul.h"
+// GaLoreAdamW and GaLoreAdamW8bit (jiaweizzhao/GaLore, galore_torch 1.0): Adam on gradients that are projected on `rank` singular vectors
+// of themselves. Every step here is one that computes the vectors anew, as every update_proj_gap-th of a real run is. cuSOLVER's own
+// workspaces are not known and left out. GaLoreAdafactor is in transformers_adafactor.cpp.
+#include <deque>
+#include <nlohmann/json.hpp>
+
 #include "optim/foreach.h"
 #include "optim/low_rank.h"
 #include "optim/optimizers.h"
@@ -32,7 +34,7 @@ class GaLoreAdamW final : public Optimizer {
       if (!s.exp_avg) s.exp_avg = zeros_like(grad), s.exp_avg_sq = zeros_like(grad);
       denom = temporary("sqrt", s.exp_avg_sq);
       norm_grad = temporary("div", s.exp_avg);
-      if (low_rank) norm_grad = back(norm_grad, s.ortho_matrix, settings_.is_right(all[i]->grad));
+      if (low_rank) norm_grad = projected_back(norm_grad, s.ortho_matrix, settings_.is_right(all[i]->grad));
     }
   }
 
@@ -49,18 +51,75 @@ class GaLoreAdamW final : public Optimizer {
     Tensor ortho_matrix, exp_avg, exp_avg_sq;
   };
 
-  // project_back: the full matrix, and it times the scale
-  static Tensor back(const Tensor& low, const Tensor& ortho, bool right) {
-    const Tensor full = right ? matmul(low, ortho) : matmul(ortho, low);
-    return temporary("mul", full);
-  }
-
   LowRankTargets targets_;
   ProjectionSettings settings_;
   std::vector<State> states_;  // by position in the parameter list
 };
 
+// galore_torch/adamw8bit.py: bitsandbytes' kernels see a parameter whose data and gradient are the projected ones; the weight waits in a
+// copy of itself, whose storage is the parameter's from then on.
+class GaLoreAdamW8bit final : public Optimizer {
+ public:
+  GaLoreAdamW8bit(const Arguments& args, std::unique_ptr<Optimizer> kernels)
+      : targets_(args), settings_(args), kernels_(std::move(kernels)) {}
+
+  void know_linear_layers(const std::vector<LinearWeight>& layers) override { targets_.choose(layers); }
+  void attach(const std::vector<Parameter*>&) override { targets_.check_chosen(); }
+
+  void step(const std::vector<Parameter*>& all) override {
+    seen_.resize(all.size());
+    ortho_matrices_.resize(all.size());
+    unorm_vecs_.resize(all.size());
+    std::vector<Parameter*> seen;
+    for (Parameter& p : seen_) seen.push_back(&p);
+    Tensor grad;
+    for (size_t i : targets_.in_order(all)) {
+      const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
+      const bool low_rank = targets_.holds(all[i]), right = low_rank && settings_.is_right(all[i]->grad);
+      seen_[i].value = all[i]->value;
+      if (low_rank) {
+        ortho_matrices_[i] = singular_vectors(all[i]->grad, settings_);
+        grad = projected(all[i]->grad, ortho_matrices_[i], settings_);
+        const Tensor saved_data = temporary("clone", all[i]->value);
+        seen_[i].value = temporary("clone", grad);
+        all[i]->value.body().storage = saved_data.body().storage;
+        all[i]->grad = grad;
+      }
+      seen_[i].grad = all[i]->grad;
+      kernels_->step(seen);
+      if (!unorm_vecs_[i]) unorm_vecs_[i] = temporary("zeros", {1}, DType::float32, all[i]->value.tape());
+      if (low_rank) projected_back(seen_[i].value, ortho_matrices_[i], right);
+      seen_[i].value.reset();
+      seen_[i].grad.reset();
+    }
+    for (const Parameter* p : all) p->value.tape().relabel(p->value, Category::parameter);
+  }
+
+  Tensors states() const override {
+    Tensors out = kernels_->states();
+    for (const Tensors& more : {ortho_matrices_, unorm_vecs_})
+      for (const Tensor& t : more)
+        if (t) out.push_back(t);
+    return out;
+  }
+
+ private:
+  LowRankTargets targets_;
+  ProjectionSettings settings_;
+  std::unique_ptr<Optimizer> kernels_;
+  std::deque<Parameter> seen_;  // by the kernels, one after the other; by position in the parameter list, as all below
+  Tensors ortho_matrices_;
+  Tensors unorm_vecs_;  // its percentile_clipping of 100 stands where bitsandbytes 0.50 takes max_unorm: a number for each parameter
+};
+
 }  // namespace
+
+std::unique_ptr<Optimizer> make_galore_adamw8bit(const Config& args) {
+  return std::make_unique<GaLoreAdamW8bit>(
+      Arguments("GaLoreAdamW8bit", args,
+                {"betas", "eps", "weight_decay", "rank", "update_proj_gap", "scale", "proj_type", "target_modules"}, false),
+      make_adamw8bit(Config("GaLoreAdamW8bit", nlohmann::json::object())));
+}
 
 std::unique_ptr<Optimizer> make_galore_adamw(const Config& args) {
   return std::make_unique<GaLoreAdamW>(Arguments("GaLoreAdamW", args,

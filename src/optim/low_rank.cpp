@@ -126,4 +126,9 @@ Tensor projected(const Tensor& matrix, const Tensor& projection, const Projectio
   return settings.is_right(matrix) ? matmul(matrix, t(projection)) : matmul(t(projection), matrix);
 }
 
+Tensor projected_back(const Tensor& low, const Tensor& projection, bool right) {
+  const Tensor full = right ? matmul(low, projection) : matmul(projection, low);
+  return temporary("mul", full);
+}
+
 }  // namespace plimsoll

@@ -42,5 +42,7 @@ Tensor singular_vectors(const Tensor& matrix, const ProjectionSettings& settings
 Tensor random_projection(const Tensor& matrix, const ProjectionSettings& settings);
 // matmul(matrix, projection.t()), or from the left.
 Tensor projected(const Tensor& matrix, const Tensor& projection, const ProjectionSettings& settings);
+// GaLore's project_back: the full matrix, and it times the scale.
+Tensor projected_back(const Tensor& low, const Tensor& projection, bool right);
 
 }  // namespace plimsoll

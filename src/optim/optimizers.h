@@ -22,6 +22,8 @@ std::unique_ptr<Optimizer> make_any_precision_adamw(const Config& args);
 std::unique_ptr<Optimizer> make_apollo_adamw(const Config& args);
 std::unique_ptr<Optimizer> make_asgd(const Config& args);
 std::unique_ptr<Optimizer> make_galore_adamw(const Config& args);
+std::unique_ptr<Optimizer> make_galore_adamw8bit(const Config& args);
+std::unique_ptr<Optimizer> make_galore_adafactor(const Config& args);
 std::unique_ptr<Optimizer> make_grok_adamw(const Config& args);
 std::unique_ptr<Optimizer> make_lion(const Config& args);
 std::unique_ptr<Optimizer> make_lion8bit(const Config& args);

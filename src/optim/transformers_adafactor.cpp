@@ -1,7 +1,9 @@
 // transformers.optimization.Adafactor (the Trainer's `optim: adafactor`): factored second moments, a loop over the parameters, fp32
-// copies of what is in half precision. Names of the Python step live from one parameter to the next.
+// copies of what is in half precision. Names of the Python step live from one parameter to the next. galore_torch's is a copy of it that
+// works on projected gradients of linear layers.
 #include "optim/arguments.h"
 #include "optim/foreach.h"
+#include "optim/low_rank.h"
 #include "optim/optimizers.h"
 
 namespace plimsoll {
@@ -24,18 +26,40 @@ Tensor rms(Tape& tape) {
 
 Tensor widened(const Tensor& t) { return is_half(t.dtype()) ? temporary("_to_copy", t.sizes(), DType::float32, t.tape()) : t; }
 
+// Whose gradients are projected, and on what.
+struct LowRank {
+  explicit LowRank(const Arguments& args) : targets(args), settings(args) {}
+  LowRankTargets targets;
+  ProjectionSettings settings;
+};
+
 class TransformersAdafactor final : public Optimizer {
  public:
-  explicit TransformersAdafactor(const Arguments& args)
-      : first_moment_(args.nonzero("beta1")), decay_(args.nonzero("weight_decay")), scales_(args.flag("scale_parameter", true)) {}
+  explicit TransformersAdafactor(const Arguments& args, std::optional<LowRank> low_rank = std::nullopt)
+      : first_moment_(args.nonzero("beta1")),
+        decay_(args.nonzero("weight_decay")),
+        scales_(args.flag("scale_parameter", true)),
+        low_rank_(std::move(low_rank)) {}
+
+  void know_linear_layers(const std::vector<LinearWeight>& layers) override {
+    if (low_rank_) low_rank_->targets.choose(layers);
+  }
+  void attach(const std::vector<Parameter*>&) override {
+    if (low_rank_) low_rank_->targets.check_chosen();
+  }
 
   void step(const std::vector<Parameter*>& all) override {
     states_.resize(all.size());
     Tensor grad, value, lr, update;
-    for (size_t i : with_gradients(all)) {
+    for (size_t i : low_rank_ ? low_rank_->targets.in_order(all) : with_gradients(all)) {
       State& s = states_[i];
+      const bool projects = low_rank_ && low_rank_->targets.holds(all[i]), right = projects && low_rank_->settings.is_right(all[i]->grad);
       grad = all[i]->grad;
       grad = widened(grad);
+      if (projects) {
+        s.ortho_matrix = singular_vectors(grad, low_rank_->settings);
+        grad = projected(grad, s.ortho_matrix, low_rank_->settings);
+      }
       init(s, grad);
       value = all[i]->value;
       value = widened(value);
@@ -51,6 +75,7 @@ class TransformersAdafactor final : public Optimizer {
         scalar("div", grad.tape());
       }
       if (first_moment_) update = s.exp_avg;
+      if (projects) update = projected_back(update, s.ortho_matrix, right);
       if (decay_ && scales_) scalar("mul", grad.tape());
       temporary("neg", update);
     }
@@ -59,14 +84,14 @@ class TransformersAdafactor final : public Optimizer {
   Tensors states() const override {
     Tensors out;
     for (const State& s : states_)
-      for (const Tensor& t : {s.exp_avg, s.row, s.column, s.whole, s.rms})
+      for (const Tensor& t : {s.exp_avg, s.row, s.column, s.whole, s.rms, s.ortho_matrix})
         if (t) out.push_back(t);
     return out;
   }
 
  private:
   struct State {
-    Tensor exp_avg, row, column, whole, rms;
+    Tensor exp_avg, row, column, whole, rms, ortho_matrix;
   };
 
   void init(State& s, const Tensor& grad) const {
@@ -97,6 +122,7 @@ class TransformersAdafactor final : public Optimizer {
   }
 
   bool first_moment_, decay_, scales_;
+  std::optional<LowRank> low_rank_;
   std::vector<State> states_;  // by position in the parameter list
 };
 
@@ -106,6 +132,13 @@ std::unique_ptr<Optimizer> make_transformers_adafactor(const Config& args) {
   return std::make_unique<TransformersAdafactor>(
       Arguments("TransformersAdafactor", args,
                 {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init"}));
+}
+
+std::unique_ptr<Optimizer> make_galore_adafactor(const Config& args) {
+  const Arguments own("GaLoreAdafactor", args,
+                      {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init",
+                       "rank", "update_proj_gap", "scale", "proj_type", "target_modules"});
+  return std::make_unique<TransformersAdafactor>(own, LowRank(own));
 }
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include "model/weights_only.h"
 #include "report/estimate_report.h"
 #include "report/job_report.h"
+#include "util/checked.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -29,8 +30,8 @@ ComparedConfiguration configuration(std::string name, const Job& job, const std:
   return c;
 }
 
-// The same job in smaller batches, and with checkpointing where the model has it.
-std::vector<std::pair<std::string, Job>> smaller(const Job& job) {
+// The same job in smaller batches, and with checkpointing where the model has it; where nothing is smaller, in larger batches.
+std::vector<std::pair<std::string, Job>> relatives(const Job& job) {
   std::vector<std::pair<std::string, Job>> out;
   const auto with_batch = [&](int64_t batch, bool checkpointing) {
     Job j = job;
@@ -44,6 +45,8 @@ std::vector<std::pair<std::string, Job>> smaller(const Job& job) {
     with_batch(job.batch, true);
     if (job.batch > 1) with_batch(1, true);
   }
+  if (out.empty())
+    for (const int64_t factor : {2, 4}) with_batch(checked_mul(job.batch, factor), false);
   return out;
 }
 
@@ -132,14 +135,28 @@ class SeedWriter {
   void parameters() {
     subheading(say_("Model parameters"));
     columns({"part", "parameters", "size"});
-    const Bytes all = share_of(Category::parameter);
-    for (const auto& [part, elements] : parameters_by_part(e_, 2))
-      row({code(part), with_commas(elements),
-           e_.parameters ? to_string(Bytes{static_cast<int64_t>(static_cast<double>(all.count) * static_cast<double>(elements) /
-                                                                static_cast<double>(e_.parameters))})
-                         : ""});
-    row({"**" + say_("total") + "**", "**" + with_commas(e_.parameters) + "**", "**" + gigabytes(all) + "**"});
-    if (e_.trainable != e_.parameters) line(fmt::format("\n{} / {}", with_commas(e_.trainable), with_commas(e_.parameters)));
+    for (const auto& [part, elements] : parameters_by_part(e_, 2)) {
+      const Bytes bytes = parameters_within(part);
+      row({code(part), with_commas(elements), bytes.count ? to_string(bytes) : ""});
+    }
+    row({"**" + say_("total") + "**", "**" + with_commas(e_.parameters) + "**", "**" + gigabytes(share_of(Category::parameter)) + "**"});
+    if (e_.trainable != e_.parameters)
+      line(fmt::format("\n{}: {} / {}", say_("trained"), with_commas(e_.trainable), with_commas(e_.parameters)));
+  }
+
+  // Of the tree of what is alive at the peak; nothing where it has no such part, as the numbers of a list are one there.
+  Bytes parameters_within(const std::string& part) const {
+    for (const TreeNode& n : e_.by_category.children)
+      if (n.name == category_name(Category::parameter)) return bytes_within(n, part);
+    return {};
+  }
+
+  static Bytes bytes_within(const TreeNode& node, const std::string& part) {
+    for (const TreeNode& child : node.children) {
+      if (child.name == part) return child.bytes;
+      if (part.starts_with(child.name + ".")) return bytes_within(child, part.substr(child.name.size() + 1));
+    }
+    return {};
   }
 
   Bytes share_of(Category c) const {
@@ -293,7 +310,7 @@ class SeedWriter {
     heading(say_("Declared and effective"));
     if (e_.job.findings.empty()) return line(say_("Nothing was found that does not do what it says."));
     for (const Finding& f : e_.job.findings)
-      line(fmt::format("- **{}** {}: {}{}", to_string(f.effect), f.setting.empty() ? f.source : code(f.setting), f.what,
+      line(fmt::format("- **{}** {}: {}{}", say_(to_string(f.effect)), f.setting.empty() ? f.source : code(f.setting), f.what,
                        f.why.empty() ? "" : " (" + f.why + ")"));
   }
 
@@ -313,7 +330,7 @@ SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& d
   r.estimate = estimate(job, SIZE_MAX, device ? std::optional(device->spec) : std::nullopt);
   if (job.framework == Framework::pytorch) r.what_if = what_if(job, device);
   r.comparison.push_back(configuration("as it is", job, device));
-  for (const auto& [name, other] : others.empty() ? smaller(job) : others) {
+  for (const auto& [name, other] : others.empty() ? relatives(job) : others) {
     try {
       r.comparison.push_back(configuration(name, other, device));
     } catch (const Error& e) {

@@ -8,6 +8,7 @@
 #include "model/registry.h"
 #include "nn/adapter.h"
 #include "nn/layers.h"
+#include "nn/parameter_groups.h"
 #include "nn/tensor_parallel.h"
 #include "ops/reduce.h"
 #include "optim/foreach.h"
@@ -210,8 +211,7 @@ class Trainer {
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
     if (build_.on_meta) shard_model();
-    for (Parameter* p : parameters_)
-      if (p->value.requires_grad()) trained_.push_back(p);
+    find_trained();
     if (job_.swap_blocks > 0) swapped_ = swap_blocks(tape_, parameters_, job_.swap_blocks);
     offloaded_layers_ = offload_layers(job_, *model_, tape_);
     if (const std::optional<DdpSettings> ddp = job_.parallel.reducer()) ddp_.emplace(*ddp, tape_, parameters_, build_.buffers);
@@ -277,6 +277,14 @@ class Trainer {
     parameters_ = sharded_->parameters();
   }
 
+  void find_trained() {
+    const auto* own = dynamic_cast<const GroupsParameters*>(model_.get());
+    if (own && !sharded_) groups_ = own->parameter_groups();
+    for (Parameter* p : parameters_)
+      if (p->value.requires_grad() && groups_.lists.empty()) trained_.push_back(p);
+    for (const std::vector<Parameter*>& group : groups_.lists) trained_.insert(trained_.end(), group.begin(), group.end());
+  }
+
   // The optimizer runs on the host, on pinned shards and gradients.
   void offload_update() {
     for (const Parameter* p : parameters_) on_host_ += Bytes{checked_mul(p->value.numel(), size_of(p->value.dtype()))};
@@ -296,7 +304,10 @@ class Trainer {
     if (master_) master_->take_gradients();
     if (job_.clip && !deepspeed_) {
       if (scaler_) scaler_->unscale(updated_);
-      if (!sharded_ || !sharded_->clip()) clip_grad_norm(updated_, sharded_ ? sharded_->mesh() : ClipMesh{});
+      if (groups_.clipped_apart && !master_)
+        for (const std::vector<Parameter*>& group : groups_.lists) clip_grad_norm(group);
+      else if (!sharded_ || !sharded_->clip())
+        clip_grad_norm(updated_, sharded_ ? sharded_->mesh() : ClipMesh{});
     }
     update();
     if (tape_.work) count_update();
@@ -397,7 +408,7 @@ class Trainer {
 
   // Buckets that gradients are views of are gradients, too.
   void label_gradients() {
-    for (const Parameter* p : trained_)
+    for (const Parameter* p : parameters_)
       if (p->grad) tape_.relabel(p->grad, Category::gradient);
   }
 
@@ -408,7 +419,9 @@ class Trainer {
       return;
     }
     const auto sharded = std::count_if(updated_.begin(), updated_.end(), [](const Parameter* p) { return p->is_dtensor; });
-    if (sharded > 0 && sharded < static_cast<std::ptrdiff_t>(updated_.size())) optimizer_ = make_two_groups(job_.optimizer);
+    if (sharded > 0 && sharded < static_cast<std::ptrdiff_t>(updated_.size()))
+      optimizer_ = by_groups(std::move(optimizer_), dtensors_first(updated_));
+    if (groups_.lists.size() > 1 && !master_) optimizer_ = by_groups(std::move(optimizer_), groups_.lists);
     optimizer_->know_linear_layers(linear_layers());
     optimizer_->attach(updated_);
     if (!tape_.dialect.recorder) label_states();
@@ -510,7 +523,8 @@ class Trainer {
   Build build_;
   std::unique_ptr<Model> model_;
   std::vector<Parameter*> parameters_;
-  std::vector<Parameter*> trained_;  // those that require a gradient
+  std::vector<Parameter*> trained_;  // those that require a gradient and are in a group of the optimizer
+  ParameterGroups groups_;
   std::vector<Parameter*> updated_;  // what the optimizer gets: those, or their master copies
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<StepInBackward> in_backward_;

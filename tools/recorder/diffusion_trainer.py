@@ -1,5 +1,7 @@
 """The step of the family diffusion-trainer in miniature: a denoiser that is trained, a frozen autoencoder and frozen text encoders, as the
 AI Toolkit calls them. args are the family's settings, with each part written out: {"model": family or class, ...its configuration}.
+"train_text_encoder" trains those that are CLIP, too; "te_frozen" names layers of theirs that stay as they are.
+"loop": "sd-scripts" is kohya's: latents collect a gradient, groups of parameters and clipping are its own, the autoencoder runs outside autocast.
 spec["ai_toolkit_lora"] puts the toolkit's LoRA on the denoiser's linear layers, spec["toolkit_quantization"] their weights into qfloat8,
 computed as optimum-quanto's WeightQBytesLinearFunction does, or into uint2 to uint7 by the toolkit's own code."""
 import sys, types
@@ -216,7 +218,7 @@ class UNet:
         added = None
         with torch.no_grad():
             if self.xl: added = dict(text_embeds=conditions[1], time_ids=self.time_ids(latents))
-            latent_model_input = scale_model_input(latents)
+            latent_model_input = latents if latents.requires_grad else scale_model_input(latents)
         return self.net(latent_model_input, timestep, conditions[0], added_cond_kwargs=added).sample
 
 
@@ -351,9 +353,33 @@ class Trainer(dm.Training):
         self.encode_texts = {('clip-text', 'clip-text-projection'): encode_prompts_xl, ('clip-text', 't5-encoder'): encode_prompts_flux,
                              (*clips, 't5-encoder'): encode_prompts_sd3, (*clips, 't5-encoder', 'llama'): encode_prompts_hidream,
                              ('gemma2',): encode_prompts_lumina2, ('qwen2.5-vl-text',): encode_prompts_omnigen2}.get(names, encode_prompts)
+        self.trains_texts, self.sd_scripts = args.get('train_text_encoder', False), args.get('loop') == 'sd-scripts'
         self.dop, self.flow_matching, self.train_dtype = args.get('dop', False), args.get('flow_matching', False), dtype
 
     def dtype(self): return self.train_dtype
+
+    def parameter_groups(self):
+        """Of the optimizer, each clipped apart in the toolkit: LoRA's of the text encoders first, in full those of the denoiser."""
+        if not self.trains_texts: return None
+        lora = main.spec.get('ai_toolkit_lora')
+        trained = lambda part: [p for name, p in part.named_parameters() if p.requires_grad and not (lora and '_embedding.' in name)]
+        if self.sd_scripts and not lora:
+            groups = [trained(self.net), *(trained(te) for te in self.text_encoders)]
+            return groups if len(self.text_encoders) > 1 else [sum(groups, [])]
+        groups = [trained(self.text_encoders), trained(self.net)]
+        return groups if lora else groups[::-1]
+
+    def clips_together(self): return self.sd_scripts
+
+    def gradient_checkpointing_enable(self, **kwargs):
+        super().gradient_checkpointing_enable(**kwargs)
+        for te in self.text_encoders if self.trains_texts else []:
+            te.gradient_checkpointing_enable()
+            if self.sd_scripts:
+                te.disable_input_require_grads()
+                if main.spec.get('ai_toolkit_lora'):  # prepare_text_encoder_grad_ckpt_workaround
+                    for name, m in te.named_modules():
+                        if name.endswith('_embedding'): m.weight.requires_grad_(True)
 
     def example_inputs(self, batch, seq, device):
         h, w = self.height or seq, self.width or seq
@@ -411,7 +437,7 @@ class Trainer(dm.Training):
     def encode(self, texts):
         dtype = self.dtype()
         if not len(self.text_encoders): return [t.clone().detach() for t in texts]
-        for te in self.text_encoders: te.eval()
+        for te in self.text_encoders: te.train(self.trains_texts)
         return [t.to(dtype) if t.is_floating_point() else t for t in self.encode_texts(self.text_encoders, texts)]
 
     def predict(self, noisy_latents, timesteps, conditions):
@@ -441,13 +467,15 @@ class Trainer(dm.Training):
     def forward(self, first, timesteps, texts):
         dtype, n = self.dtype(), first.shape[0]
         with torch.no_grad():
-            latents = self.encode_images(first) if self.vae is not None else first
+            with torch.autocast(main.DEV, enabled=False): latents = self.encode_images(first) if self.vae is not None else first
             noise = torch.randn(latents.shape, dtype=dtype, device=latents.device)
             noise = noise * 1.0
             latents = latents * 1.0
             noisy_latents = self.add_noise(latents, noise, timesteps)
             ones = torch.ones((n, 1, 1, 1), device=latents.device, dtype=dtype)
             mask = torch.ones((n, 1, 1, 1), device=latents.device, dtype=dtype)
+        if self.sd_scripts: noisy_latents.requires_grad_(True)
+        with torch.set_grad_enabled(self.trains_texts):
             conditions = self.encode(texts[0])
             class_conditions = self.encode(texts[1]) if self.dop else []
         prior = self.prior(noisy_latents, timesteps, class_conditions) if self.dop else None
@@ -484,6 +512,22 @@ def frozen(value, dtype):
     return module
 
 
+def trained(value, dtype, lora, kept):
+    """A text encoder in full, but for the layers that are kept, or with the toolkit's LoRA in CLIPAttention and CLIPMLP."""
+    if not value['model'].startswith('clip'): return frozen(value, dtype)
+    module = frozen(value, dtype) if lora else part(value)
+    if not lora:
+        for name, p in module.named_parameters():
+            if name.split('.')[-2] in kept: p.requires_grad_(False)
+        main.to_device(module, dtype)
+    for name, m in list(module.named_modules()) if lora else []:
+        if isinstance(m, torch.nn.Linear) and 'layers.' in name:
+            adapter = ToolkitLora(m, lora['r'])
+            main.to_device(adapter)
+            module.set_submodule(name, adapter)
+    return module
+
+
 def build(**args):
     precision = main.spec.get('precision', 'fp32')
     dtype = torch.float32 if 'amp' in precision else DTYPE[precision]
@@ -505,5 +549,8 @@ def build(**args):
                 net.set_submodule(name, adapter)
     vae = frozen(args['vae'], DTYPE[args.get('vae_dtype')] or dtype) if args.get('vae') and not args.get('cache_latents', False) else None
     encodes = not (args.get('cache_text_embeddings') or args.get('unload_text_encoder'))
-    encoders = [frozen(te, DTYPE[args.get('te_dtype')] or dtype) for te in args.get('text_encoders', [])] if encodes else []
+    te_dtype = DTYPE[args.get('te_dtype')] or dtype
+    kept = lambda i: args.get('te_frozen', {}).get(f'text_encoder_{i + 1}' if i else 'text_encoder', [])
+    encoders = [trained(te, te_dtype, lora, kept(i)) if args.get('train_text_encoder') else frozen(te, te_dtype)
+                for i, te in enumerate(args.get('text_encoders', []))] if encodes else []
     return Trainer(net, vae, encoders, args, dtype)

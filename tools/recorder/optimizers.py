@@ -99,12 +99,15 @@ def of_package(package, name):
     return make_one
 
 
-def low_rank(net, package, name, params, lr, target_modules='all-linear', rank=128, proj_type='std', **args):
+def low_rank(net, tracer, package, name, params, lr, target_modules='all-linear', rank=128, proj_type='std', **args):
     """With the groups of transformers' _setup_low_rank_optimizer. Every step computes the projection anew."""
     import importlib
     from transformers.trainer_utils import check_target_module_exists
     for name_of, names in (('tensorly', {'tenalg': None}), ('tensorly.decomposition', {'tucker': None})):  # of tensors of more dimensions
         sys.modules.setdefault(name_of, types.ModuleType(name_of)).__dict__.update(names)
+    if package == 'galore_torch.adamw8bit':
+        bitsandbytes_class('AdamW8bit', tracer)
+        torch.cuda.synchronize = lambda *a: None
     group = dict(rank=rank, update_proj_gap=1, scale=0.25, proj_type=proj_type)
     if package == 'apollo_torch.apollo': group.update(proj=args.pop('proj', 'random'), scale_type=args.pop('scale_type', 'channel'))
     if package == 'apollo_torch.apollo':  # a generator of its own needs a real device
@@ -114,7 +117,15 @@ def low_rank(net, package, name, params, lr, target_modules='all-linear', rank=1
               (target_modules == 'all-linear' or check_target_module_exists(target_modules, n))}
     named = [(n, p) for n, p in net.named_parameters() if p.requires_grad]
     groups = [{'params': [p for n, p in named if n not in chosen]}, {'params': [p for n, p in named if n in chosen], **group}]
-    return getattr(importlib.import_module(package), name)(groups, lr=lr, **args)
+    o = getattr(importlib.import_module(package), name)(groups, lr=lr, **args)
+    if package != 'galore_torch.adamw8bit': return o
+    step = o.step
+
+    def step_and_tag():  # weights are in new storages afterwards
+        step()
+        for p in params: tracer.retag(p.data, 'param')
+    o.step = step_and_tag
+    return o
 
 
 def lomo(name, params, tracer, lr, **args):
@@ -158,13 +169,14 @@ MAKERS = {**{n: schedule_free(n) for n in ('AdamWScheduleFree', 'RAdamScheduleFr
           'Prodigy': prodigy}
 
 
-LOW_RANK = {'GaLoreAdamW': ('galore_torch.adamw', 'AdamW'), 'APOLLOAdamW': ('apollo_torch.apollo', 'AdamW')}
+LOW_RANK = {'GaLoreAdamW': ('galore_torch.adamw', 'AdamW'), 'GaLoreAdamW8bit': ('galore_torch.adamw8bit', 'AdamW8bit'),
+            'GaLoreAdafactor': ('galore_torch.adafactor', 'Adafactor'), 'APOLLOAdamW': ('apollo_torch.apollo', 'AdamW')}
 
 
 def make(o, params, tracer, net=None):
     name, args = o['name'], o.get('args', {})
     if name in ('Lomo', 'AdaLomo'): return lomo(name, params, tracer, lr=1e-4, **args)
-    if name in LOW_RANK: return low_rank(net, *LOW_RANK[name], params, lr=1e-4, **args)
+    if name in LOW_RANK: return low_rank(net, tracer, *LOW_RANK[name], params, lr=1e-4, **args)
     if name in MAKERS: return MAKERS[name](params, lr=1e-4, **args)
     if 'bit' in name or name.startswith('Paged') or name in ('Lion', 'AdEMAMix'): return bitsandbytes_class(name, tracer)(params, lr=1e-4, **args)
     return getattr(torch.optim, name)(params, lr=1e-4, **args)

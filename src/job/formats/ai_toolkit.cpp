@@ -214,7 +214,10 @@ void read_train(Reader& r) {
                  "train.dtype", kTrainer);
   set_or_default(r, "optimizer", optimizer_of(r), "train.optimizer", kTrainer);
   if (r.flag("train.gradient_checkpointing", true)) set_or_default(r, "checkpointing", true, "train.gradient_checkpointing", kTrainer);
-  if (const double norm = r.number("train.max_grad_norm", 1.0); norm > 0) set_or_default(r, "clip", norm, "train.max_grad_norm", kTrainer);
+  if (optimizer_of(r) == "TransformersAdafactor")
+    r.finding(Effect::none, "train.max_grad_norm", "gradients are not clipped for adafactor", "SDTrainer.py, hook_train_loop");
+  else if (const double norm = r.number("train.max_grad_norm", 1.0); norm > 0)
+    set_or_default(r, "clip", norm, "train.max_grad_norm", kTrainer);
   if (r.flag("train.ema_config.use_ema", false)) {
     r.set("ema_update", "ai-toolkit", "train.ema_config.use_ema");
     r.finding(Effect::note, "train.ema_config.use_ema",
@@ -227,10 +230,46 @@ void read_train(Reader& r) {
   }
   if (r.has("train.unload_text_encoder")) r.config("unload_text_encoder", "train.unload_text_encoder");
   if (r.flag("train.cache_text_embeddings", false)) r.config("cache_text_embeddings", "train.cache_text_embeddings");
-  if (r.flag("train.train_text_encoder", false))
-    r.finding(Effect::unknown, "train.train_text_encoder", "text encoders are simulated frozen");
+  if (!r.flag("train.train_unet", true)) r.finding(Effect::unknown, "train.train_unet", "the denoiser is simulated as trained");
   read_tuner(r);
   r.ignore({"train"});
+}
+
+// What training in full leaves alone (toolkit/stable_diffusion_model.py, prepare_optimizer_params): the time embedding of U-Nets, and what
+// has no name of its own in the maps of Stable Diffusion's checkpoints, as OpenCLIP keeps q, k and v in one matrix.
+void read_full_training(Reader& r, const std::string& arch, bool texts) {
+  r.set("frozen", Json{"time_embedding"}, "model.arch");
+  r.note(Effect::partial, "the time embedding is not trained", "toolkit/stable_diffusion_model.py, DO_NOT_TRAIN_WEIGHTS");
+  if (!texts || arch == "sd1") return;
+  const std::string encoder = arch == "sdxl" ? "text_encoder_2" : "text_encoder";
+  r.config("te_frozen", Json{{encoder, {"q_proj", "k_proj", "v_proj", "text_projection"}}}, r.origin("train.train_text_encoder"));
+  r.finding(Effect::partial, "train.train_text_encoder", "q, k and v of OpenCLIP's text encoder are not trained",
+            "toolkit/keymaps has no names for them: a checkpoint keeps them in one matrix");
+}
+
+// SDTrainer.py, BaseSDTrainProcess.py and toolkit/lora_special.py
+void read_text_encoder_training(Reader& r) {
+  const char* path = "train.train_text_encoder";
+  const std::string arch = arch_of(r);
+  const bool wanted = r.flag(path, false), full = !r.document.value.contains("network");
+  const Config& config = r.job.config;
+  const bool cached = config.flag({"unload_text_encoder"}, false) || config.flag({"cache_text_embeddings"}, false);
+  static const std::vector<std::string> kWithoutClip{"chroma", "lumina2", "omnigen2", "qwen_image", "pixart", "pixart_sigma", "auraflow"};
+  const bool clip = std::find(kWithoutClip.begin(), kWithoutClip.end(), arch) == kWithoutClip.end();
+  bool trains = false;
+  if (wanted && cached)
+    r.finding(Effect::refused, path, "text encoders that are cached or unloaded cannot be trained: a ValueError", "SDTrainer.py");
+  else if (wanted && config.flag({"dop"}, false))
+    r.finding(Effect::refused, path, "not together with diff_output_preservation: a ValueError", "SDTrainer.py");
+  else if (wanted && full && !is_unet(arch))
+    r.finding(Effect::none, path, "no parameter of these text encoders is given to the optimizer",
+              "prepare_optimizer_params knows the names of Stable Diffusion's alone");
+  else if (wanted && !clip)
+    r.finding(Effect::none, path, "no layer of these text encoders gets an adapter", "LoRA is put into CLIPAttention and CLIPMLP alone");
+  else
+    trains = wanted;
+  if (trains) r.config("train_text_encoder", path);
+  if (full && is_unet(arch)) read_full_training(r, arch, trains);
 }
 
 // toolkit/util/quantize.py, get_qtype: names of the toolkit's own codes, of torchao, or of optimum-quanto.
@@ -297,6 +336,7 @@ void read_yaml(Reader& outer) {
   read_network(r);
   read_train(r);
   read_datasets(r);
+  if (r.document.value.contains("train") && r.document.value.contains("model")) read_text_encoder_training(r);
   r.ignore({"type", "training_folder", "device", "trigger_word", "performance_log_every", "save", "sample", "logging", "sqlite_db_path"});
   r.finish();
 }
@@ -409,7 +449,7 @@ Said say_config(const Wanted& w) {
       said.keys.push_back({"train.diff_output_preservation", item.value()});
     else if (item.key() == "quantize_te")
       said.keys.push_back({"model.quantize_te", item.value()});
-    else if (item.key() == "unload_text_encoder" || item.key() == "cache_text_embeddings")
+    else if (item.key() == "unload_text_encoder" || item.key() == "cache_text_embeddings" || item.key() == "train_text_encoder")
       said.keys.push_back({"train." + item.key(), item.value()});
     else if (item.key() == "cache_latents")
       for (size_t i = 0; w.find(fmt::format("datasets.{}", i)); ++i)

@@ -50,10 +50,11 @@ struct Sign {
   const char* text;
   const char* preset;
 };
-constexpr Sign kModules[]{{"lora_flux", "flux-dev"}, {"lora_sd3", "sd3-medium"}, {"lora_lumina", "lumina-2"}};
-constexpr Sign kFiles[]{{"flux1", "flux-dev"},   {"flux.1", "flux-dev"},   {"sd3", "sd3-medium"},       {"sd_xl", "sdxl-unet"},
-                        {"sdxl", "sdxl-unet"},   {"xl_base", "sdxl-unet"}, {"v1-5", "sd-1.5-unet"},     {"v1-4", "sd-1.5-unet"},
-                        {"sd15", "sd-1.5-unet"}, {"v2-1", "sd-2.1-unet"},  {"768-v-ema", "sd-2.1-unet"}};
+constexpr Sign kModules[]{{"lora_flux", "sd-scripts-flux"}, {"lora_sd3", "sd-scripts-sd3"}, {"lora_lumina", "sd-scripts-lumina2"}};
+constexpr Sign kFiles[]{{"flux1", "sd-scripts-flux"}, {"flux.1", "sd-scripts-flux"},  {"sd3", "sd-scripts-sd3"},
+                        {"sd_xl", "sd-scripts-sdxl"}, {"sdxl", "sd-scripts-sdxl"},    {"xl_base", "sd-scripts-sdxl"},
+                        {"v1-5", "sd-scripts-sd1"},   {"v1-4", "sd-scripts-sd1"},     {"sd15", "sd-scripts-sd1"},
+                        {"v2-1", "sd-scripts-sd2"},   {"768-v-ema", "sd-scripts-sd2"}};
 
 template <size_t N>
 std::string preset_by(const Sign (&signs)[N], const std::string& text) {
@@ -68,15 +69,15 @@ Script script_of(Reader& r, const std::string& program) {
   Script s;
   s.network = program.empty() ? r.has("network_module") || r.has("network_dim") : program.find("network") != std::string::npos;
   if (program.starts_with("sdxl_"))
-    s.model = "sdxl-unet";
+    s.model = "sd-scripts-sdxl";
   else if (program.starts_with("sd3_") || r.has("clip_g"))
-    s.model = "sd3-medium";
+    s.model = "sd-scripts-sd3";
   else if (program.starts_with("flux_") || r.has("t5xxl"))
-    s.model = "flux-dev";
+    s.model = "sd-scripts-flux";
   else if (program.starts_with("lumina_"))
-    s.model = "lumina-2";
+    s.model = "sd-scripts-lumina2";
   else if (program == "train_network.py" || program == "train_db.py" || program == "fine_tune.py")
-    s.model = r.flag("v2", false) ? "sd-2.1-unet" : "sd-1.5-unet";
+    s.model = r.flag("v2", false) ? "sd-scripts-sd2" : "sd-scripts-sd1";
   else if (program.empty())
     s.model = preset_by(kModules, r.text("network_module"));
   return s;
@@ -122,7 +123,7 @@ void read_precision(Reader& r, const Script& s) {
   set_types(r, weights, autocast, origin);
   for (const char* key : {"fp8_base", "fp8_base_unet"})
     if (r.flag(key, false)) r.finding(Effect::unknown, key, "a base in fp8 is not simulated: it is in the mixed type in the answer");
-  r.ignore({"save_precision", "no_half_vae", "fp8_scaled"});
+  r.ignore({"save_precision", "fp8_scaled"});
 }
 
 // networks/lora.py: the linear layers of the U-Net's transformers
@@ -261,10 +262,73 @@ void read_attention(Reader& r, const Script& s) {
     r.finding(Effect::unknown, "mem_eff_attn", "not modelled: PyTorch's memory-efficient attention is simulated");
     return r.set("attention", "efficient", "mem_eff_attn");
   }
-  if (s.model.starts_with("sd")) {
+  if (s.model.starts_with("sd-scripts-sd")) {
     r.set_default("attention", "eager", kTrainer);
     r.note(Effect::note, "neither --sdpa nor --xformers: attention keeps its whole matrix, which is the most memory-hungry choice");
   }
+}
+
+// Which text encoders are trained: of an adapter's all that are CLIP unless told otherwise; with the model itself in train_db.py, and where
+// --train_text_encoder says so.
+bool trains_texts(Reader& r, const Script& s, const std::string& program) {
+  if (s.network) return !r.flag("network_train_unet_only", false);
+  if (program == "train_db.py") return r.integer("stop_text_encoder_training", 0) >= 0;
+  return r.flag("train_text_encoder", false);
+}
+
+const char* text_key(Reader& r, const Script& s) {
+  if (!s.network) return r.has("train_text_encoder") ? "train_text_encoder" : "stop_text_encoder_training";
+  return "network_train_unet_only";
+}
+
+// The VAE and the text encoders beside a checkpoint that stands for itself: not part of the answer.
+void note_missing_parts(Reader& r, bool latents, bool texts, bool trains) {
+  if (!texts && trains)
+    r.note(Effect::unknown, "the text encoders are trained too: their weights and adapters are not part of the answer",
+           "name a model by its script alone to have them simulated");
+  else if (!texts)
+    r.note(Effect::partial, "the text encoders lie on the device, too: their weights are not part of the answer",
+           "--cache_text_encoder_outputs lets them go");
+  if (!latents)
+    r.note(Effect::partial, "the VAE encodes pictures between the steps: its memory is not part of the answer",
+           "--cache_latents lets it go");
+}
+
+// Texts are cached, or encoded in every step by encoders that are frozen or trained.
+void read_texts(Reader& r, const Script& s, const std::string& program, bool cached) {
+  const char* key = text_key(r, s);
+  const bool wanted = trains_texts(r, s, program),
+             unet = s.model == "sd-scripts-sd1" || s.model == "sd-scripts-sd2" || s.model == "sd-scripts-sdxl";
+  const char* cache = r.has("cache_text_encoder_outputs") ? "cache_text_encoder_outputs" : "cache_text_encoder_outputs_to_disk";
+  if (cached) r.config("cache_text_embeddings", true, r.origin(cache));
+  if (wanted && cached && unet)
+    return r.finding(Effect::refused, cache, "text encoders that are trained cannot be cached: an AssertionError",
+                     s.network ? "give --network_train_unet_only" : "leave --train_text_encoder out");
+  if (wanted && cached)
+    return r.finding(Effect::partial, cache, "of T5 alone: CLIP is trained and stays on the device, which is not part of the answer");
+  if (wanted && s.model == "sd-scripts-lumina2")
+    return r.note(Effect::unknown, "adapters of the text encoder are not part of the answer: it is simulated frozen",
+                  "give --network_train_unet_only");
+  if (!wanted) return;
+  r.config("train_text_encoder", true, r.has(key) ? r.origin(key) : std::string("default of sd-scripts"));
+  if (r.flag("gradient_checkpointing", false) && s.network)
+    r.note(Effect::note, "embeddings of the text encoders collect gradients that nothing uses or resets",
+           "train_network.py, prepare_text_encoder_grad_ckpt_workaround; --network_train_unet_only goes without");
+}
+
+void read_parts(Reader& r, const Script& s, const std::string& program) {
+  const bool texts = r.flag("cache_text_encoder_outputs", false) || r.flag("cache_text_encoder_outputs_to_disk", false);
+  const bool latents = r.flag("cache_latents", false) || r.flag("cache_latents_to_disk", false);
+  if (r.flag("network_train_text_encoder_only", false))
+    r.finding(Effect::unknown, "network_train_text_encoder_only", "adapters of the denoiser are simulated, too");
+  if (!r.job.model.starts_with("sd-scripts-")) return note_missing_parts(r, latents, texts, trains_texts(r, s, program));
+  r.config("cache_latents", latents, r.origin(r.has("cache_latents_to_disk") ? "cache_latents_to_disk" : "cache_latents"));
+  read_texts(r, s, program, texts);
+  // --no_half_vae; beside weights in fp32 the parts that are not trained are in the mixed type
+  const bool whole_vae = r.flag("no_half_vae", false), mixed = r.job.precision == Precision::amp || r.job.precision == Precision::amp_fp16;
+  const char* half = r.job.precision == Precision::amp ? "bf16" : "fp16";
+  if (whole_vae || mixed) r.config("vae_dtype", whole_vae ? "fp32" : half, r.origin(whole_vae ? "no_half_vae" : "mixed_precision"));
+  if (mixed) r.config("te_dtype", half, r.origin("mixed_precision"));
 }
 
 void read_settings(Reader& r, const std::string& program) {
@@ -288,7 +352,11 @@ void read_settings(Reader& r, const std::string& program) {
   if (r.flag("gradient_checkpointing", false)) r.set("checkpointing", true, "gradient_checkpointing");
   if (r.flag("cpu_offload_checkpointing", false)) r.set("offload_activations", "pageable", "cpu_offload_checkpointing");
   if (r.integer("blocks_to_swap", 0) > 0) r.set("swap_blocks", "blocks_to_swap");
-  if (r.number("max_grad_norm", 1.0) > 0 && !r.set("clip", "max_grad_norm")) r.set_default("clip", 1.0, kTrainer);
+  if (r.job.optimizer_in_backward)
+    r.finding(Effect::other, "max_grad_norm", "each gradient is clipped by its own norm, just before its update",
+              "the hook of --fused_backward_pass");
+  else if (r.number("max_grad_norm", 1.0) > 0 && !r.set("clip", "max_grad_norm"))
+    r.set_default("clip", 1.0, kTrainer);
   if (r.flag("torch_compile", false)) r.set("compile", true, "torch_compile");
   if (!r.set("workers", "max_data_loader_n_workers")) r.set_default("workers", 8, kTrainer);
   if (r.flag("persistent_data_loader_workers", false)) {
@@ -307,16 +375,7 @@ void read_settings(Reader& r, const std::string& program) {
     if (r.integer("zero_stage", 2) > 0) not_simulated(r, "deepspeed", fmt::format("ZeRO stage {}", r.integer("zero_stage", 2)));
     r.ignore({"zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_init_flag", "zero3_save_16bit_model"});
   }
-  const bool cached = r.flag("cache_text_encoder_outputs", false) || r.flag("cache_text_encoder_outputs_to_disk", false);
-  if (!cached && s.network && !r.flag("network_train_unet_only", false))
-    r.note(Effect::unknown,
-           "the text encoders are trained too (no --network_train_unet_only): their weights and adapters are not part of the answer");
-  else if (!cached)
-    r.note(Effect::partial, "the text encoders lie on the device, too: their weights are not part of the answer",
-           "--cache_text_encoder_outputs lets them go");
-  if (!r.flag("cache_latents", false) && !r.flag("cache_latents_to_disk", false))
-    r.note(Effect::partial, "the VAE encodes pictures between the steps: its memory is not part of the answer",
-           "--cache_latents lets it go");
+  read_parts(r, s, program);
   for (const char* key : {"sample_every_n_steps", "sample_every_n_epochs"})
     if (r.has(key)) r.finding(Effect::partial, key, "the memory of sampled pictures is not part of the answer");
   r.ignore({"ddp_timeout",
@@ -408,8 +467,6 @@ void read_settings(Reader& r, const std::string& program) {
             "caption_dropout_rate",
             "caption_tag_dropout_rate",
             "dataset_repeats",
-            "network_train_text_encoder_only",
-            "network_train_unet_only",
             "dynamo_backend",
             "text_encoder_batch_size",
             "skip_cache_check",
@@ -421,7 +478,9 @@ void read_settings(Reader& r, const std::string& program) {
             "debug_dataset",
             "disable_mmap_load_safetensors",
             "split_mode",
-            "train_text_encoder",
+            "learning_rate_te",
+            "learning_rate_te1",
+            "learning_rate_te2",
             "scale_v_pred_loss_like_noise_pred"});
   r.finish();
 }

@@ -21,13 +21,14 @@ using Json = nlohmann::json;
 
 struct HfOptimizer {
   const char* name;
-  const char* ours;  // null: not modelled
+  const char* ours;
   const char* args = "{}";
   const char* taken = "";  // keys of optim_args that it takes and memory depends on, beside those of memory_arguments
 };
 
 constexpr const char* kAnyPrecisionKeys = "use_kahan_summation momentum_dtype variance_dtype compensation_buffer_dtype";
 constexpr const char* kGaloreKeys = "rank proj_type";
+constexpr const char* kGaloreFactorKeys = "rank proj_type scale_parameter";
 constexpr const char* kApolloKeys = "rank proj scale_type proj_type";
 
 // transformers 5.12, training_args.py, OptimizerNames, and what trainer_optimizer.py makes of each.
@@ -35,8 +36,8 @@ const std::vector<HfOptimizer>& hf_optimizers() {
   static const std::vector<HfOptimizer> kOptimizers{
       {"adamw_torch", "AdamW"},
       {"adamw_torch_fused", "AdamW", R"({"fused": true})"},
-      {"adamw_torch_xla", nullptr},
-      {"adamw_torch_npu_fused", nullptr},
+      {"adamw_torch_xla", "AdamW", R"({"fused": true})"},
+      {"adamw_torch_npu_fused", "AdamW", R"({"fused": true})"},
       {"adafactor", "TransformersAdafactor"},
       {"adamw_anyprecision", "AnyPrecisionAdamW", R"({"variance_dtype": "float32"})", kAnyPrecisionKeys},
       {"adamw_torch_4bit", "torchao.AdamW4bit"},
@@ -60,11 +61,11 @@ const std::vector<HfOptimizer>& hf_optimizers() {
       {"rmsprop_bnb_8bit", "RMSprop8bit"},
       {"rmsprop_bnb_32bit", "RMSprop32bit"},
       {"galore_adamw", "GaLoreAdamW", "{}", kGaloreKeys},
-      {"galore_adamw_8bit", nullptr},
-      {"galore_adafactor", nullptr},
+      {"galore_adamw_8bit", "GaLoreAdamW8bit", "{}", kGaloreKeys},
+      {"galore_adafactor", "GaLoreAdafactor", R"({"scale_parameter": false})", kGaloreFactorKeys},
       {"galore_adamw_layerwise", "GaLoreAdamW", "{}", kGaloreKeys},
-      {"galore_adamw_8bit_layerwise", nullptr},
-      {"galore_adafactor_layerwise", nullptr},
+      {"galore_adamw_8bit_layerwise", "GaLoreAdamW8bit", "{}", kGaloreKeys},
+      {"galore_adafactor_layerwise", "GaLoreAdafactor", "{}", kGaloreFactorKeys},
       {"lomo", "Lomo"},
       {"adalomo", "AdaLomo"},
       {"grokadamw", "GrokAdamW", "{}", "gradient_clipping"},
@@ -107,7 +108,18 @@ void read_low_rank(Reader& r, const std::string& name, std::string_view path, Js
               "trainer_optimizer.py, _setup_low_rank_optimizer");
 }
 
-bool is_low_rank(const HfOptimizer& o) { return o.ours && (o.taken == kGaloreKeys || o.taken == kApolloKeys); }
+bool is_low_rank(const HfOptimizer& o) { return o.taken == kGaloreKeys || o.taken == kGaloreFactorKeys || o.taken == kApolloKeys; }
+
+// What of a name is not as transformers has it.
+void note_optimizer(Reader& r, const std::string& name, std::string_view path) {
+  if (name == "adamw_torch_xla" || name == "adamw_torch_npu_fused")
+    r.finding(Effect::unknown, path, "simulated as AdamW in its fused form on CUDA: two states a parameter, no temporaries",
+              name.ends_with("xla") ? "torch_xla.amp.syncfree and the memory of a TPU are not modelled"
+                                    : "NpuFusedAdamW and the allocator of torch_npu are not modelled");
+  if (name == "galore_adafactor_layerwise")
+    r.finding(Effect::refused, path, "Adafactor is given a learning rate together with relative_step: a ValueError",
+              "trainer_optimizer.py, _get_galore_optimizer switches relative_step off for galore_adafactor alone");
+}
 
 }  // namespace
 
@@ -131,9 +143,9 @@ void set_hf_optimizer(Reader& r, const std::string& name, const Json& args, std:
       if (!all.contains(item.key()) || taken.find(item.key()) == std::string::npos) all[item.key()] = item.value();
     Json kept = memory_arguments(all, taken);
     if (is_low_rank(o)) read_low_rank(r, name, path, kept);
-    r.set("optimizer", o.ours ? o.ours : o.name, path);
+    r.set("optimizer", o.ours, path);
     r.set("optimizer_args", kept, path);
-    if (!o.ours) r.finding(Effect::unknown, path, "this optimizer is not modelled: choose a near one with --optimizer, e.g. AdamW8bit");
+    note_optimizer(r, name, path);
     return;
   }
   throw Error(fmt::format("[{}] '{}' is no optimizer of transformers", r.origin(path), printable(name, 80)), did_you_mean(name, known));
@@ -145,7 +157,7 @@ std::optional<HfOptimizerName> hf_optimizer_of(const OptimizerSpec& optimizer) {
   size_t said = 0;
   for (const HfOptimizer& o : hf_optimizers()) {
     const Json own = Json::parse(o.args);
-    if (!o.ours || optimizer.name != o.ours || (best && own.size() <= said)) continue;
+    if (optimizer.name != o.ours || (best && own.size() <= said)) continue;
     std::vector<std::string> rest;
     bool fits = true;
     for (const auto& item : own.items()) fits = fits && wanted.value(item.key(), Json()) == item.value();
