@@ -13,6 +13,10 @@ class ModuleHooks {
  public:
   virtual ~ModuleHooks() = default;
   virtual bool wraps(const Module& module) const = 0;
+  // Whether it wraps this layer, which is a part of a block.
+  virtual bool wraps_layer(const Module&) const { return false; }
+  // torch.nn.functional.linear is DeepSpeed's (linear_function of ops/matmul.h).
+  virtual bool replaces_linear() const { return false; }
   // Whether a checkpoint is inside the hooks, as torchtitan's checkpoint_wrapper is, or around them, as transformers' is.
   virtual bool outside_checkpoints() const = 0;
   // May replace what the module is called with, and what it returns. Undefined tensors are arguments that are None.
