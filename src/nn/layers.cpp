@@ -197,9 +197,10 @@ Tensor RMSNorm::normalise(const Tensor& input) const {
   return mul(weight, to(hidden, x.dtype()));
 }
 
-Tensor Dropout::operator()(const Tensor& x) const {
+Tensor Dropout::operator()(const Tensor& input) const {
   Forward here(*this);
-  return dropout(x, p);
+  return run_layer(
+      *this, [this](const Tensor& x) { return dropout(x, p); }, input);
 }
 
 }  // namespace plimsoll

@@ -39,10 +39,7 @@ Tensor group_norm(const Tensors& gradients, Tape& tape) {
   total = scalar("sum", DType::float64, tape);
   total = scalar("_to_copy", DType::float32, tape);
   total = scalar("pow", DType::float32, tape);
-  // mask_nan_or_inf_with_val_inplace
-  const Tensor inf = scalar("isinf", DType::bool_, tape), nan = scalar("isnan", DType::bool_, tape);
-  const Tensor either = scalar("logical_or", DType::bool_, tape);
-  const Tensor value = scalar("empty", DType::float32, tape);
+  mask_infinite(total);
   return total;
 }
 
@@ -374,7 +371,7 @@ void Zero12::update_on_device() {
   tape_.relabel(master_.grad, Category::gradient);
   for (const Parameter* p : parameters_) slot(*p).grad_accum.reset();
   averaged_.clear();
-  unscale_and_clip(job_.clip.has_value(), DType::float32, tape_);
+  unscale_and_clip(DType::float32, tape_);
   optimizer_->step({&master_});
   master_.grad.reset();
 }

@@ -28,6 +28,8 @@ class DeepSpeedEngine {
   virtual void step() = 0;
   virtual Tensors states() const = 0;
   virtual Bytes on_host() const = 0;
+  // What of a parameter this rank has.
+  virtual int64_t elements(const Parameter& p) const { return p.value.numel(); }
 };
 
 // `trained` are the model's parameters that want gradients; those that arrive while the engine lives are its. For stage 3 the model was

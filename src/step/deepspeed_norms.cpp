@@ -6,6 +6,13 @@ namespace plimsoll {
 
 Tensor scalar(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
 
+void mask_infinite(const Tensor& number) {
+  Tape& tape = number.tape();
+  const Tensor inf = scalar("isinf", DType::bool_, tape), nan = scalar("isnan", DType::bool_, tape);
+  const Tensor either = scalar("logical_or", DType::bool_, tape);
+  const Tensor value = scalar("empty", DType::float32, tape);
+}
+
 Tensor scaled_loss(const Tensor& loss, std::function<void()> begin) {
   Op op(loss.tape(), "mul", {&loss});
   return op.finish(empty_like(loss), [begin = std::move(begin)](Tensors& grads, Needs) -> Tensors {
@@ -16,8 +23,7 @@ Tensor scaled_loss(const Tensor& loss, std::function<void()> begin) {
   });
 }
 
-void unscale_and_clip(bool clips, DType norm, Tape& tape) {
-  if (!clips) return;
+void unscale_and_clip(DType norm, Tape& tape) {
   Tensor clip;
   for (const char* op : {"div", "add", "div", "clamp"}) clip = scalar(op, norm, tape);
   const Tensor scale = scalar("mul", norm, tape);

@@ -10,10 +10,13 @@ namespace plimsoll {
 // A tensor without dimensions.
 Tensor scalar(const char* op, DType dtype, Tape& tape);
 
+// mask_nan_or_inf_with_val_inplace
+void mask_infinite(const Tensor& number);
+
 // DeepSpeedEngine.backward: a hook on the loss divides its gradient by the micro-steps; `begin` runs after that.
 Tensor scaled_loss(const Tensor& loss, std::function<void()> begin);
 
-// unscale_and_clip_grads with a norm of this type: without clipping the scale is a number of Python's.
-void unscale_and_clip(bool clips, DType norm, Tape& tape);
+// unscale_and_clip_grads with a norm of this type. Gradients are always clipped: gradient_clipping is 1 by default.
+void unscale_and_clip(DType norm, Tape& tape);
 
 }  // namespace plimsoll

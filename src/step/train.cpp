@@ -243,8 +243,9 @@ class Trainer {
     if (job_.sampling.tokens > 0) sample();
     Simulation result;
     result.activations_on_host = tape_.on_host.peak;
-    for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
-    for (const Parameter* p : trained_) result.trainable += p->value.numel();
+    const auto here = [this](const Parameter& p) { return deepspeed_ ? deepspeed_->elements(p) : p.value.numel(); };
+    for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : here(*p);
+    for (const Parameter* p : trained_) result.trainable += here(*p);
     result.sample = model_->sample(job_.seq);
     if (details_)
       for (const Parameter* p : parameters_) result.parameter_list.push_back(record_of(*p, tape_));

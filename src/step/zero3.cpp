@@ -32,6 +32,7 @@ class Zero3 final : public DeepSpeedEngine {
   void after_backward() override;
   void step() override;
   Tensors states() const override;
+  int64_t elements(const Parameter& p) const override { return parameters_.partition(p); }
   Bytes on_host() const override { return on_host_; }
 
  private:
@@ -50,11 +51,11 @@ class Zero3 final : public DeepSpeedEngine {
   void reduce_bucket();
   Tensors reduce_in_place();
   Tensors reduce_scatter();
-  void take(const Parameter& p);
-  void keep_on_host(const Parameter& p);
+  void keep_on_host(const Parameter& p, Tensor& back);
   Tensor from_reduce_pool(Tensor t) const { return settings_.overlap_comm ? from_pool(Stream::reduce_scatter, std::move(t)) : t; }
   Tensor reduced(const char* op, int64_t elements, DType dtype) const { return from_reduce_pool(temporary(op, {elements}, dtype, tape_)); }
   Tensor group_norm(const SubGroup& group);
+  void complete_norm(const SubGroup& group);
   void check_overflow();
   void update(SubGroup& group);
 
@@ -71,8 +72,9 @@ class Zero3 final : public DeepSpeedEngine {
   std::vector<Parameter*> bucket_;
   int64_t elements_ = 0;
   bool boundary_ = true;
-  Tensors norms_;  // of offloaded gradients
-  Tensor global_norm_;
+  std::unordered_map<const Parameter*, Tensor> norms_;  // of offloaded gradients
+  Tensor global_norm_, reported_norm_;                  // of this step, and what the engine reports until it has ended
+  int64_t micro_step_ = 0;
   Tensor returned_loss_;
   Bytes on_host_;
 };
@@ -163,8 +165,9 @@ void Zero3::reduce_bucket() {
   const Labelled label(tape_, Category::reduce_buffer, 0);
   const bool in_place = settings_.contiguous_gradients && elements_ <= settings_.reduce_bucket && !settings_.reduce_scatter;
   const Tensors kept = in_place ? reduce_in_place() : reduce_scatter();
+  Tensor back;  // of the host's gradients, until the next is there
   for (Parameter* p : bucket_) {
-    take(*p);
+    if (settings_.offload_optimizer && parameters_.filled(*p) > 0) keep_on_host(*p, back);
     p->grad.reset();
   }
   bucket_.clear();
@@ -206,15 +209,11 @@ Tensors Zero3::reduce_scatter() {
   return wide;
 }
 
-// partition_grads, of one parameter
-void Zero3::take(const Parameter& p) {
-  if (parameters_.filled(p) > 0 && settings_.offload_optimizer) keep_on_host(p);
-}
-
-// The part's gradient goes to the host and comes back for its norm and its copy in fp32 (_offload_grad_partition_at_boundary).
-void Zero3::keep_on_host(const Parameter& p) {
+// partition_grads: the part's gradient goes to the host and comes back for its norm and its copy in fp32.
+void Zero3::keep_on_host(const Parameter& p, Tensor& back) {
   const int64_t n = settings_.reduce_scatter ? parameters_.filled(p) : parameters_.partition(p);
-  const Tensor back = reduced("_to_copy", n, gradient_dtype_);
+  if (micro_step_ == 0) back.reset();
+  back = reduced("_to_copy", n, gradient_dtype_);
   if (!boundary_) return;
   Tensor norm;
   {
@@ -225,7 +224,7 @@ void Zero3::keep_on_host(const Parameter& p) {
     }
     norm = from_reduce_pool(scalar("pow", DType::float64, tape_));
   }
-  norms_.push_back(from_reduce_pool(scalar("pow", DType::float64, tape_)));
+  norms_[&p] = from_reduce_pool(scalar("pow", DType::float64, tape_));
   norm.reset();
   if (gradient_dtype_ != DType::float32) reduced("_to_copy", n, DType::float32);
 }
@@ -234,27 +233,42 @@ void Zero3::after_backward() {
   returned_loss_.reset();
   reduce_bucket();
   parameters_.after_backward();
+  ++micro_step_;
 }
 
 // ---- the update -------------------------------------------------------------------------------------------------------------
 void Zero3::step() {
   parameters_.release_all();
-  if (dtype_ == DType::float16 && !settings_.offload_optimizer) check_overflow();
+  if (dtype_ == DType::float16) check_overflow();
+  Tensors norms;  // of the sub-groups, until the step has ended
+  Tensor scaled;
   if (settings_.offload_optimizer) {
-    norms_.clear();
+    for (const SubGroup& group : groups_) complete_norm(group);
   } else {
-    Tensors norms;
     for (const SubGroup& group : groups_) norms.push_back(group_norm(group));
-    const DType wide = DType::float64;
-    Tensor scaled;
     {
-      const Tensor stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, wide, tape_);
-      scaled = scalar("linalg_vector_norm", wide, tape_);
+      const Tensor stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, DType::float64, tape_);
+      scaled = scalar("linalg_vector_norm", DType::float64, tape_);
     }
     global_norm_ = temporary("div", scaled);
     for (SubGroup& group : groups_) update(group);
   }
+  norms_.clear();
   parameters_.gather_persistent();
+  reported_norm_ = global_norm_;
+  micro_step_ = 0;
+}
+
+// complete_grad_norm_calculation_for_cpu_offload: the result goes to the host.
+void Zero3::complete_norm(const SubGroup& group) {
+  Tensor total;
+  for (size_t i = 0; i < group.parameters.size(); ++i) {
+    const Tensor square = scalar("pow", DType::float64, tape_);
+    if (!total) total = scalar("add", DType::float64, tape_);
+  }
+  const Tensor sum = temporary("empty", {1}, DType::float32, tape_);
+  total = scalar("pow", DType::float32, tape_);
+  mask_infinite(total);
 }
 
 // get_grad_norm_direct: each part in fp64.
@@ -280,6 +294,7 @@ Tensor Zero3::group_norm(const SubGroup& group) {
 
 // has_overflow
 void Zero3::check_overflow() {
+  if (settings_.offload_optimizer) return;  // on the host
   for (const char* op : {"isinf", "isnan"}) {
     const Tensor flags = from_reduce_pool(temporary(op, grads_.sizes(), DType::bool_, tape_));
     const Tensor any = from_reduce_pool(scalar("any", DType::bool_, tape_));
@@ -294,7 +309,7 @@ void Zero3::update(SubGroup& group) {
     const Tensor flat = joins ? temporary("cat", {group.elements}, gradient_dtype_, tape_) : alias(grads_, {group.elements}, {1});
     group.master.grad = gradient_dtype_ == DType::float32 ? flat : temporary("_to_copy", {group.elements}, DType::float32, tape_);
   }
-  unscale_and_clip(job_.clip.has_value(), DType::float64, tape_);
+  unscale_and_clip(DType::float64, tape_);
   group.optimizer->step({&group.master});
   group.master.grad.reset();
 }

@@ -14,11 +14,21 @@ namespace {
 
 constexpr int64_t kNever = -10'000'000'000;  // int(-1e10) of the coordinator
 
+// A ModuleList, which is not called itself: its children's names are numbers.
+bool is_module_list(const Module& m) {
+  const auto is_numbered = [](const Module* child) {
+    const std::string path = child->path(), name = path.substr(path.rfind('.') + 1);
+    return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
+  };
+  return m.has_children() && m.own_parameters().empty() && std::all_of(m.children().begin(), m.children().end(), is_numbered);
+}
+
 }  // namespace
 
 // ---- parts ------------------------------------------------------------------------------------------------------------------
 PartitionedParameters::PartitionedParameters(const DeepSpeedSettings& settings, Model& model) : settings_(settings), tape_(model.tape()) {
-  collect(model);
+  collect(model, nullptr);
+  root_ = &order_of_layers_.front();
   int64_t persistent = 0;
   for (Partitioned& p : parameters_) {  // mark_persistent_parameters
     if (p.elements > settings.model_persistence_threshold - persistent || p.elements > settings.persistence_threshold) continue;
@@ -29,17 +39,17 @@ PartitionedParameters::PartitionedParameters(const DeepSpeedSettings& settings, 
   make_parts();
 }
 
-void PartitionedParameters::collect(const Module& module) {
-  if (!module.own_parameters().empty()) {
-    Layer& layer = order_of_layers_.emplace_back();
-    layer.module = &module;
-    layers_[&module] = &layer;
-    for (Parameter* p : module.own_parameters()) {
-      const auto known = of_.find(p);
-      layer.parameters.push_back(known == of_.end() ? &add(*p, module.scope()) : known->second);
-    }
+void PartitionedParameters::collect(const Module& module, Layer* parent) {
+  Layer& layer = order_of_layers_.emplace_back();
+  layer.module = &module;
+  layer.parent = parent;
+  layer.is_list = is_module_list(module);
+  layers_[&module] = &layer;
+  for (Parameter* p : module.own_parameters()) {
+    const auto known = of_.find(p);
+    layer.parameters.push_back(known == of_.end() ? &add(*p, module.scope()) : known->second);
   }
-  for (const Module* child : module.children()) collect(*child);
+  for (const Module* child : module.children()) collect(*child, &layer);
 }
 
 PartitionedParameters::Partitioned& PartitionedParameters::add(Parameter& whole, ScopeId scope) {
@@ -74,8 +84,7 @@ void PartitionedParameters::make_parts() {
   const Labelled label(tape_, Category::parameter, 0);
   flat_ = temporary("parameter", {trained}, dtype, tape_);
   if (settings_.world > 1) return;
-  for (Partitioned& p : parameters_)
-    look_at(p.whole->value, (p.part ? p.part : flat_).body().storage, p.whole->value.sizes(), p.dtype);
+  for (Partitioned& p : parameters_) look_at(p.whole->value, (p.part ? p.part : flat_).body().storage, p.whole->value.sizes(), p.dtype);
 }
 
 int64_t PartitionedParameters::filled(const Parameter& p) const {
@@ -98,13 +107,38 @@ void PartitionedParameters::begin_forward() {
   queue_.assign(use_order_.begin(), use_order_.end());
   for (Partitioned& p : parameters_) p.fetched_for = kNever;
   step_ = available_ = 0;
-  record_or_check(root_);
-  fetch(root_, true);
+  entered_ = {root_};
+  left_ = {};
+  call(*root_, true);
 }
 
 void PartitionedParameters::begin_backward() {
-  record_or_check(root_);
-  fetch(root_, false);
+  left_ = {root_};
+  call(*root_, false);
+}
+
+// The modules that `layer` is in: those of them that the last call was not in are called first. A block that is computed again is called
+// by itself.
+void PartitionedParameters::enter(Layer& layer, bool forward) {
+  std::vector<Layer*> around;
+  for (Layer* l = layer.parent; l; l = l->parent) around.insert(around.begin(), l);
+  std::vector<Layer*>& before = forward ? entered_ : left_;
+  const bool again = forward && tape_.phase() == Phase::backward;
+  const auto block = std::find_if(around.rbegin(), around.rend(), [](const Layer* l) { return l->parent && l->parent->is_list; }).base();
+  bool known = true;
+  for (auto l = around.begin(); l != around.end(); ++l) {
+    const auto i = static_cast<size_t>(l - around.begin());
+    known = known && i < before.size() && before[i] == *l;
+    const bool called = !(*l)->is_list && !(again && l + 1 < block);
+    if (!known && called) call(**l, forward);
+  }
+  before = around;
+  before.push_back(&layer);
+}
+
+void PartitionedParameters::call(Layer& layer, bool forward) {
+  record_or_check(layer);
+  fetch(layer, forward);
 }
 
 void PartitionedParameters::complete_trace() {
@@ -203,14 +237,12 @@ void PartitionedParameters::all_gather(std::vector<Partitioned*> parameters) {
     gather_together(*handle);
 }
 
-// param.data = memory of its own; what autograd keeps of the parameter looks at it, too.
+// param.data = memory of its own
 void PartitionedParameters::make_whole(Partitioned& p, int64_t elements, bool own_pool) {
   const Labelled label(tape_, Category::unsharded_parameter, p.scope);
-  tape_.op = "unshard";
-  Storage& s = p.whole->value.storage();
-  resize_up(tape_, s, checked_mul(elements, size_of(p.dtype)));
-  if (own_pool && settings_.overlap_comm) tape_.trace.events.back().value = static_cast<uint8_t>(Stream::all_gather);
-  if (tape_.keep_shapes) tape_.describe(s, {elements}, p.dtype);
+  const Tensor whole = temporary("unshard", {elements}, p.dtype, tape_);
+  if (own_pool) from_gather_pool(whole);
+  look_at(p.whole->value, whole.body().storage, p.whole->value.sizes(), p.dtype);
 }
 
 // _all_gather_sequential: with its padding. One process looks at what it has.
@@ -259,13 +291,16 @@ void PartitionedParameters::gather_persistent() {
   std::vector<Partitioned*> parameters;
   for (Partitioned* p : persistent_)
     if (p->status == Status::partitioned) parameters.push_back(p);
-  Tensors copies;
+  Tensors copies;  // of what is on the host
   if (on_host() && parameters.size() > 1) {
     const Labelled label(tape_, Category::unsharded_parameter, 0);
     for (const Partitioned* p : parameters) copies.push_back(temporary("unshard", {p->partition}, p->dtype, tape_));
   }
   for (Partitioned* p : parameters) {
-    gather_in_place(*p, false);
+    if (copies.empty())
+      gather_in_place(*p, false);
+    else
+      make_whole(*p, checked_mul(p->partition, settings_.world), false);
     p->status = Status::available;
   }
 }
@@ -273,7 +308,7 @@ void PartitionedParameters::gather_persistent() {
 // ---- letting go -------------------------------------------------------------------------------------------------------------
 void PartitionedParameters::release(Partitioned& p) {
   if (p.status != Status::available || !p.active.empty()) return;
-  if (settings_.world > 1 || on_host()) resize_to_nothing(tape_, p.whole->value.storage());
+  if (settings_.world > 1 || on_host()) look_at(p.whole->value, tape_.allocate(0), p.whole->value.sizes(), p.dtype);
   p.status = Status::partitioned;
   available_ -= p.elements;
 }
@@ -336,8 +371,8 @@ void PartitionedParameters::release_all() {
 // ---- hooks ------------------------------------------------------------------------------------------------------------------
 Tensors PartitionedParameters::before_forward(const Module& module, Tensors inputs) {
   Layer& layer = *layers_.at(&module);
-  record_or_check(layer);
-  fetch(layer, true);
+  enter(layer, true);
+  call(layer, true);
   layer.grads_remaining = 0;
   for (Tensor& t : inputs)
     if (tape_.grad_enabled && t && t.requires_grad()) {
@@ -361,19 +396,38 @@ Tensors PartitionedParameters::after_forward(const Module& module, Tensors outpu
 void PartitionedParameters::pre_backward(Layer& layer) {
   if (layer.pre_backward_calls == 0) return;
   --layer.pre_backward_calls;
-  record_or_check(layer);
-  fetch(layer, false);
+  enter(layer, false);
+  call(layer, false);
 }
 
 void PartitionedParameters::post_backward(Layer& layer) {
   if (--layer.grads_remaining == 0) release(layer, false);
 }
 
+PartitionedParameters::Layer& PartitionedParameters::function_of(const Module& owner) {
+  const auto [found, fresh] = functions_.try_emplace(&owner);
+  if (fresh) found->second.parent = layers_.at(&owner);
+  return found->second;
+}
+
+void PartitionedParameters::before_function(const Module& owner) {
+  Layer& layer = function_of(owner);
+  enter(layer, true);
+  call(layer, true);
+}
+
+Tensor PartitionedParameters::after_function(const Module& owner, Tensor out) {
+  if (!tape_.grad_enabled || !out.requires_grad()) return out;
+  Layer& layer = function_of(owner);
+  ++layer.pre_backward_calls;
+  return with_gradient_hook(out, [this, &layer] { pre_backward(layer); });
+}
+
 // A model may use a parameter in ways of its own. In recorded runs a layer may be dropped.
 void PartitionedParameters::require_all_called() const {
   if (tape_.dialect.recorder) return;
   for (const Layer& layer : order_of_layers_)
-    if (!layer.called)
+    if (!layer.called && !layer.parameters.empty())
       throw Error(fmt::format("[zero] stage 3: the parameters of {} are not used in a layer of their own", layer.module->path()),
                   "this is not simulated for every model; take stage 2, or fsdp");
 }

@@ -35,12 +35,14 @@ class PartitionedParameters final : public ModuleHooks {
   void gather_persistent();  // after the update
   void require_all_called() const;
 
-  bool wraps(const Module& module) const override { return layers_.contains(&module); }
-  bool wraps_layer(const Module& module) const override { return wraps(module); }
+  bool wraps(const Module& module) const override { return !layers_.at(&module)->parameters.empty(); }
+  bool wraps_layer(const Module&) const override { return true; }
   bool replaces_linear() const override { return true; }
   bool outside_checkpoints() const override { return false; }
   Tensors before_forward(const Module& module, Tensors inputs) override;
   Tensors after_forward(const Module& module, Tensors outputs) override;
+  void before_function(const Module& owner) override;
+  Tensor after_function(const Module& owner, Tensor out) override;
 
  private:
   enum class Status : uint8_t { partitioned, in_flight, available };
@@ -48,7 +50,7 @@ class PartitionedParameters final : public ModuleHooks {
 
   // AllGatherCoalescedHandle: lives until every parameter that it is for has been waited for.
   struct Handle;
-  struct Layer;  // a module with parameters of its own
+  struct Layer;
   struct Partitioned {
     Parameter* whole = nullptr;
     ScopeId scope = 0;
@@ -66,8 +68,11 @@ class PartitionedParameters final : public ModuleHooks {
     Tensors flats;  // one for each type; none: a single parameter is gathered in its place
     bool complete = false;
   };
+  // A module: one without parameters counts, too, as each call gathers ahead.
   struct Layer {
-    const Module* module = nullptr;
+    const Module* module = nullptr;  // null: a function that is a module in Python
+    Layer* parent = nullptr;
+    bool is_list = false;
     std::vector<Partitioned*> parameters;
     std::set<Partitioned*> recomputed;  // ds_recompute_parameters
     int64_t grads_remaining = 0, pre_backward_calls = 0;
@@ -78,12 +83,15 @@ class PartitionedParameters final : public ModuleHooks {
     int64_t step = 0;
   };
 
-  void collect(const Module& module);
+  void collect(const Module& module, Layer* parent);
   Partitioned& add(Parameter& whole, ScopeId scope);
   void make_parts();
   bool on_host() const { return settings_.offload_param; }
   Tensor from_gather_pool(Tensor t) const;
 
+  void enter(Layer& layer, bool forward);
+  void call(Layer& layer, bool forward);
+  Layer& function_of(const Module& owner);
   void record_or_check(Layer& layer);
   void invalidate_trace();
   void clean_in_flight();
@@ -108,7 +116,9 @@ class PartitionedParameters final : public ModuleHooks {
   std::unordered_map<const Parameter*, Partitioned*> of_;
   std::deque<Layer> order_of_layers_;
   std::unordered_map<const Module*, Layer*> layers_;
-  Layer root_;  // the model, which has none: it is a step between a forward and a backward
+  std::unordered_map<const Module*, Layer> functions_;
+  Layer* root_ = nullptr;
+  std::vector<Layer*> entered_, left_;  // where the last call was, from the root on: forward and backward
   Tensor flat_;
   std::vector<Partitioned*> persistent_;
 

@@ -1,5 +1,5 @@
-// DeepSpeed's ds_config.json. "auto" leaves a value to the trainer. ZeRO's stages are simulated as they are; what is not simulated becomes a
-// finding.
+// DeepSpeed's ds_config.json. "auto" leaves a value to the trainer. ZeRO's stages are simulated as they are; what is not simulated becomes
+// a finding.
 #include <fmt/format.h>
 
 #include <cmath>
