@@ -183,14 +183,10 @@ Fsdp1Settings fsdp1_of(const Json& parallel) {
 DeepSpeedSettings deepspeed_of(const Json& parallel) {
   const Json zero = parallel.value("zero", Json::object());
   Json fields{{"world", parallel.value("world", 1)}, {"rank", parallel.value("rank", 0)}, {"stage", parallel.value("stage", 2)}};
-  const std::array<std::pair<const char*, const char*>, 4> names{{{"reduce_bucket_size", "reduce_bucket"},
-                                                                  {"contiguous_gradients", "contiguous_gradients"},
-                                                                  {"overlap_comm", "overlap_comm"},
-                                                                  {"reduce_scatter", "reduce_scatter"}}};
-  for (const auto& [theirs, ours] : names)
+  for (const auto& [theirs, ours, stage_3] : deepspeed_keys())
     if (zero.contains(theirs)) fields[ours] = zero[theirs];
-  if (zero.contains("round_robin_gradients")) fields["round_robin_gradients"] = zero["round_robin_gradients"];
-  fields["offload_optimizer"] = zero.contains("offload_optimizer");
+  for (const char* key : {"offload_optimizer", "offload_param"})
+    if (zero.contains(key)) fields[key] = true;
   const Json types = parallel.value("config", Json::object()).value("data_types", Json::object());
   if (types.contains("grad_accum_dtype")) fields["gradient_dtype"] = types["grad_accum_dtype"];
   return parse_deepspeed(fields);

@@ -81,7 +81,7 @@ struct GPT2MLP : Module {
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor hidden = c_fc(x);  // (B, T, 4C)
-    hidden = activation(config.act, hidden);
+    hidden = activation(*this, config.act, hidden);
     hidden = c_proj(hidden);  // (B, T, C)
     hidden = dropout(hidden);
     return hidden;

@@ -88,6 +88,8 @@ Tensor passed_on(const Module& module) { return module.build().position_ids; }
 
 bool is_wrapped(const Module& module) { return module.build().hooks && module.build().hooks->wraps(module); }
 
+bool is_wrapped_layer(const Module& layer) { return layer.build().hooks && layer.build().hooks->wraps_layer(layer); }
+
 Tensors call_with_hooks(const Module& module, const std::function<Tensors(const Tensors&)>& run, const Tensors& inputs) {
   ModuleHooks& hooks = *module.build().hooks;
   const Tensors args = hooks.before_forward(module, inputs);

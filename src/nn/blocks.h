@@ -44,6 +44,13 @@ WorkBlock note_block(const Module& block);  // for the count of work, while it l
 Tensor passed_on(const Module& module);     // what a checkpoint of it holds without using it: the ids of positions
 
 bool is_wrapped(const Module& module);  // by the build's hooks
+bool is_wrapped_layer(const Module& layer);
+// `run(x)` is the forward of a layer with parameters of its own.
+template <class Run>
+Tensor run_layer(const Module& layer, const Run& run, const Tensor& x) {
+  if (!is_wrapped_layer(layer)) return run(x);
+  return call_with_hooks(layer, [&run](const Tensors& in) -> Tensors { return {run(in[0])}; }, {x})[0];
+}
 // A block under hooks, and perhaps a checkpoint on their side that they say.
 Tensors run_wrapped(const Module& block, std::function<Tensors(const Tensors&)> run, const Tensors& inputs);
 

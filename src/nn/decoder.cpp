@@ -76,7 +76,7 @@ Tensor GatedMLP::operator()(const Tensor& input) const {
   if (build().loss.liger.swiglu) {
     inner = liger_gated_product(gate_proj(x), up_proj(x));
   } else {
-    const Tensor gate = activation(act, gate_proj(x));
+    const Tensor gate = activation(*this, act, gate_proj(x));
     const Tensor up = up_proj(x);
     inner = mul(gate, up);
   }

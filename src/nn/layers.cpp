@@ -15,6 +15,10 @@
 
 namespace plimsoll {
 
+Tensor functional_linear(const Build& build, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return build.hooks && build.hooks->replaces_linear() ? linear_function(x, weight, bias) : linear(x, weight, bias);
+}
+
 DenseLayer::DenseLayer(Module& parent, std::string_view name, int64_t in_width, int64_t out_width, bool transposed)
     : Module(parent, name), in(in_width), out(out_width), fan_in_fan_out(transposed) {}
 
@@ -63,10 +67,15 @@ void DenseLayer::quantize(const QuantizationSettings& settings) {
   quantized = make_quantized_weight(build(), settings, {out, in, build().load_dtype, weight});
 }
 
-Tensor DenseLayer::base(const Tensor& x) const {
+Tensor DenseLayer::base(const Tensor& input) const {
+  return run_layer(
+      *this, [this](const Tensor& x) { return multiply(x); }, input);
+}
+
+Tensor DenseLayer::multiply(const Tensor& x) const {
   ScopeGuard here(tape(), parameter_scope());
   if (quantized) return quantized->multiply(x, bias);
-  if (!fan_in_fan_out) return linear(x, weight, bias);
+  if (!fan_in_fan_out) return functional_linear(build(), x, weight, bias);
   Dims shape = x.sizes();
   shape[-1] = out;
   const Tensor y = addmm(bias, view(x, {-1, x.size(-1)}), weight);
@@ -155,9 +164,10 @@ LayerNorm::LayerNorm(Module& parent, std::string_view name, int64_t width, bool 
   if (with_bias) bias = parameter("bias", {width});
 }
 
-Tensor LayerNorm::operator()(const Tensor& x) const {
+Tensor LayerNorm::operator()(const Tensor& input) const {
   Forward here(*this);
-  return layer_norm(x, 1, weight, bias);
+  return run_layer(
+      *this, [this](const Tensor& x) { return layer_norm(x, 1, weight, bias); }, input);
 }
 
 RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
@@ -170,6 +180,11 @@ RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
 
 Tensor RMSNorm::operator()(const Tensor& input) const {
   Forward here(*this);
+  return run_layer(
+      *this, [this](const Tensor& x) { return normalise(x); }, input);
+}
+
+Tensor RMSNorm::normalise(const Tensor& input) const {
   const bool of_shards = build().tensor_parallel && weight.parameter()->is_dtensor;
   const Tensor x = of_shards ? from_local(input) : input;
   if (build().loss.liger.rms_norm && !of_heads) return liger_rms_norm(x, weight, true);
@@ -182,9 +197,10 @@ Tensor RMSNorm::operator()(const Tensor& input) const {
   return mul(weight, to(hidden, x.dtype()));
 }
 
-Tensor Dropout::operator()(const Tensor& x) const {
+Tensor Dropout::operator()(const Tensor& input) const {
   Forward here(*this);
-  return dropout(x, p);
+  return run_layer(
+      *this, [this](const Tensor& x) { return dropout(x, p); }, input);
 }
 
 }  // namespace plimsoll

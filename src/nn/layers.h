@@ -10,6 +10,9 @@ class LoraEmbedding;
 class QuantizedWeight;
 enum class ParallelStyle : uint8_t;
 
+// torch.nn.functional.linear, or what the build's hooks put in its place.
+Tensor functional_linear(const Build& build, const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
 // A layer that maps (..., in) to (..., out). The build's tuning may put an adapter on it and quantise its weight; a model
 // that uses `weight` itself goes past the adapter, as in Python.
 class DenseLayer : public Module {
@@ -31,6 +34,7 @@ class DenseLayer : public Module {
   void make(const Tensor& tied_weight, bool with_bias);  // undefined: a weight of its own
 
  private:
+  Tensor multiply(const Tensor& x) const;
   void quantize(const QuantizationSettings& settings);
   void make_shard(ParallelStyle style, const Tensor& tied_weight, bool with_bias);
   std::unique_ptr<Adapter> adapter_;
@@ -77,6 +81,9 @@ struct RMSNorm : Module {
   Tensor operator()(const Tensor& x) const;
   Tensor weight;
   bool of_heads;  // a norm of queries or keys: Liger leaves those of a model that exists already
+
+ private:
+  Tensor normalise(const Tensor& x) const;
 };
 
 struct Dropout : Module {

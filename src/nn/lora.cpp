@@ -17,7 +17,7 @@ Lora::Lora(DenseLayer& layer, const AdapterSettings& s)
 Tensor Lora::project(const AdapterParameter& p, const Tensor& x) {
   const auto run = [&p](const Tensors& in) -> Tensors {
     Forward here(p);
-    return {linear(in[0], p.weight)};
+    return {functional_linear(p.build(), in[0], p.weight)};
   };
   return is_wrapped(p) ? call_with_hooks(p, run, {x})[0] : run({x})[0];
 }

@@ -18,6 +18,13 @@ class ModuleHooks {
   // May replace what the module is called with, and what it returns. Undefined tensors are arguments that are None.
   virtual Tensors before_forward(const Module& module, Tensors inputs) = 0;
   virtual Tensors after_forward(const Module& module, Tensors outputs) = 0;
+  // Whether it wraps this layer, which is a part of a block.
+  virtual bool wraps_layer(const Module&) const { return false; }
+  // torch.nn.functional.linear is DeepSpeed's (linear_function of ops/matmul.h).
+  virtual bool replaces_linear() const { return false; }
+  // Around a module within `owner` that is a function here: an activation of transformers'.
+  virtual void before_function(const Module&) {}
+  virtual Tensor after_function(const Module&, Tensor out) { return out; }
 };
 
 // `run(inputs)` is the module's forward.

@@ -111,6 +111,7 @@ Tensor RotaryEmbedding::longrope_frequencies() const {
 CosSin RotaryEmbedding::operator()(const Tensor& x, const Tensor& position_ids) {
   Forward here(*this);
   GradGuard no_grad(tape(), false);
+  if (is_wrapped_layer(*this)) build().hooks->before_forward(*this, {});
   update_frequencies(position_ids);
   const Tensor frequencies = expand(view(inv_freq, {1, -1, 1}), {position_ids.size(0), -1, 1});
   const Tensor positions = to(unsqueeze(position_ids, 1), DType::float32);

@@ -203,6 +203,13 @@ Tensor activation(std::string_view name, const Tensor& x) {
               "known: silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
 }
 
+Tensor activation(const Module& owner, std::string_view name, const Tensor& x) {
+  ModuleHooks* hooks = owner.build().hooks;
+  if (!hooks) return activation(name, x);
+  hooks->before_function(owner);
+  return hooks->after_function(owner, activation(name, x));
+}
+
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x) {
   if (chunk_size <= 0) return forward(x);
   if (x.size(1) % chunk_size != 0)

@@ -47,7 +47,8 @@ Tensor position_ids(const Build& build, int64_t tokens);
 // The highest position + 1 in rows of so many tokens: packed samples each begin at 0.
 int64_t positions_in(const Build& build, int64_t tokens);
 
-Tensor activation(std::string_view name, const Tensor& x);  // transformers' ACT2FN; throws for an unknown name
+Tensor activation(std::string_view name, const Tensor& x);                       // transformers' ACT2FN; throws for an unknown name
+Tensor activation(const Module& owner, std::string_view name, const Tensor& x);  // and under the build's hooks
 
 // transformers.pytorch_utils: `forward` on pieces of so many tokens, joined again; 0: all tokens at once. x: (B, T, C)
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x);

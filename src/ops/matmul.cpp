@@ -240,11 +240,48 @@ Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& offsets) {
   });
 }
 
-Tensor linear(const Tensor& input, const Tensor& w, const Tensor& b) {
-  const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
+namespace {
+
+void check_widths(const Tensor& x, const Tensor& weight) {
   if (x.size(-1) != weight.size(1))
     throw Error("[linear] input " + to_string(x.sizes()) + " does not match weight " + to_string(weight.sizes()),
                 "the widths in the model's configuration do not fit together");
+}
+
+Tensor linear_product(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const GradGuard no_grad(x.tape(), false);
+  if (x.dim() == 2 && bias) return addmm_plain(bias, x, t(weight));
+  return matmul_plain(x, t(weight));  // the bias is added in place
+}
+
+}  // namespace
+
+// saves input, weight and bias, after the result is there: it is a function of Python's
+Tensor linear_function(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_widths(x, weight);
+  Op op(x.tape(), "LinearFunctionForZeroStage3", {&x, &weight, &bias});
+  Tensor out = linear_product(x, weight, bias);
+  Saved input = op.save(x), w = op.save(weight), b = op.save(bias);
+  return op.finish(std::move(out), [input = std::move(input), w = std::move(w), b = std::move(b)](Tensors& g, Needs needs) {
+    const Tensor x = input.unpack(), weight = w.unpack(), bias = b.defined() ? b.unpack() : Tensor();
+    Tensors out(3);
+    if (needs[0]) out[0] = matmul_plain(g[0], weight);
+    if (needs[1]) {
+      const Tensor rows = t(reshape(g[0], {-1, g[0].size(-1)}));
+      const Tensor columns = reshape(x, {-1, x.size(-1)});
+      out[1] = mm_plain(rows, columns);
+    }
+    if (bias && needs[2]) {
+      x.tape().op = "sum";
+      out[2] = empty(x.tape(), bias.sizes(), g[0].dtype());
+    }
+    return out;
+  });
+}
+
+Tensor linear(const Tensor& input, const Tensor& w, const Tensor& b) {
+  const Tensor bias = autocast_low(b), weight = autocast_low(w), x = autocast_low(input);
+  check_widths(x, weight);
   if (bias && (x.dim() == 2 || x.is_contiguous())) {
     Dims shape = x.sizes();
     shape[-1] = weight.size(0);

@@ -14,5 +14,7 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // multiplied by its own matrix of b (E, K, M). Autocast does not know it.
 Tensor grouped_mm(const Tensor& a, const Tensor& b, const Tensor& offsets);
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+// LinearFunctionForZeroStage3 of DeepSpeed's zero/linear.py: it keeps the weight itself, whose memory may be another one in backward.
+Tensor linear_function(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 }  // namespace plimsoll

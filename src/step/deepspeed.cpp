@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "optim/foreach.h"
+#include "step/deepspeed_norms.h"
 #include "step/offloaded_optimizer.h"
 #include "step/sharded_model.h"
 
@@ -16,8 +17,6 @@ namespace {
 
 constexpr int64_t kStartAlignment = 2;  // nccl_start_alignment_factor, in elements a rank
 
-Tensor scalar_of(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
-
 // _has_inf_or_nan
 void count_infinite(const Tensor& grad, Tape& tape) {
   const Dims sizes = grad.sizes();
@@ -25,7 +24,7 @@ void count_infinite(const Tensor& grad, Tape& tape) {
   const Tensor nan = temporary("isnan", sizes, DType::bool_, tape), inf = temporary("isinf", sizes, DType::bool_, tape);
   const Tensor either = temporary("logical_or", sizes, DType::bool_, tape);
   const Tensor numbers = temporary("_to_copy", sizes, DType::float32, tape);
-  scalar_of("max", DType::float32, tape);
+  scalar("max", DType::float32, tape);
 }
 
 // get_grad_norm_direct: each gradient in fp64.
@@ -33,17 +32,14 @@ Tensor group_norm(const Tensors& gradients, Tape& tape) {
   Tensors norms;
   for (const Tensor& g : gradients) {
     const Tensor wide = temporary("_to_copy", g.sizes(), DType::float64, tape);
-    norms.push_back(scalar_of("linalg_vector_norm", DType::float64, tape));
+    norms.push_back(scalar("linalg_vector_norm", DType::float64, tape));
   }
   Tensor total = temporary("stack", {static_cast<int64_t>(norms.size())}, DType::float64, tape);
   total = temporary("pow", total);
-  total = scalar_of("sum", DType::float64, tape);
-  total = scalar_of("_to_copy", DType::float32, tape);
-  total = scalar_of("pow", DType::float32, tape);
-  // mask_nan_or_inf_with_val_inplace
-  const Tensor inf = scalar_of("isinf", DType::bool_, tape), nan = scalar_of("isnan", DType::bool_, tape);
-  const Tensor either = scalar_of("logical_or", DType::bool_, tape);
-  const Tensor value = scalar_of("empty", DType::float32, tape);
+  total = scalar("sum", DType::float64, tape);
+  total = scalar("_to_copy", DType::float32, tape);
+  total = scalar("pow", DType::float32, tape);
+  mask_infinite(total);
   return total;
 }
 
@@ -51,16 +47,7 @@ Tensor group_norm(const Tensors& gradients, Tape& tape) {
 Tensor scaled_global_norm(const Tensors& gradients, Tape& tape) {
   const Tensor norm = group_norm(gradients, tape);
   const Tensor stacked = temporary("stack", {1}, DType::float32, tape);
-  return scalar_of("linalg_vector_norm", DType::float32, tape);
-}
-
-// unscale_and_clip_grads: without clipping the scale is a number of Python's.
-void unscale_and_clip(bool clips, Tape& tape) {
-  if (!clips) return;
-  Tensor clip;
-  for (const char* op : {"div", "add", "div", "clamp"}) clip = scalar_of(op, DType::float32, tape);
-  const Tensor scale = scalar_of("mul", DType::float32, tape);
-  const Tensor inverse = rdiv(scale);
+  return scalar("linalg_vector_norm", DType::float32, tape);
 }
 
 // has_overflow: bf16 is looked at, too (check_grad_overflow of its configuration).
@@ -205,15 +192,10 @@ void Zero12::make_master() {
   optimizer_->attach({&master_});
 }
 
-// DeepSpeedEngine.backward: a hook on the loss divides its gradient by the micro-steps.
 Tensor Zero12::before_backward(const Tensor& loss, bool boundary) {
   boundary_ = boundary;
   returned_loss_ = temporary("div", loss);
-  Op op(tape_, "mul", {&loss});
-  return op.finish(empty_like(loss), [](Tensors& grads, Needs) -> Tensors {
-    const Tensor scaled = temporary("mul", grads[0]);
-    return {temporary("div", scaled)};
-  });
+  return scaled_loss(loss, {});
 }
 
 // ---- gradients --------------------------------------------------------------------------------------------------------------
@@ -328,7 +310,7 @@ void Zero12::send_to_host(Parameter& p) {
   const int64_t n = slot(p).share->elements;
   {
     const Tensor wide = temporary("_to_copy", {n}, DType::float64, tape_);
-    norms_.push_back(scalar_of("linalg_vector_norm", DType::float64, tape_));
+    norms_.push_back(scalar("linalg_vector_norm", DType::float64, tape_));
   }
   count_infinite(p.grad, tape_);
   if (dtype_ != DType::float32) temporary("_to_copy", {n}, DType::float32, tape_);
@@ -389,20 +371,21 @@ void Zero12::update_on_device() {
   tape_.relabel(master_.grad, Category::gradient);
   for (const Parameter* p : parameters_) slot(*p).grad_accum.reset();
   averaged_.clear();
-  unscale_and_clip(job_.clip.has_value(), tape_);
+  unscale_and_clip(DType::float32, tape_);
   optimizer_->step({&master_});
   master_.grad.reset();
 }
 
 }  // namespace
 
-std::unique_ptr<DeepSpeedEngine> make_zero_1_2(const Job& job, Tape& tape, const std::vector<Parameter*>& trained) {
+std::unique_ptr<DeepSpeedEngine> make_deepspeed(const Job& job, Model& model, const std::vector<Parameter*>& trained) {
   if (trained.empty()) throw Error("[zero] no parameter requires a gradient", "unfreeze a parameter or add an adapter");
   for (const Parameter* p : trained)
     if (p->value.dtype() != trained.front()->value.dtype())
       throw Error("[zero] trained parameters of several types: DeepSpeed would keep a flat tensor for each, which is not simulated",
                   "train in one type, e.g. adapters with dtype: base");
-  return std::make_unique<Zero12>(job, tape, trained);
+  if (job.parallel.deepspeed->stage == 3) return make_zero_3(job, model, trained);
+  return std::make_unique<Zero12>(job, model.tape(), trained);
 }
 
 void check_deepspeed(const Job& job) {

@@ -9,19 +9,8 @@
 #include "nn/input_embedding.h"
 #include "ops/reshape.h"
 #include "optim/foreach.h"
-#include "trace/stream.h"
 
 namespace plimsoll {
-
-namespace {
-
-// `t`, which was made just now, comes from the pool of that stream.
-Tensor from_pool(Stream stream, Tensor t) {
-  if (t.storage().bytes > 0) t.tape().trace.events.back().value = static_cast<uint8_t>(stream);
-  return t;
-}
-
-}  // namespace
 
 FullyShard::FullyShard(const FsdpSettings& settings, Model& model, const std::vector<const Module*>& wrapped)
     : settings_(settings), tape_(model.tape()), model_(model) {

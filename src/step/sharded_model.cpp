@@ -16,6 +16,11 @@ std::optional<DType> type_of(WireType t) {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+Tensor from_pool(Stream stream, Tensor t) {
+  if (t.storage().bytes > 0) t.tape().trace.events.back().value = static_cast<uint8_t>(stream);
+  return t;
+}
+
 void resize_up(Tape& tape, Storage& s, int64_t bytes) {
   const Ref<Storage> fresh = tape.allocate(bytes);
   s.id = fresh->id;

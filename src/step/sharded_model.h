@@ -9,6 +9,7 @@
 #include "nn/model.h"
 #include "nn/module_hooks.h"
 #include "step/clip.h"
+#include "trace/stream.h"
 
 namespace plimsoll {
 
@@ -46,6 +47,9 @@ class Labelled {
 
 std::optional<DType> type_of(WireType t);
 int64_t ceil_div(int64_t a, int64_t b);
+
+// `t`, which was made just now, comes from the pool of that stream.
+Tensor from_pool(Stream stream, Tensor t);
 
 // storage.resize_(bytes) and storage.resize_(0): tensors that share the storage stay.
 void resize_up(Tape& tape, Storage& s, int64_t bytes);

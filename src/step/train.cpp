@@ -206,11 +206,12 @@ class Trainer {
   }
 
   Simulation run() {
-    build_.on_meta = job_.parallel.fsdp || job_.parallel.fsdp1;
+    const bool partitioned = job_.parallel.deepspeed && job_.parallel.deepspeed->stage == 3;
+    build_.on_meta = job_.parallel.fsdp || job_.parallel.fsdp1 || partitioned;
     if (job_.parallel.tensor) build_.tensor_parallel = &tensor_parallel_.emplace(*job_.parallel.tensor);
     model_ = build_model(build_, job_);
     parameters_ = model_->parameters();
-    if (build_.on_meta) shard_model();
+    if (build_.on_meta && !partitioned) shard_model();
     find_trained();
     if (job_.swap_blocks > 0) swapped_ = swap_blocks(tape_, parameters_, job_.swap_blocks);
     offloaded_layers_ = offload_layers(job_, *model_, tape_);
@@ -218,10 +219,12 @@ class Trainer {
     updated_ = trained_;
     if (sharded_ && sharded_->on_host()) offload_update();
     if (job_.master_weights) updated_ = master_.emplace(job_.gradient_dtype == GradientType::fp32, tape_, trained_).parameters();
-    if (job_.parallel.deepspeed)
-      deepspeed_ = make_zero_1_2(job_, tape_, trained_);
-    else
+    if (job_.parallel.deepspeed) {
+      deepspeed_ = make_deepspeed(job_, *model_, trained_);
+      build_.hooks = deepspeed_->hooks();
+    } else {
       attach_optimizer();
+    }
     if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
     if (job_.ema)
       ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
@@ -240,8 +243,9 @@ class Trainer {
     if (job_.sampling.tokens > 0) sample();
     Simulation result;
     result.activations_on_host = tape_.on_host.peak;
-    for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : p->value.numel();
-    for (const Parameter* p : trained_) result.trainable += p->value.numel();
+    const auto here = [this](const Parameter& p) { return deepspeed_ ? deepspeed_->elements(p) : p.value.numel(); };
+    for (const Parameter* p : parameters_) result.parameters += p->elements ? p->elements : here(*p);
+    for (const Parameter* p : trained_) result.trainable += here(*p);
     result.sample = model_->sample(job_.seq);
     if (details_)
       for (const Parameter* p : parameters_) result.parameter_list.push_back(record_of(*p, tape_));
@@ -363,7 +367,11 @@ class Trainer {
 
   Output run_model(bool sync = true) {
     build_.batch = &batch_;
-    return sharded_ ? sharded_->forward(batch_, sync) : model_->forward(batch_);
+    if (sharded_) return sharded_->forward(batch_, sync);
+    if (deepspeed_) deepspeed_->before_forward();
+    Output out = model_->forward(batch_);
+    if (deepspeed_) deepspeed_->after_forward();
+    return out;
   }
 
   int64_t micro_steps() const { return simulated_micro_steps(job_); }

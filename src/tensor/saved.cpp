@@ -67,8 +67,9 @@ Saved Saved::pack(const Tensor& t) {
     s.host_ = std::make_unique<HostCopy>(tape, t);
     return s;
   }
-  // An output of the op being recorded is saved without its graph edge; sharing the storage is what matters here.
-  s.tensor_ = detach(t);
+  // A leaf is saved as itself: if its memory is exchanged, backward sees the new one. An output of the op being recorded is saved without
+  // its graph edge; sharing the storage is what matters here.
+  s.tensor_ = t.parameter() && !t.body().grad_fn ? t : detach(t);
   s.tensor_.body().parameter = t.parameter();
   if (tape.recomputing) tape.recomputing->store(t);
   return s;

@@ -13,6 +13,10 @@ import torch
 import fsdp1
 
 
+def preload():
+    import deepspeed, deepspeed.runtime.zero.stage3  # noqa: F401
+
+
 def replace_what_needs_a_device(tr):
     from deepspeed.accelerator import get_accelerator
     fsdp1.replace_what_needs_a_device()
@@ -26,6 +30,7 @@ def replace_what_needs_a_device(tr):
     c.available_memory = lambda self, *a: 1 << 60
     c.total_memory = lambda self, *a: 1 << 60
     c.memory_allocated = c.max_memory_allocated = c.memory_reserved = c.max_memory_reserved = c.memory_cached = lambda self, *a: 0
+    c.memory_stats = lambda self, *a: {}
     c.reset_peak_memory_stats = c.empty_cache = c.synchronize = c.manual_seed_all = c.manual_seed = lambda self, *a: None
     c.pin_memory = lambda self, t, *a, **k: t
     c.is_pinned = lambda self, t: True
@@ -41,6 +46,8 @@ def replace_what_needs_a_device(tr):
     for name in ('to', 'bfloat16', 'half', 'float'): setattr(torch.nn.Module, name, lambda self, *a, **k: self)  # is where and what it should be
     torch.Tensor.record_stream = lambda *a: None
     torch.distributed.barrier = lambda *a, **k: None
+    from deepspeed.runtime.zero import partitioned_param_coordinator
+    partitioned_param_coordinator.assert_ints_same_as_other_ranks = lambda *a, **k: None  # reads values: there is one rank
 
 
 def config_of(spec, par):
@@ -58,7 +65,7 @@ def config_of(spec, par):
 def tag(tr):
     """Names for what DeepSpeed allocates; changes nothing it does."""
     import functools
-    from deepspeed.runtime.zero import stage_1_and_2
+    from deepspeed.runtime.zero import partition_parameters, stage3, stage_1_and_2
     def under(owner, name, cat):
         orig = getattr(owner, name)
         @functools.wraps(orig)
@@ -67,10 +74,26 @@ def tag(tr):
         setattr(owner, name, inner)
     Z = stage_1_and_2.DeepSpeedZeroOptimizer
     for name in ('setup_buckets', 'reduce_ipg_grads', 'independent_gradient_partition_epilogue', 'average_tensor'): under(Z, name, 'reduce_buf')
+    under(stage3.DeepSpeedZeroOptimizer_Stage3, '_DeepSpeedZeroOptimizer_Stage3__reduce_and_partition_ipg_grads', 'reduce_buf')
+    under(partition_parameters.Init, '_all_gather', 'unsharded_param')
+    under(partition_parameters.AllGatherCoalescedHandle, 'wait', 'unsharded_param')
+
+
+def tag_stage3(opt, net, tr):
+    """What stage 3 has for the whole run, and what it gathers: several parameters into one flat tensor, one into its own."""
+    for bucket in opt.ipg_buckets.values():
+        if bucket.buffer is not None: tr.retag(bucket.buffer, 'reduce_buf')
+    if opt.grad_partitions_flat_buffer.is_cuda: tr.retag(opt.grad_partitions_flat_buffer, 'grad')
+    for p in net.parameters():
+        def gather(params, *a, orig=p.all_gather_coalesced, **k):
+            params = list(params)
+            with tr.category('allgather_buf' if len(params) > 1 else 'unsharded_param'): return orig(params, *a, **k)
+        p.all_gather_coalesced = gather
 
 
 def apply(net, spec, par, tr, optimizer):
     import deepspeed
     with contextlib.redirect_stdout(sys.stderr):
         engine, opt, _, _ = deepspeed.initialize(model=net, optimizer=optimizer, config=config_of(spec, par), dist_init_required=False)
+    if par.get('stage') == 3: tag_stage3(opt, net, tr)
     return engine

@@ -1,6 +1,8 @@
-// DeepSpeed's ds_config.json. "auto" leaves a value to the trainer. ZeRO stages 1 and 2 are simulated as they are; what is not simulated
-// becomes a finding.
+// DeepSpeed's ds_config.json. "auto" leaves a value to the trainer. ZeRO's stages are simulated as they are; what is not simulated becomes
+// a finding.
 #include <fmt/format.h>
+
+#include <cmath>
 
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
@@ -68,7 +70,7 @@ void read_precision(Reader& r, bool several) {
   if (!bf16 && !fp16) return;
   r.set("precision", bf16 ? "bf16" : "fp16", path);
   r.set("autocast", false, path);
-  if (const int64_t stage = r.integer("zero_optimization.stage", 0); several && (stage == 1 || stage == 2)) return;  // ZeRO keeps its own
+  if (const int64_t stage = r.integer("zero_optimization.stage", 0); several && stage >= 1 && stage <= 3) return;  // ZeRO keeps its own
   if (several)
     r.finding(Effect::unknown, path,
               "the fp32 copies of the weights that DeepSpeed's optimizer updates are not part of the answer for several processes");
@@ -106,31 +108,38 @@ double elements(Reader& r, std::string_view path, double fallback) {
   return n;
 }
 
-// offload_optimizer to a device of its own, under its new and its old name.
-bool offloads_optimizer(Reader& r) {
-  const char* path = "zero_optimization.offload_optimizer.device";
+// To a device of its own, under its new and its old name.
+bool offloads(Reader& r, const char* what, const char* old_name) {
+  const std::string path = fmt::format("zero_optimization.{}.device", what);
   const std::string device = r.has(path) ? r.text(path) : "none";
-  if (device == "nvme" && r.integer("zero_optimization.stage", 0) < 3)
+  if (device == "nvme")
     r.finding(Effect::partial, path, "simulated as if it were the host's memory", "DeepSpeed swaps through buffers there");
-  return device != "none" || r.flag("zero_optimization.cpu_offload", false);
+  return device != "none" || r.flag(std::string("zero_optimization.") + old_name, false);
 }
 
-// Stage 3 is not simulated, and what it offloads is not either.
-void say_not_offloaded(Reader& r) {
-  for (const char* which : {"offload_optimizer", "offload_param"}) {
-    const std::string path = fmt::format("zero_optimization.{}.device", which);
-    if (!r.has(path) || r.text(path) == "none") continue;
-    r.finding(Effect::unknown, path, fmt::format("DeepSpeed's {} is not simulated with stage 3: the answer has it on the device", which));
+// What transformers' HfTrainerDeepSpeedConfig makes of "auto" in a number of elements, for a model of this hidden size.
+double automatic(std::string_view key, double hidden) {
+  if (key == "reduce_bucket_size") return hidden * hidden;
+  if (key == "stage3_prefetch_bucket_size") return std::floor(0.9 * hidden * hidden);
+  return key == "stage3_param_persistence_threshold" ? 10 * hidden : 0;
+}
+
+Json zero_settings(Reader& r, int64_t world, int64_t stage) {
+  Json settings{{"world", world}, {"stage", stage}};
+  const auto hidden = static_cast<double>(r.job.config.integer({"hidden_size", "n_embd", "d_model"}, 0));
+  for (const DeepSpeedKey& key : deepspeed_keys()) {
+    const std::string path = std::string("zero_optimization.") + key.theirs;
+    const Json* value = r.find(path);
+    if (!value || (key.of_stage_3 && stage < 3)) continue;
+    const double automatic_value = *value == "auto" ? automatic(key.theirs, hidden) : 0;
+    if (value->is_boolean())
+      settings[key.ours] = r.flag(path, false);
+    else if (automatic_value > 0)
+      settings[key.ours] = automatic_value;
+    else if (r.has(path))
+      settings[key.ours] = elements(r, path, 0);
   }
-}
-
-// "auto": transformers' HfTrainerDeepSpeedConfig takes the square of the hidden size.
-double bucket_of(Reader& r) {
-  const char* path = "zero_optimization.reduce_bucket_size";
-  const Json* value = r.find(path);
-  const int64_t hidden = r.job.config.integer({"hidden_size", "n_embd", "d_model"}, 0);
-  if (value && *value == "auto" && hidden > 0) return static_cast<double>(hidden) * static_cast<double>(hidden);
-  return elements(r, path, 5e8);
+  return settings;
 }
 
 void read_zero(Reader& r, int64_t world) {
@@ -138,24 +147,17 @@ void read_zero(Reader& r, int64_t world) {
   const int64_t stage = r.integer(kStage, 0);
   if (stage < 0 || stage > 3) throw Error(fmt::format("[{}] is {}, expected 0 to 3", r.origin(kStage), stage), "0 is no ZeRO");
   elements(r, "zero_optimization.allgather_bucket_size", 5e8);
-  const double bucket = bucket_of(r);
-  const bool offload = offloads_optimizer(r);
-  const auto flag = [&](const char* key, bool fallback) { return r.flag(std::string("zero_optimization.") + key, fallback); };
-  Json settings{{"world", world},
-                {"stage", stage},
-                {"reduce_bucket", bucket},
-                {"contiguous_gradients", flag("contiguous_gradients", true)},
-                {"overlap_comm", flag("overlap_comm", false)},
-                {"reduce_scatter", flag("reduce_scatter", true)},
-                {"round_robin_gradients", flag("round_robin_gradients", false)},
-                {"offload_optimizer", offload}};
+  Json settings = zero_settings(r, world, stage);
+  const bool optimizer = offloads(r, "offload_optimizer", "cpu_offload"), parameters = offloads(r, "offload_param", "cpu_offload_params");
+  if (optimizer) settings["offload_optimizer"] = true;
+  if (parameters && stage == 3) settings["offload_param"] = true;
   r.ignore({"zero_optimization"});
+  if (parameters && stage < 3)
+    r.finding(Effect::none, "zero_optimization.offload_param", "parameters stay on the device", "it is of stage 3");
   if (stage == 0) {
-    if (offload) r.finding(Effect::none, kStage, "nothing is offloaded", "ZeRO is off");
+    if (optimizer) r.finding(Effect::none, kStage, "nothing is offloaded", "ZeRO is off");
     return;
   }
-  if (stage == 3) say_not_offloaded(r);
-  if (stage == 3) return not_simulated(r, kStage, "ZeRO stage 3 (weights, gradients and states are shared out)");
   if (world == 1)
     return r.finding(Effect::partial, kStage, "with one process nothing is shared out; if there are more, say so: --zero world=N");
   apply_setting(r.job, "ddp", false, r.origin(kStage));

@@ -1,0 +1,33 @@
+#include "step/deepspeed_norms.h"
+
+#include "optim/foreach.h"
+
+namespace plimsoll {
+
+Tensor scalar(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
+
+void mask_infinite(const Tensor& number) {
+  Tape& tape = number.tape();
+  const Tensor inf = scalar("isinf", DType::bool_, tape), nan = scalar("isnan", DType::bool_, tape);
+  const Tensor either = scalar("logical_or", DType::bool_, tape);
+  const Tensor value = scalar("empty", DType::float32, tape);
+}
+
+Tensor scaled_loss(const Tensor& loss, std::function<void()> begin) {
+  Op op(loss.tape(), "mul", {&loss});
+  return op.finish(empty_like(loss), [begin = std::move(begin)](Tensors& grads, Needs) -> Tensors {
+    const Tensor scaled = temporary("mul", grads[0]);
+    Tensor divided = temporary("div", scaled);
+    if (begin) begin();
+    return {divided};
+  });
+}
+
+void unscale_and_clip(DType norm, Tape& tape) {
+  Tensor clip;
+  for (const char* op : {"div", "add", "div", "clamp"}) clip = scalar(op, norm, tape);
+  const Tensor scale = scalar("mul", norm, tape);
+  const Tensor inverse = rdiv(scale);
+}
+
+}  // namespace plimsoll
