@@ -52,6 +52,17 @@ void whole_estimate(benchmark::State& state) {
 }
 BENCHMARK(whole_estimate)->Unit(benchmark::kMillisecond);
 
+// Llama 3.1 405B on 1,024 GPUs, every stage of the pipeline: FSDP over what tensor and pipeline parallelism leave.
+void estimate_of_many_ranks(benchmark::State& state) {
+  Job job = job_for("llama-3.1-405b", 16, 8192, 2);
+  job.precision = Precision::fp32;
+  job.checkpointing.on = true;
+  job.clip = 1.0;
+  job.parallel.torchtitan = parse_torchtitan("world=1024,tensor=8,pipeline=16");
+  for (auto _ : state) benchmark::DoNotOptimize(estimate(job).ranks.size());
+}
+BENCHMARK(estimate_of_many_ranks)->Unit(benchmark::kMillisecond)->UseRealTime();
+
 void fit_on_every_device(benchmark::State& state) {
   const Job job = job_for("llama-3.1-8b", 1, 2048, 2);
   for (auto _ : state) {

@@ -760,29 +760,58 @@ TEST_F(Trainers, Torchtitan) {
   EXPECT_EQ(job.batch, 1);
   EXPECT_EQ(job.origin.at("batch"), "command line: --training.local_batch_size");
   EXPECT_EQ(job.accumulation, 4);
-  ASSERT_TRUE(job.parallel.fsdp) << all_findings(job);
-  EXPECT_EQ(job.parallel.fsdp->world, 4);
-  EXPECT_EQ(job.parallel.fsdp->param_dtype, WireType::bf16);
+  ASSERT_TRUE(job.parallel.torchtitan) << all_findings(job);
+  EXPECT_EQ(job.parallel.torchtitan->world, 4);
   EXPECT_EQ(job.precision, Precision::fp32);
   EXPECT_FALSE(job.parallel.ddp);
-  job =
-      run("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml --parallelism.data_parallel_replicate_degree 2 "
-          "--parallelism.fsdp_reshard_after_forward never");
-  ASSERT_TRUE(job.parallel.fsdp);
-  EXPECT_EQ(job.parallel.fsdp->replicas, 2);
-  EXPECT_FALSE(job.parallel.fsdp->reshard);
+  const std::string eight = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml ";
+  job = run(eight + "--parallelism.data_parallel_replicate_degree 2 --parallelism.fsdp_reshard_after_forward never");
+  ASSERT_TRUE(job.parallel.torchtitan);
+  EXPECT_EQ(job.parallel.torchtitan->replicas, 2);
+  EXPECT_EQ(job.parallel.torchtitan->reshard, ReshardPolicy::never);
+  job = run(eight + "--training.mixed_precision_param float32");
+  ASSERT_TRUE(job.parallel.fsdp) << "its trainer gathers in bf16";
+  EXPECT_EQ(job.parallel.fsdp->world, 8);
   job = run("torchrun --nproc_per_node 4 -m torchtitan.train --job.config_file @t.toml --parallelism.tensor_parallel_degree 4");
   ASSERT_TRUE(job.parallel.tensor) << all_findings(job);
   EXPECT_TRUE(job.parallel.tensor->sequence);
   EXPECT_EQ(job.accumulation, 8);
-  job = run("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml --parallelism.tensor_parallel_degree 4");
-  EXPECT_TRUE(finding(job, Effect::unknown, "tensor beside data"));
   job =
       run("CONFIG_FILE=@t.toml NGPU=2 ./run_train.sh --parallelism.data_parallel_replicate_degree 2 "
           "--parallelism.data_parallel_shard_degree 1");
   EXPECT_EQ(job.parallel.world(), 2);
   job = run("torchrun --nproc_per_node 3 -m torchtitan.train --job.config_file @t.toml");
   EXPECT_TRUE(finding(job, Effect::refused, "training.global_batch_size"));
+}
+
+TEST_F(Trainers, TorchtitanLayouts) {
+  write("t.toml", kTitan);
+  const std::string many = "torchrun --nnodes 4 --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml ";
+  Job job = run(many +
+                "--parallelism.tensor_parallel_degree 4 --parallelism.pipeline_parallel_degree 2 --parallelism.context_parallel_degree 2 "
+                "--parallelism.enable_async_tensor_parallel true --parallelism.context_parallel_rotate_method alltoall");
+  ASSERT_TRUE(job.parallel.torchtitan) << all_findings(job);
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  EXPECT_EQ(t.tensor, 4);
+  EXPECT_EQ(t.pipeline, 2);
+  EXPECT_EQ(t.context, 2);
+  EXPECT_EQ(t.data(), 2);
+  EXPECT_EQ(t.micro_batches, 2) << "of one sample each";
+  EXPECT_TRUE(t.async_tensor && !t.gathers_context);
+  EXPECT_TRUE(finding(job, Effect::partial, "synchronous"));
+  EXPECT_EQ(job.accumulation, 4);
+  job = run(many +
+            "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule Interleaved1F1B "
+            "--activation_checkpoint.selective_ac_option op");
+  EXPECT_EQ(job.parallel.torchtitan->virtual_stages, 2);
+  EXPECT_EQ(job.checkpointing.save, parse_checkpointing({{"save", "torchtitan"}}).save);
+  job = run(many + "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule ZBVZeroBubble");
+  EXPECT_TRUE(finding(job, Effect::unknown, "stands in"));
+  job = run(many + "--parallelism.expert_parallel_degree 2");
+  EXPECT_TRUE(finding(job, Effect::none, "no experts"));
+  job = run(many + "--training.tensor_parallel_degree 2");
+  EXPECT_EQ(job.parallel.torchtitan->version, (Version{2025, 2})) << "names of that time";
+  EXPECT_THROW(run(many + "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_microbatch_size 3"), Error);
 }
 
 TEST_F(Trainers, BadToml) {

@@ -1,17 +1,21 @@
 // Megatron-LM's layouts: the schedule of a pipeline, bytes a rank, and settings that cannot be.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "allocator/timeline.h"
 #include "hardware/lookup.h"
 #include "job/settings.h"
+#include "model/megatron.h"
 #include "step/pipeline_schedule.h"
 #include "step/train.h"
 
 namespace plimsoll {
 namespace {
+
+using Json = nlohmann::json;
 
 TEST(PipelineSchedule, EveryMicroBatchGoesForwardThenBackwardOnce) {
   for (const int64_t stages : {1, 2, 4})
@@ -56,6 +60,44 @@ Job small(const std::string& layout) {
   job.accumulation = 4;
   apply_setting(job, "megatron", layout, "test");
   return job;
+}
+
+// What a preset does not say is as its class has it, in both.
+TEST(Megatron, FamiliesAreThoseOfTransformers) {
+  const MegatronSettings one = parse_megatron("world=1");
+  const MegatronConfig mixtral("mixtral", Config("test", Json::object()), one);
+  EXPECT_EQ(mixtral.experts, 8);
+  EXPECT_EQ(mixtral.groups, 8);
+  EXPECT_EQ(mixtral.ffn, 14336);
+  const MegatronConfig deepseek("deepseek_v3", Config("test", Json::object()), one);
+  EXPECT_EQ(deepseek.layers, 61);
+  EXPECT_EQ(deepseek.experts, 256);
+  EXPECT_EQ(deepseek.q_rank, 1536);
+  EXPECT_EQ(deepseek.shared_ffn, 2048);
+  EXPECT_EQ(std::count(deepseek.is_moe.begin(), deepseek.is_moe.end(), false), 3);
+  const MegatronConfig lite("deepseek_v2", Config("test", {{"q_lora_rank", nullptr}}), one);
+  EXPECT_EQ(lite.q_rank, 0);
+  try {
+    MegatronConfig("mixtral", Config("test", Json::object()), parse_megatron("world=6,expert=3"));
+    ADD_FAILURE() << "8 experts over 3 ranks";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.hint(), "expert can be one of 1, 2, 4, 8; or take 6 experts");
+  }
+}
+
+TEST(Megatron, TokensOfABusyRankAreItsOwn) {
+  const auto peak = [](double imbalance) {
+    Job job = small("world=4,expert=4");
+    Json config = job.config.values();
+    config["num_moe_experts"] = 8;
+    config["moe_load_imbalance"] = imbalance;
+    job.config = Config("test", config);
+    return ideal_timeline(simulate(job).trace).peak().bytes;
+  };
+  EXPECT_LT(peak(1), peak(1.5));
+  EXPECT_LT(peak(1.5), peak(4));
+  EXPECT_THROW(peak(4.5), Error) << "more than all tokens";
+  EXPECT_THROW(peak(0.5), Error);
 }
 
 int64_t resting(const Job& job, int64_t* parameters) {

@@ -56,8 +56,9 @@ TEST(Torchtitan, WhatCannotBeNamesTheNearestThatCan) {
        "a batch of 8 is no multiple of 3 micro_batches | the nearest batches: 6 and 9"},
       {{{"world", 16}, {"pipeline", 8}}, "6 layers over 8 stages leave stage 0 without one | at most 4 stages"},
       {{{"world", 16}, {"pipeline", 4}, {"micro_batches", 2}}, "2 micro-batches are less than 4 stages"},
-      {{{"world", 6}, {"tensor", 3}}, "64 tokens are no multiple of 3: tensor 3 | the nearest: 63 and 66"},
-      {{{"world", 16}, {"tensor", 8}}, "world 8 does not divide num_key_value_heads 4"},
+      {{{"world", 12}, {"context", 3}}, "64 tokens are no multiple of 6: tensor 1 x 2 x context 3 | the nearest: 60 and 66"},
+      {{{"world", 6}, {"tensor", 3}}, "4 heads of keys and values cannot be split over tensor 3 | tensor can be one of 1, 2, 4"},
+      {{{"world", 16}, {"tensor", 8}}, "4 heads of keys and values cannot be split over tensor 8"},
       {{{"world", 8}, {"tensor", 8}}, "fully_shard nothing to shard | world 16 or more"},
       {{{"world", 16}, {"pipeline", 2}, {"layers", {3, 4}}}, "layers add up to 7, and the model has 6"},
       {{{"world", 16}, {"pipeline", 2}, {"layers", {6, 0}}}, "0 is no number of layers"},
@@ -113,6 +114,18 @@ TEST(Torchtitan, WhatEachSettingDoesToThePeak) {
   apply_setting(selective, "checkpointing", {{"save", "torchtitan"}}, "test");
   EXPECT_LT(peak_of(full), peak_of(selective));
   EXPECT_LT(peak_of(selective), base);
+}
+
+// What is left out of a long schedule changes nothing but time: logits that a stage keeps count all the same.
+TEST(Torchtitan, TheLastStageKeptTheLogitsOfEveryMicroBatch) {
+  const auto peak = [](int64_t batch, const char* version) {
+    Job job = titan({{"world", 4}, {"pipeline", 2}, {"stage", 1}, {"version", version}});
+    job.batch = batch;
+    return peak_of(job);
+  };
+  const int64_t hidden = 64 * 64 * 2, logits = 64 * 512 * 2, loss = 4, ids = 2 * 64 * 8;
+  EXPECT_EQ(peak(16, "2025-12") - peak(8, "2025-12"), 8 * (hidden + loss + ids)) << "buffers that it receives into";
+  EXPECT_EQ(peak(16, "2025-10") - peak(8, "2025-10"), 8 * (hidden + loss + ids + logits));
 }
 
 TEST(Torchtitan, GPipeHasAllMicroBatchesInFlightAnd1F1BAsManyAsThereAreStages) {

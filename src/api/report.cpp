@@ -7,10 +7,11 @@
 
 #include "api/explain.h"
 #include "api/recorded_file.h"
+#include "estimate/one_rank.h"
 #include "job/lint.h"
 #include "report/page.h"
 #include "report/seed_report.h"
-#include "step/train.h"
+#include "step/largest_rank.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -18,37 +19,23 @@ namespace plimsoll {
 namespace {
 
 constexpr size_t kTensorsOfPage = 40;
-constexpr int64_t kRanksOfPage = 16;
-
-// Where ranks differ by what they keep: the place of their number. None: they are alike, as under DistributedDataParallel.
-int64_t* rank_of(ParallelSettings& p) {
-  if (p.zero1) return &p.zero1->rank;
-  if (p.fsdp) return &p.fsdp->rank;
-  if (p.fsdp1) return p.fsdp1->sharded() ? &p.fsdp1->rank : nullptr;
-  if (p.deepspeed) return &p.deepspeed->rank;
-  return p.tensor ? &p.tensor->rank : nullptr;
-}
 
 std::string rank_names(int64_t first, int64_t count) {
   return count > 1 ? fmt::format("{} to {}", first, first + count - 1) : std::to_string(first);
 }
 
-// Megatron-LM numbers its ranks with the pipeline outermost: a stage has one run of them, and they are alike.
+// Megatron-LM and torchtitan number their ranks with the pipeline outermost: a stage has one run of them, and they are alike.
 std::vector<PageRank> stages_of(Job job, const std::optional<DeviceSpec>& device) {
-  MegatronSettings& m = *job.parallel.megatron;
-  const int64_t each = m.world / m.pipeline;
+  ParallelSettings& p = job.parallel;
+  const int64_t stages = p.megatron ? p.megatron->pipeline : p.torchtitan->pipeline, each = p.world() / stages;
+  std::optional<int64_t>& stage_of_job = p.megatron ? p.megatron->stage : p.torchtitan->stage;
   std::vector<PageRank> out;
-  for (int64_t stage = 0; stage < std::min(m.pipeline, kRanksOfPage); ++stage) {
-    m.stage = stage;
-    const std::string name = rank_names(stage * each, each) + (m.pipeline > 1 ? fmt::format(" (stage {})", stage) : "");
-    if (const Estimate e = estimate(job, 0, device); e.memory) out.push_back({name, *e.memory});
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    stage_of_job = stage;
+    const std::string name = rank_names(stage * each, each) + (stages > 1 ? fmt::format(" (stage {})", stage) : "");
+    if (const Estimate e = estimate_one_rank(job, 0, device); e.memory) out.push_back({name, *e.memory});
   }
   return out;
-}
-
-bool alike(const DeviceMemory& a, const DeviceMemory& b) {
-  const auto same = [](const ByteRange& x, const ByteRange& y) { return x.bytes == y.bytes && x.low == y.low && x.high == y.high; };
-  return same(a.allocated, b.allocated) && same(a.reserved, b.reserved) && same(a.device, b.device);
 }
 
 // Processes of one job, those that are alike in one row; of replicas of the same shards, one.
@@ -56,20 +43,15 @@ std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::opt
   std::vector<PageRank> out;
   const int64_t world = job.parallel.world();
   if (world <= 1 || !e.memory) return out;
-  if (job.parallel.megatron) return stages_of(job, device);
+  if (job.parallel.megatron || job.parallel.torchtitan) return stages_of(job, device);
   Job one = job;
-  int64_t* rank_of_one = rank_of(one.parallel);
-  if (!rank_of_one) return {{rank_names(0, world), *e.memory}};
-  const int64_t ranks = job.parallel.fsdp ? job.parallel.fsdp->shards() : job.parallel.fsdp1 ? job.parallel.fsdp1->shards() : world;
-  int64_t first = 0;  // of those that are like the last
-  for (int64_t rank = 0; rank < std::min(ranks, kRanksOfPage); ++rank) {
-    *rank_of_one = rank;
-    const Estimate other = estimate(one, 0, device);
-    if (!other.memory) continue;
-    const bool same = !out.empty() && alike(out.back().memory, *other.memory);
-    if (same) out.pop_back();
-    if (!same) first = rank;
-    out.push_back({rank_names(first, rank - first + 1), *other.memory});
+  int64_t* const rank = rank_of(one.parallel);
+  if (!rank) return {{rank_names(0, world), *e.memory}};
+  if (*rank != 0) return {{rank_names(*rank, 1), *e.memory}};
+  for (const RankSpan& span : distinct_ranks(job)) {
+    *rank = span.first;
+    const Estimate of_one = estimate_one_rank(one, 0, device);
+    if (of_one.memory) out.push_back({rank_names(span.first, span.last - span.first + 1), *of_one.memory});
   }
   return out;
 }

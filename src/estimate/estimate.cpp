@@ -1,13 +1,14 @@
 #include "estimate/estimate.h"
 
 #include "estimate/compiled.h"
+#include "estimate/one_rank.h"
 #include "estimate/peak_tree.h"
 #include "estimate/stand_in.h"
 
 #include <algorithm>
 #include <map>
 
-#include "step/train.h"
+#include "step/largest_rank.h"
 
 namespace plimsoll {
 
@@ -123,14 +124,8 @@ Estimate estimate_xla(const Job& job, size_t top_tensors, const std::optional<De
   return e;
 }
 
-}  // namespace
-
-Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
-  if (asked.framework == Framework::jax) return estimate_xla(asked, top_tensors, device);
-  Job job = asked;
-  if (device) job.platform.target = device->compute_capability;
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
-  const Simulation simulation = simulate(job, top_tensors > 0);
+// Of one rank that was simulated.
+Estimate estimate_of(const Job& job, const Simulation& simulation, size_t top_tensors, const std::optional<DeviceSpec>& device) {
   const Trace& trace = simulation.trace;
   Timeline timeline = ideal_timeline(trace);
   for (size_t i = 0; i < static_cast<size_t>(job.steps); ++i)  // of equal steps, the steady state tells more than the first
@@ -153,7 +148,8 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
     e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
   if (e.memory) e.memory = with_stand_in_range(job, trace, *e.memory);
-  if (e.memory) e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate(fused, 0, device).memory.value(); });
+  if (e.memory)
+    e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate_one_rank(fused, 0, device).memory.value(); });
   if (device) e.device = device->name;
   explain(e, trace, timeline.peak(), top_tensors);
   e.host_facts.activations = Bytes{simulation.activations_on_host};
@@ -163,6 +159,28 @@ Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<Devi
   e.host_facts.ema_transfer = simulation.host.ema_transfer;
   e.host_facts.managed = simulation.host.managed;
   return e;
+}
+
+Job as_asked(const Job& asked, const std::optional<DeviceSpec>& device) {
+  Job job = asked;
+  if (device) job.platform.target = device->compute_capability;
+  if (job.eval_batch == 0) job.eval_batch = job.batch;
+  return job;
+}
+
+}  // namespace
+
+Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  if (asked.framework == Framework::jax) return estimate_xla(asked, top_tensors, device);
+  Job job = as_asked(asked, device);
+  const Simulation simulation = simulate_largest_rank(job, top_tensors > 0);
+  return estimate_of(job, simulation, top_tensors, device);
+}
+
+Estimate estimate_one_rank(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  if (asked.framework == Framework::jax) return estimate_xla(asked, top_tensors, device);
+  const Job job = as_asked(asked, device);
+  return estimate_of(job, simulate(job, top_tensors > 0), top_tensors, device);
 }
 
 }  // namespace plimsoll

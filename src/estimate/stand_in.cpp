@@ -20,7 +20,7 @@ constexpr StandInRange kRoutedTokens{1, 1.5};
 bool routes_freely(const Job& job) {
   if (!job.parallel.megatron) return false;
   const MegatronConfig c(job.family, job.config, *job.parallel.megatron);
-  return c.experts > 0 && c.capacity == 0;
+  return c.experts > 0 && c.capacity == 0 && c.imbalance == 1;
 }
 
 // By scope: whether it is of the experts.

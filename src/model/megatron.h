@@ -23,6 +23,7 @@ struct MegatronConfig {
   bool grouped = true;       // one product for all experts of a rank
   bool gathers_all = false;  // the dispatcher gathers every token instead of sending each where it belongs
   double capacity = 0;       // tokens of an expert over its equal share; 0: as many as come, taken to be equal
+  double imbalance = 1;      // tokens that reach a rank's experts over an equal share (moe_load_imbalance, a key of ours)
   std::vector<bool> is_moe;  // of each layer
 
   // Multi-head latent attention; 0: none.

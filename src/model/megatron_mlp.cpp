@@ -59,15 +59,17 @@ Tensor picked(const Tensor& weights, int64_t rows) {
                    [sizes = weights.sizes()](Tensors& g, Needs) { return Tensors{empty(g[0].tape(), sizes, g[0].dtype())}; });
 }
 
-// Sent where it belongs: as many rows come as go when experts are loaded equally.
-Tensor sent(const Tensor& x) {
+// Sent where it belongs: `rows` come, as many as go when experts are loaded equally.
+Tensor sent(const Tensor& x, int64_t rows) {
   Op op(x.tape(), "all_to_all", {&x});
-  return op.finish(empty(x.tape(), x.sizes(), x.dtype()), [](Tensors& g, Needs) {
+  return op.finish(empty(x.tape(), {rows, x.size(-1)}, x.dtype()), [before = x.size(0)](Tensors& g, Needs) {
     Op op(g[0].tape(), "all_to_all", {});
     op.reads(g[0]);
-    return Tensors{empty(g[0].tape(), g[0].sizes(), g[0].dtype())};
+    return Tensors{empty(g[0].tape(), {before, g[0].size(-1)}, g[0].dtype())};
   });
 }
+
+int64_t times(int64_t rows, double factor) { return static_cast<int64_t>(std::ceil(static_cast<double>(rows) * factor)); }
 
 }  // namespace
 
@@ -76,7 +78,7 @@ Tensor MoeLayer::activated(const Tensor& x, const Tensor& weights) const {
   return mul(gelu(x), to(unsqueeze(weights, -1), x.dtype()));
 }
 
-// Experts get equally many tokens.
+// This rank's experts get `imbalance` times an equal share of the tokens.
 Tensor MoeLayer::operator()(const Tensor& x) const {
   Forward in(*this);
   const MegatronConfig& c = shared_.config;
@@ -96,7 +98,7 @@ Tensor MoeLayer::operator()(const Tensor& x) const {
   Tensor out;
   if (c.gathers_all) {
     const int64_t group = s.expert * s.expert_tensor_size(), all = tokens * group;
-    const int64_t mine = all * c.top_k / s.expert;
+    const int64_t mine = times(all * c.top_k / s.expert, c.imbalance);
     const Tensor gathered = permuted("all_gather", flat, all);
     Tensor local = permuted("permute", gathered, mine);
     const Tensor local_weights = picked(weights, mine);
@@ -104,17 +106,17 @@ Tensor MoeLayer::operator()(const Tensor& x) const {
     out = permuted("reduce_scatter", permuted("unpermute", local, all), tokens);
   } else {
     const double room = c.capacity > 0 ? c.capacity : 1;
-    const int64_t rows = static_cast<int64_t>(std::ceil(static_cast<double>(tokens * c.top_k) * room));
-    Tensor mine = sent(permuted("permute", flat, rows));
-    if (s.expert_tensor_size() > 1) mine = permuted("all_gather", mine, rows * s.expert_tensor_size());
+    const int64_t rows = times(tokens * c.top_k, room), received = times(rows, c.imbalance);
+    Tensor mine = sent(permuted("permute", flat, rows), received);
+    if (s.expert_tensor_size() > 1) mine = permuted("all_gather", mine, received * s.expert_tensor_size());
     if (experts_.fc1.size() > 1) mine = permuted("sort_chunks", mine, mine.size(0));
     const Tensor row_weights = picked(weights, mine.size(0));
     mine = grouped_linear(mine, experts_.fc1, share);
     mine = activated(mine, row_weights);
     mine = grouped_linear(mine, experts_.fc2, share);
     if (experts_.fc1.size() > 1) mine = permuted("sort_chunks", mine, mine.size(0));
-    if (s.expert_tensor_size() > 1) mine = permuted("reduce_scatter", mine, rows);
-    out = permuted("unpermute", sent(mine), tokens);
+    if (s.expert_tensor_size() > 1) mine = permuted("reduce_scatter", mine, received);
+    out = permuted("unpermute", sent(mine, rows), tokens);
   }
   out = view(out, x.sizes());
   if (shared_experts_) out = add(out, (*shared_experts_)(x).value);

@@ -68,6 +68,8 @@ struct TitanAttention : Module {
       : Module(parent, name),
         config(s.config),
         settings(s.settings),
+        q_norm(norm_of_heads("q_norm")),
+        k_norm(norm_of_heads("k_norm")),
         wq(*this, "wq", config.dim, config.heads * config.head_dim, false),
         wk(*this, "wk", config.dim, config.kv_heads * config.head_dim, false),
         wv(*this, "wv", config.dim, config.kv_heads * config.head_dim, false),
@@ -76,9 +78,10 @@ struct TitanAttention : Module {
       tp->share("num_attention_heads", config.heads);
       tp->share("num_key_value_heads", config.kv_heads);
     }
-    if (!config.qwen3) return;
-    q_norm = std::make_unique<TitanNorm>(*this, "q_norm", config.head_dim, false);
-    k_norm = std::make_unique<TitanNorm>(*this, "k_norm", config.head_dim, false);
+  }
+
+  std::unique_ptr<TitanNorm> norm_of_heads(const char* name) {
+    return config.qwen3 ? std::make_unique<TitanNorm>(*this, name, config.head_dim, false) : nullptr;
   }
 
   // Both are turned in fp32 before either is cast.
@@ -125,8 +128,8 @@ struct TitanAttention : Module {
 
   const TorchtitanConfig& config;
   const TorchtitanSettings& settings;
-  Linear wq, wk, wv, wo;
   std::unique_ptr<TitanNorm> q_norm, k_norm;
+  Linear wq, wk, wv, wo;
 };
 
 struct TitanFeedForward : Module {
@@ -187,13 +190,13 @@ struct TitanHead : Module {
         norm(*this, "norm", s.config.dim, s.settings.own_norms()),
         output(*this, "output", s.config.dim, s.config.vocab, false) {}
 
+  // `h` is gone when it is normalised.
   Tensor operator()(Tensor h) const {
-    if (!is_wrapped(*this)) return run(h);
-    return call_with_hooks(*this, [this](const Tensors& in) -> Tensors { return {run(in[0])}; }, {h})[0];
-  }
-  Tensor run(Tensor h) const {
+    ModuleHooks* const hooks = is_wrapped(*this) ? build().hooks : nullptr;
+    if (hooks) h = hooks->before_forward(*this, {std::move(h)})[0];
     h = norm(h);
-    return output(h);
+    Tensor logits = output(h);
+    return hooks ? hooks->after_forward(*this, {logits})[0] : logits;
   }
 
   TitanNorm norm;
@@ -207,7 +210,7 @@ std::vector<std::string> torchtitan_families() { return {"llama", "qwen3"}; }
 TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) : qwen3(family == "qwen3") {
   if (family != "llama" && !qwen3)
     throw Error("[torchtitan] " + family + ": its code is not simulated", "take a model of " + join(torchtitan_families(), " or "));
-  layers = c.size({"num_hidden_layers"}, qwen3 ? 36 : 32);
+  layers = c.size({"num_hidden_layers"}, 32);
   dim = c.size({"hidden_size"}, 4096);
   ffn = c.size({"intermediate_size"}, qwen3 ? 22016 : 11008);
   heads = c.size({"num_attention_heads"}, 32);
@@ -265,7 +268,7 @@ Output TorchtitanPart::forward(const Batch& batch) {
     const auto run = [&layer, table](const Tensors& in) -> Tensors { return {layer(in[0], in.size() > 1 ? in[1] : table)}; };
     h = run_block(layer, run, parts_->shape.config.qwen3 ? Tensors{h, table} : Tensors{h})[0];
   }
-  if (parts_->head) h = (*parts_->head)(h);
+  if (parts_->head) h = (*parts_->head)(std::move(h));
   if (parts_->head && parts_->shape.settings.casts_in_model()) h = to(h, DType::float32);
   return {{}, {h}};
 }

@@ -10,7 +10,7 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "step/largest_stage.h"
+#include "step/largest_rank.h"
 #include "step/pipeline_schedule.h"
 #include "tensor/kernel_memory.h"
 #include "util/checked.h"
@@ -262,9 +262,9 @@ void check_megatron(const Job& job) {
     throw Error("[megatron] adapters are not simulated", "leave lora and quantization out");
   if (job.parallel.ddp || job.parallel.zero1 || job.parallel.fsdp || job.parallel.fsdp1 || job.parallel.deepspeed || job.parallel.tensor)
     throw Error("[megatron] it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, fsdp1, zero and tensor_parallel out");
-  if (job.seq % (m.context * (m.sequence ? m.tensor : 1)) != 0)
-    throw Error(fmt::format("[megatron] {} tokens cannot be split over {} ranks", job.seq, m.context * (m.sequence ? m.tensor : 1)),
-                fmt::format("take {} tokens", round_up(job.seq, m.context * m.tensor)));
+  if (const int64_t parts = m.context * (m.sequence ? m.tensor : 1); job.seq % parts != 0)
+    throw Error(fmt::format("[megatron] {} tokens cannot be split over {} ranks", job.seq, parts),
+                fmt::format("take {} or {} tokens", std::max(parts, job.seq / parts * parts), round_up(job.seq, parts)));
   if (m.virtual_stages > 1 && job.accumulation % m.pipeline != 0)
     throw Error(fmt::format("[megatron] {} micro-batches are no multiple of {} stages", job.accumulation, m.pipeline),
                 fmt::format("interleaved schedules want that: accumulation {}", round_up(job.accumulation, m.pipeline)));

@@ -1,8 +1,12 @@
 #include "step/sharding_checks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "nn/tensor_parallel.h"
+#include "util/checked.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -28,9 +32,16 @@ void check_tensor_parallel(const Job& job, const std::string& family) {
   const auto refuse = [](const std::string& what, const std::string& why, const std::string& hint) {
     throw Error("[tensor_parallel] " + what + ": " + why, hint);
   };
-  const auto known = {"llama", "mistral", "qwen2", "qwen3"};
-  if (std::find(known.begin(), known.end(), family) == known.end())
-    refuse(family, "there is no plan for it", "plans exist for llama, mistral, qwen2 and qwen3");
+  const std::vector<std::string> known{"llama", "mistral", "qwen2", "qwen3", "granite"}, of_whole_tokens{"gemma", "gemma2", "cohere"};
+  const auto has = [&](const std::vector<std::string>& names) { return std::find(names.begin(), names.end(), family) != names.end(); };
+  if (!has(known) && !has(of_whole_tokens))
+    refuse(family, "there is no plan for it",
+           "plans exist for " + join(known, ", ") + "; without sequence for " + join(of_whole_tokens, ", "));
+  if (t.sequence && has(of_whole_tokens))
+    refuse("sequence with " + family, "its embeddings and norms are on all tokens here",
+           "leave sequence out, or take " + join(known, ", "));
+  for (const char* heads : {"num_key_value_heads", "num_attention_heads"})  // the fewer first: what divides them divides the others
+    if (job.config.find({heads}) && !job.config.is_null(heads)) TensorParallel(t).share(heads, job.config.size({heads}, 1));
   const TuningSettings& u = job.tuning;
   if (u.adapter || u.quantization || !u.frozen.empty() || !u.trainable.empty())
     refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");
@@ -43,7 +54,9 @@ void check_tensor_parallel(const Job& job, const std::string& family) {
   if (!t.sequence) return;
   if (job.attention == AttentionKernel::eager)
     refuse("sequence with eager attention", "the mask would be of a part of the tokens", "attention: auto");
-  TensorParallel(t).share("seq", job.seq);
+  if (job.seq % t.world != 0)
+    refuse(fmt::format("sequence of {} tokens", job.seq), fmt::format("world {} does not divide them", t.world),
+           fmt::format("the nearest: {} and {} tokens", std::max(t.world, job.seq / t.world * t.world), round_up(job.seq, t.world)));
 }
 
 }  // namespace plimsoll

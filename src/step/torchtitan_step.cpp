@@ -14,10 +14,11 @@
 #include "optim/optimizer.h"
 #include "step/clip.h"
 #include "step/fsdp.h"
-#include "step/largest_stage.h"
+#include "step/largest_rank.h"
 #include "step/pipeline_schedule.h"
 #include "tensor/kernel_memory.h"
 #include "util/checked.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -248,26 +249,30 @@ class TorchtitanTrainer {
   // ---- in a pipeline --------------------------------------------------------------------------------------------------------
   std::vector<PipelineCall> schedule() const {
     if (settings_.schedule == PipelineKind::gpipe) return gpipe_schedule(micro_batches_);
-    return pipeline_schedule(settings_.pipeline, stage_, settings_.virtual_stages,
-                             enough_micro_batches(settings_.pipeline, settings_.virtual_stages, micro_batches_));
+    return pipeline_schedule(settings_.pipeline, stage_, settings_.virtual_stages, executed());
+  }
+
+  int64_t executed() const {
+    const bool all = tape_.dialect.recorder || settings_.schedule == PipelineKind::gpipe;
+    return all ? micro_batches_ : enough_micro_batches(settings_.pipeline, settings_.virtual_stages, micro_batches_);
   }
 
   void run_pipeline() {
+    outputs_.clear();  // clear_runtime_states: a stage has its outputs until its next step
     for (Chunk& c : chunks_) {
       make_buffers(c);
       c.fsdp->keep_whole(true);
     }
     std::map<std::pair<int64_t, int64_t>, InFlight> cache;
     Tensor last_output, sent;  // what the schedule's names hold: the last output, and the gradient that is sent
-    Tensors outputs, losses;
+    Tensors losses;
     for (const PipelineCall& call : schedule()) {
       Chunk& chunk = chunks_[static_cast<size_t>(call.chunk)];
       count(call);
       InFlight& f = cache[{call.micro_batch, call.chunk}];
       if (call.forward) {
-        last_output = run_forward(chunk, f, call.micro_batch);
-        if (chunk.is_last && settings_.keeps_outputs()) outputs.push_back(last_output);
-        if (chunk.is_last) losses.push_back(f.loss);
+        run_forward(chunk, f, call.micro_batch, last_output);
+        if (chunk.is_last) keep_results(f, losses);
       } else {
         sent = run_backward_of(chunk, f, call.micro_batch);
         cache.erase({call.micro_batch, call.chunk});
@@ -276,16 +281,20 @@ class TorchtitanTrainer {
     if (counting_) tape_.work = &work_;
     for (Chunk& c : chunks_) c.fsdp->reduce_kept();
     label_gradients();
-    if (outputs.empty()) return;
-    const int64_t dropped = micro_batches_ - static_cast<int64_t>(outputs.size());  // that were not simulated
-    for (int64_t i = 0; i < dropped; ++i) outputs.push_back(empty_like(outputs.front()));
-    const Tensor merged = cat(detached(outputs), 0);
+    if (outputs_.empty()) return;
+    const Tensor merged = cat(outputs_, 0);
   }
 
-  static Tensors detached(const Tensors& all) {
-    Tensors out;
-    for (const Tensor& t : all) out.push_back(detach(t));
-    return out;
+  // Losses of all micro-batches stay until the step ends, and so did their outputs; what they were computed from does not. What those that
+  // are not executed would have left is there from the first on: at the end, where the peak is, it is.
+  void keep_results(const InFlight& f, Tensors& losses) {
+    const int64_t others = losses.empty() ? micro_batches_ - executed() : 0;
+    const auto keep = [others](Tensors& all, const Tensor& result) {
+      for (int64_t i = 0; i < others; ++i) all.push_back(empty_like(result));
+      all.push_back(detach(result));
+    };
+    if (settings_.keeps_outputs()) keep(outputs_, f.output);
+    keep(losses, f.loss);
   }
 
   // The first two micro-batches stand for all, as in every accumulation.
@@ -295,7 +304,7 @@ class TorchtitanTrainer {
     work_.begin_micro_step(static_cast<uint16_t>(call.micro_batch));
   }
 
-  Tensor run_forward(Chunk& chunk, InFlight& f, int64_t micro_batch) {
+  void run_forward(Chunk& chunk, InFlight& f, int64_t micro_batch, Tensor& last_output) {
     tape_.begin_phase(Phase::forward);
     if (chunk.is_first) {
       f.input = slice(ids_, 0, micro_batch * samples(), (micro_batch + 1) * samples());
@@ -303,9 +312,8 @@ class TorchtitanTrainer {
       f.input = detach(chunk.received[static_cast<size_t>(micro_batch)]);
       make_leaf(f.input);
     }
-    f.output = forward(chunk, f.input, false);
+    last_output = f.output = forward(chunk, f.input, false);
     if (chunk.is_last) f.loss = loss_of(f.output, slice(labels_, 0, micro_batch * samples(), (micro_batch + 1) * samples()));
-    return f.output;
   }
 
   // Gives the gradient that goes to the stage before; none on the first.
@@ -331,7 +339,19 @@ class TorchtitanTrainer {
   std::vector<Parameter*> parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   Tensor ids_, labels_, pred_, loss_;
+  Tensors outputs_;  // of a pipeline's last stage, by micro-batch
 };
+
+// Queries are as many for each key and value: what divides these divides those.
+void check_heads(const Job& job) {
+  const int64_t tensor = job.parallel.torchtitan->tensor, heads = TorchtitanConfig(job.family, job.config).kv_heads;
+  if (heads % tensor == 0) return;
+  std::vector<std::string> choices;
+  for (int64_t n = 1; n <= heads; ++n)
+    if (heads % n == 0) choices.push_back(std::to_string(n));
+  throw Error(fmt::format("[torchtitan] {} heads of keys and values cannot be split over tensor {}", heads, tensor),
+              "tensor can be one of " + join(choices, ", "));
+}
 
 void check_pipeline(const Job& job) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
@@ -359,8 +379,8 @@ void check_torchtitan(const Job& job) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   const auto refuse = [](const std::string& what, const std::string& hint) { throw Error("[torchtitan] " + what, hint); };
   const ParallelSettings& p = job.parallel;
-  if (p.ddp || p.zero1 || p.fsdp || p.tensor || p.megatron)
-    refuse("it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, tensor_parallel and megatron out");
+  if (p.ddp || p.zero1 || p.fsdp || p.fsdp1 || p.deepspeed || p.tensor || p.megatron)
+    refuse("it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, fsdp1, zero, tensor_parallel and megatron out");
   if (job.precision != Precision::fp32 && job.precision != Precision::amp)
     refuse(fmt::format("precision {} is not its own", to_string(job.precision)), "fp32 weights that are gathered in bf16: precision fp32");
   if (job.tuning.adapter || job.tuning.quantization) refuse("adapters are not simulated", "leave lora and quantization out");
@@ -369,6 +389,7 @@ void check_torchtitan(const Job& job) {
   if (t.shards() < 2)
     refuse(fmt::format("world {} leaves one data and context rank, and fully_shard nothing to shard", t.world),
            fmt::format("world {} or more", 2 * t.tensor * t.pipeline * t.replicas));
+  check_heads(job);
   const int64_t divisor = t.tensor * (t.context > 1 ? 2 * t.context : 1);  // ParallelDims.seq_len_divisor
   if (job.seq % divisor != 0)
     refuse(fmt::format("{} tokens are no multiple of {}: tensor {}{}", job.seq, divisor, t.tensor,

@@ -1,11 +1,9 @@
-// torchtitan's TOML (its JobConfig, up to 2025), and `torchrun ... -m torchtitan.train --job.config_file x.toml --training.seq_len 4096`.
-// Its models are its own code; those of the same shape here follow transformers.
+// torchtitan's TOML (its JobConfig, up to 2026-02), and `torchrun ... -m torchtitan.train --job.config_file x.toml --training.seq_len 512`.
 #include <fmt/format.h>
-
-#include <algorithm>
 
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
+#include "job/formats/torchtitan_layout.h"
 #include "job/formats/trainer.h"
 #include "job/settings.h"
 #include "job/torchtitan_models.h"
@@ -20,17 +18,22 @@ using Json = nlohmann::json;
 
 constexpr const char* kTrainer = "torchtitan";
 
-void read_model(Reader& r) {
+// Gives whether it is one of those known here.
+bool read_model(Reader& r) {
   const std::string preset = preset_of({r.text("model.name", "llama3"), r.text("model.flavor", "debugmodel")});
-  r.ignore({"model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion"});
-  if (!preset.empty()) {
+  r.ignore({"model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion", "model.norm_type"});
+  if (!preset.empty())
     r.set("model", preset, "model.flavor");
-    r.note(Effect::note, fmt::format("simulated with transformers' code of {}, torchtitan has its own of the same shape", preset));
-  } else {
+  else
     r.finding(Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
               "no model of that name is known: name one beside the file");
-  }
-  if (const Json* converters = r.find("model.converters"); converters && !converters->empty())
+  return !preset.empty();
+}
+
+// What was not taken for float8 layers of its own trainer.
+void read_converters(Reader& r) {
+  const Json* converters = r.find("model.converters");
+  if (converters && !converters->empty() && !(r.job.parallel.torchtitan && r.job.parallel.torchtitan->float8))
     r.finding(Effect::unknown, "model.converters", "float8 and MX layers are not simulated");
 }
 
@@ -66,8 +69,7 @@ void read_checkpointing(Reader& r) {
   const char* path = "activation_checkpoint.mode";
   Json value = mode == "full";
   if (mode == "selective" && option == "op") {
-    value = {{"save", "matmuls"}};
-    r.note(Effect::partial, "selective checkpoints by op keep every second matrix product; the answer keeps all of them");
+    value = {{"save", "torchtitan"}};
   } else if (mode == "selective") {
     const int64_t every = r.integer("activation_checkpoint.selective_ac_option", 2);
     if (every < 1)
@@ -87,67 +89,6 @@ void read_checkpointing(Reader& r) {
   r.ignore({"activation_checkpoint"});
 }
 
-struct Degrees {
-  int64_t world = 1, replicas = 1, shards = 1, tensor = 1;
-};
-
-// ParallelDims: one of the degrees of data parallelism may be -1, which is what the others leave of the processes. Without a launcher
-// the degrees say how many there are.
-Degrees degrees_of(Reader& r) {
-  Degrees d;
-  d.tensor = std::max<int64_t>(1, r.integer("parallelism.tensor_parallel_degree", 1));
-  d.replicas = std::max<int64_t>(1, r.integer("parallelism.data_parallel_replicate_degree", 1));
-  d.shards = r.integer("parallelism.data_parallel_shard_degree", -1);
-  const bool launched = r.job.parallel.ddp.has_value();
-  d.world = launched ? r.job.parallel.ddp->world : checked_mul(checked_mul(d.tensor, d.replicas), std::max<int64_t>(1, d.shards));
-  const int64_t others = checked_mul(d.tensor, d.replicas);
-  if (d.shards < 1) d.shards = std::max<int64_t>(1, d.world / others);
-  if (checked_mul(others, d.shards) != d.world)
-    r.finding(Effect::refused, "parallelism.data_parallel_shard_degree", fmt::format("there are {} processes", d.world),
-              "ParallelDims asserts that the degrees multiply to them");
-  return d;
-}
-
-// parallelize_llama: fully_shard with mixed_precision_param and _reduce, and reshard_after_forward unless it is "never".
-void set_fsdp(Reader& r, const Degrees& d) {
-  const std::string param = short_type(r.text("training.mixed_precision_param", "bfloat16")),
-                    reduce = short_type(r.text("training.mixed_precision_reduce", "float32"));
-  Json fsdp{{"world", d.replicas * d.shards}, {"reshard", lower(r.text("parallelism.fsdp_reshard_after_forward", "default")) != "never"}};
-  if (d.replicas > 1) fsdp["replicas"] = d.replicas;
-  const bool half = r.job.precision == Precision::bf16;  // of the weights
-  if (param != (half ? "bf16" : "fp32")) fsdp["param_dtype"] = param;
-  if (reduce != (half ? "bf16" : "fp32")) fsdp["reduce_dtype"] = reduce;
-  if (!half && param == "bf16") fsdp["reduce_dtype"] = reduce;
-  const std::string origin =
-      r.has("parallelism.data_parallel_shard_degree") ? r.origin("parallelism.data_parallel_shard_degree") : "default of torchtitan";
-  apply_setting(r.job, "precision", half ? "bf16" : "fp32", r.job.origin["precision"]);
-  apply_setting(r.job, "fsdp", fsdp, origin);
-}
-
-void read_parallelism(Reader& r) {
-  const bool launched = r.job.parallel.ddp.has_value();
-  const Degrees d = degrees_of(r);
-  bool other = d.tensor > 1 && d.world > d.tensor;
-  if (other) not_simulated(r, "parallelism.tensor_parallel_degree", "tensor beside data parallelism");
-  for (const char* key : {"pipeline_parallel_degree", "context_parallel_degree", "expert_parallel_degree"})
-    if (r.integer(std::string("parallelism.") + key, 1) > 1) {
-      not_simulated(r, std::string("parallelism.") + key, "this kind of parallelism");
-      other = true;
-    }
-  if (!other && d.tensor > 1) {
-    if (launched) apply_setting(r.job, "ddp", false, "default of torchtitan");
-    const bool whole = r.flag("parallelism.disable_loss_parallel", false);
-    apply_setting(r.job, "tensor_parallel", {{"world", d.tensor}, {"sequence", true}, {"loss_parallel", !whole}},
-                  r.origin("parallelism.tensor_parallel_degree"));
-  } else if (!other && d.shards > 1) {
-    if (launched) apply_setting(r.job, "ddp", false, "default of torchtitan");
-    set_fsdp(r, d);
-  } else if (!other && d.replicas > 1 && !launched) {
-    set_world(r, d.replicas, 1, r.origin("parallelism.data_parallel_replicate_degree"));
-  }
-  r.ignore({"parallelism"});
-}
-
 void read_batch(Reader& r) {
   if (!r.set("batch", "training.local_batch_size") && !r.set("batch", "training.batch_size")) r.set_default("batch", 8, kTrainer);
   if (!r.set("seq", "training.seq_len")) r.set_default("seq", 2048, kTrainer);
@@ -163,9 +104,10 @@ void read_batch(Reader& r) {
 
 void read_settings(Reader& r) {
   r.job.trainer = kTrainer;
-  read_model(r);
+  const bool knows_model = read_model(r);
   read_precision(r);
-  read_parallelism(r);
+  read_torchtitan_layout(r, knows_model);
+  read_converters(r);
   read_batch(r);
   read_optimizer(r);
   read_checkpointing(r);
@@ -186,7 +128,6 @@ void read_settings(Reader& r) {
             "comm",
             "memory_estimation",
             "fault_tolerance",
-            "experimental",
             "debug",
             "compile",
             "validation",
@@ -247,7 +188,8 @@ Said say_precision(const Wanted& w) {
   if (p == Precision::fp16 || p == Precision::amp_fp16) return {{}, "torchtitan trains in bfloat16 or float32"};
   const std::string weights = p == Precision::bf16 ? "bfloat16" : "float32";
   const auto& fsdp = w.job.parallel.fsdp;
-  const std::string mixed = p == Precision::amp || (fsdp && fsdp->param_dtype == WireType::bf16) || (p == Precision::bf16 && w.job.autocast)
+  const std::string mixed = p == Precision::amp || w.job.parallel.torchtitan || (fsdp && fsdp->param_dtype == WireType::bf16) ||
+                                    (p == Precision::bf16 && w.job.autocast)
                                 ? "bfloat16"
                                 : "float32";
   Said said{{{"training.mixed_precision_param", mixed}}, ""};
@@ -260,7 +202,8 @@ Said say_checkpoints(const Wanted& w) {
   const char *kMode = "activation_checkpoint.mode", *kOption = "activation_checkpoint.selective_ac_option";
   if (!c.on) return {{{kMode, "none"}}, ""};
   if (c.reentrant || !c.modules.empty()) return {};
-  if (!c.save.empty()) return c.save == matmul_ops() ? Said{{{kMode, "selective"}, {kOption, "op"}}, ""} : Said{};
+  const bool by_op = c.save == parse_checkpointing({{"save", "torchtitan"}}).save || c.save == matmul_ops();
+  if (!c.save.empty()) return by_op ? Said{{{kMode, "selective"}, {kOption, "op"}}, ""} : Said{};
   if (c.every > 1) return {{{kMode, "selective"}, {kOption, std::to_string(c.every)}}, ""};
   return {{{kMode, "full"}}, ""};
 }
