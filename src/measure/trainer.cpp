@@ -145,6 +145,9 @@ StepResult Trainer::train_step(int64_t step) {
   result.limit = budget_.limit();
   budget_.begin_step();
   result.loss = accumulate_gradients(step, result);
+  if (!std::isfinite(result.loss))
+    throw Error(fmt::format("[measure] step {}: the loss is {}", step + 1, result.loss),
+                "lower --lr, add --clip 1, or look for such numbers in the data; the last checkpoint is of before");
   begin_phase(Phase::optimizer);
   try {
     update(step);
