@@ -237,7 +237,7 @@ struct Answer {
 };
 
 Expectation expected_of(const Flags& flags, const Job& job, int64_t limit) {
-  Expectation e = expect(job, flags.threads, !flags.uncalibrated);
+  Expectation e = expect(job, flags.threads, std::min<int64_t>(flags.train.steps, 2), !flags.uncalibrated);
   if (limit > 0 && e.peak().count > limit && !flags.train.auto_scale)
     note(fmt::format("{} are expected, and the limit is {}", to_string(e.peak()), to_string(Bytes{limit})));
   return e;
