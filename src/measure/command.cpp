@@ -151,7 +151,7 @@ Recipe chosen_recipe(const Flags& flags, const Job& job) {
   return r;
 }
 
-// As many as there are; the job itself is simulated in two.
+// As many as there are to be; the job itself is simulated in two.
 int64_t steps_of(const std::string& text) {
   if (text.empty() || text.size() > 9 || text.find_first_not_of("0123456789") != std::string::npos || std::stoll(text) < 1)
     throw Error("[steps] '" + text + "' is no number of steps", "a whole number from 1 on", ExitCode::usage);
@@ -197,12 +197,17 @@ Job as_trained_here(Job job) {
     Job denoiser;
     denoiser.model = job.config.text({"denoiser"}, "");
     resolve_model(denoiser);
-    if (denoiser.family == "unet2d-condition") {
-      note("the denoiser alone is trained: latents and text states are inputs, and no encoder runs");
-      job.family = denoiser.family;
-      job.config = denoiser.config;
-    }
+    require_live(denoiser.family);
+    note("the denoiser alone is trained: latents and text states are inputs, and no encoder runs");
+    job.family = denoiser.family;
+    job.config = denoiser.config;
   }
+  require_live(job.family);
+  if (job.framework == Framework::jax)
+    note(fmt::format("op by op in libtorch, on one device: what JAX compiles is not run here{}",
+                     job.jax.replicas > 1
+                         ? fmt::format(", and of its {} devices one is trained, with its {} samples", job.jax.replicas, job.batch)
+                         : ""));
   if (adapter && (job.precision == Precision::bf16 || job.precision == Precision::fp16)) {
     note(fmt::format("the frozen weights are in fp32, under bf16 autocast, not in {}", to_string(job.precision)));
     job.precision = Precision::amp;
@@ -232,7 +237,7 @@ struct Answer {
 };
 
 Expectation expected_of(const Flags& flags, const Job& job, int64_t limit) {
-  Expectation e = expect(job, flags.threads, !flags.uncalibrated);
+  Expectation e = expect(job, flags.threads, std::min<int64_t>(flags.train.steps, 2), !flags.uncalibrated);
   if (limit > 0 && e.peak().count > limit && !flags.train.auto_scale)
     note(fmt::format("{} are expected, and the limit is {}", to_string(e.peak()), to_string(Bytes{limit})));
   return e;
@@ -393,7 +398,7 @@ std::function<ExitCode()> set_up_measure(CLI::App& app) {
   return [flags] {
     if (const auto steps = flags->job.values.find("steps"); steps != flags->job.values.end() && !steps->second.empty()) {
       flags->train.steps = steps_of(steps->second);
-      steps->second = "2";
+      steps->second.clear();  // the job's own are those that are simulated
     }
     check_together(*flags);
     return run(*flags);

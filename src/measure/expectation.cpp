@@ -24,8 +24,8 @@ double middle(std::vector<double> values) {
 
 }  // namespace
 
-Expectation expect(const Job& job, int threads, bool calibrated) {
-  const Simulation simulated = simulate(simulated_twin(job, 2));
+Expectation expect(const Job& job, int threads, int64_t steps, bool calibrated) {
+  const Simulation simulated = simulate(simulated_twin(job, steps));
   Estimate like;
   like.job = job;
   like.parameters = simulated.parameters;

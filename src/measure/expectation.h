@@ -19,7 +19,7 @@ struct Expectation {
 };
 
 // `calibrated`: like runs count.
-Expectation expect(const Job& job, int threads, bool calibrated);
+Expectation expect(const Job& job, int threads, int64_t steps, bool calibrated);
 // A run of two steps or more that went through in the batch it was asked for is kept for the next one. Says so, or why not, on stderr.
 void keep(const Expectation& expected, const Job& job, const Outcome& out);
 

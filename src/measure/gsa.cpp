@@ -133,10 +133,11 @@ struct GatedLightningIndexer : Unit {
     const Within here(place);
     const int64_t batch = hidden.size(0), tokens = hidden.size(1);
     Tensor q = q_proj(hidden);
-    const Tensor k = k_proj(hidden);                              // (B, T, D)
-    q = q.view({batch, tokens, c.n_indexer_heads, c.d_indexer});  // (B, T, H, D)
-    const Tensor weights = torch::sigmoid(weight_proj(hidden));   // (B, T, H)
-    const Tensor raw_scores = torch::einsum("bqhd,bkd->bhqk", {low(q), low(k)}) * (1 / std::sqrt(static_cast<double>(c.d_indexer)));
+    const Tensor k = k_proj(hidden);                                        // (B, T, D)
+    q = q.view({batch, tokens, c.n_indexer_heads, c.d_indexer});            // (B, T, H, D)
+    const Tensor weights = torch::sigmoid(weight_proj(hidden));             // (B, T, H)
+    Tensor raw_scores = torch::einsum("bqhd,bkd->bhqk", {low(q), low(k)});  // a statement of its own: casts end with it
+    raw_scores = raw_scores * (1 / std::sqrt(static_cast<double>(c.d_indexer)));
     Tensor gated_scores;
     {
       const Tensor shifted = raw_scores + bias.view({1, -1, 1, 1});
@@ -247,7 +248,8 @@ struct GatedSparseAttention : Unit {
     Tensor v_gathered = gather_along_seq(v, selected.indices);
     k_gathered = k_gathered.permute({0, 1, 3, 2, 4});  // (B, T, H, K, D)
     v_gathered = v_gathered.permute({0, 1, 3, 2, 4});
-    Tensor scores = torch::einsum("bqhd,bqhkd->bqhk", {low(q), low(k_gathered)}) * (1 / std::sqrt(static_cast<double>(c.d_head)));
+    Tensor scores = torch::einsum("bqhd,bqhkd->bqhk", {low(q), low(k_gathered)});
+    scores = scores * (1 / std::sqrt(static_cast<double>(c.d_head)));
     const Tensor mask = selected.mask.unsqueeze(2);
     scores = scores.masked_fill(mask.bitwise_not(), -std::numeric_limits<double>::infinity());
     attn_weights = torch::softmax(wide(scores), -1);

@@ -12,15 +12,23 @@ const std::vector<LiveEntry>& live_models() {
   return kModels;
 }
 
-std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job) {
+namespace {
+
+const LiveEntry& entry_of(const std::string& family) {
   std::vector<std::string> known;
   for (const LiveEntry& entry : live_models()) {
-    if (job.family == entry.family) return entry.make(build, job);
+    if (family == entry.family) return entry;
     known.emplace_back(entry.family);
   }
-  throw Error("[measure] " + job.family + " is simulated, but not one of the models that are really trained",
+  throw Error("[measure] " + family + " is simulated, but not one of the models that are really trained",
               "those are: " + join(known, ", ") + "; `plimsoll estimate` answers for all others");
 }
+
+}  // namespace
+
+void require_live(const std::string& family) { entry_of(family); }
+
+std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job) { return entry_of(job.family).make(build, job); }
 
 Tensors LiveLanguageModel::make_inputs(int64_t samples) { return {torch::empty({samples, tokens_}, torch::kInt64)}; }
 

@@ -36,7 +36,8 @@ struct LiveEntry {
 };
 
 const std::vector<LiveEntry>& live_models();
-// Throws an Error that lists what can be trained.
+// Both throw an Error that lists what can be trained.
+void require_live(const std::string& family);
 std::unique_ptr<LiveModel> make_live_model(Build& build, const Job& job);
 
 std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job);

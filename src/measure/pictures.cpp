@@ -104,6 +104,7 @@ struct ArrayHeader {
 // NumPy's formats 1.0 to 3.0: float32 or uint8 in C order, (H, W), (C, H, W) or (N, C, H, W).
 ArrayHeader array_header(const std::string& file, std::ifstream& in) {
   const auto wrong = [&](const std::string& why) { refuse(file, why, "save float32 or uint8 in C order: numpy.save"); };
+  if (!in) refuse(file, "cannot be read", "is it readable?");
   unsigned char fixed[12] = {};
   in.read(reinterpret_cast<char*>(fixed), 10);
   if (!in || std::memcmp(fixed, "\x93NUMPY", 6) != 0 || fixed[6] < 1 || fixed[6] > 3) wrong("is no .npy file");

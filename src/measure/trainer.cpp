@@ -51,6 +51,10 @@ void check_recipe(const Job& job) {
       (adapter && (adapter->kind != AdapterKind::lora || adapter->use_dora || !adapter->modules_to_save.empty())))
     throw Error("[measure] of adapters plain LoRA is run here, on a base that is not quantised",
                 "e.g. --lora r=8,target_modules=to_q+to_v; without --quantize");
+  const EmaSettings& ema = job.averaging;
+  if (job.ema && (ema.place != EmaPlace::device || ema.dtype != EmaType::weights ||
+                  (ema.update != EmaUpdate::loop && ema.update != EmaUpdate::diffusers && ema.update != EmaUpdate::ai_toolkit)))
+    throw Error(fmt::format("[measure] {} is simulated, not run", to_string(ema)), "leave it out, or take plain --ema");
   if (job.parallel.any()) throw Error("[measure] one process trains", "leave out the settings of several");
 }
 
@@ -77,7 +81,8 @@ Trainer::Trainer(const Job& job, const TrainSettings& settings, const Data& data
     if (job.ema) {
       const Labelled label(Category::ema);
       const torch::NoGradGuard no_grad;
-      for (const NamedParameter& p : build_.parameters) averages_.push_back(p.value.clone());
+      averaged_ = job.averaging.update == EmaUpdate::ai_toolkit ? trained_ : build_.parameters;
+      for (const NamedParameter& p : averaged_) averages_.push_back(p.value.clone());
     }
     const Labelled label(Category::input);
     inputs_ = model_->make_inputs(scaler_.batch());
@@ -145,6 +150,9 @@ StepResult Trainer::train_step(int64_t step) {
   result.limit = budget_.limit();
   budget_.begin_step();
   result.loss = accumulate_gradients(step, result);
+  if (!std::isfinite(result.loss))
+    throw Error(fmt::format("[measure] step {}: the loss is {}", step + 1, result.loss),
+                "lower --lr, add --clip 1, or look for such numbers in the data; the last checkpoint is of before");
   begin_phase(Phase::optimizer);
   try {
     update(step);
@@ -338,10 +346,16 @@ void Trainer::adamw(int64_t step) {
   }
 }
 
-// average -= (1 - decay) * (average - value)
+// average -= (1 - decay) * (average - value); diffusers copies what is frozen, which never differs, and the AI Toolkit scales in place.
 void Trainer::average() {
   const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < averages_.size(); ++i) averages_[i].sub_((averages_[i] - build_.parameters[i].value) * (1 - settings_.ema_decay));
+  const EmaUpdate update = job_.averaging.update;
+  for (size_t i = 0; i < averages_.size(); ++i) {
+    const Tensor& value = averaged_[i].value;
+    if (update == EmaUpdate::diffusers && !value.requires_grad()) continue;
+    Tensor difference = averages_[i] - value;
+    averages_[i].sub_(update == EmaUpdate::ai_toolkit ? difference.mul_(1 - settings_.ema_decay) : difference * (1 - settings_.ema_decay));
+  }
 }
 
 std::vector<NamedParameter> Trainer::state_tensors() {
@@ -351,7 +365,7 @@ std::vector<NamedParameter> Trainer::state_tensors() {
     out.push_back({"optimizer.exp_avg." + trained_[i].name, states_[i].exp_avg});
     out.push_back({"optimizer.exp_avg_sq." + trained_[i].name, states_[i].exp_avg_sq});
   }
-  for (size_t i = 0; i < averages_.size(); ++i) out.push_back({"ema." + build_.parameters[i].name, averages_[i]});
+  for (size_t i = 0; i < averages_.size(); ++i) out.push_back({"ema." + averaged_[i].name, averages_[i]});
   return out;
 }
 

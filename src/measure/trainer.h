@@ -95,6 +95,7 @@ class Trainer {
   std::vector<NamedParameter> trained_;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;  // hold the hooks that label gradients
   std::vector<State> states_;
+  std::vector<NamedParameter> averaged_;  // of each an average
   Tensors averages_;
   Tensors inputs_;
   Tensor loss_;

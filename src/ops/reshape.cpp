@@ -1,6 +1,7 @@
 #include "ops/reshape.h"
 
 #include "ops/reduce.h"
+#include "tensor/cpu_copy.h"
 
 namespace plimsoll {
 
@@ -180,7 +181,9 @@ Tensors unbind(const Tensor& x, int dim) {
 // saves nothing; backward passes the gradient on
 Tensor clone(const Tensor& x) {
   Op op(x.tape(), "clone", {&x});
-  return op.finish(empty(x.tape(), x.sizes(), x.dtype()), [](Tensors& g, Needs) { return Tensors{g[0]}; });
+  const Tensor copy = empty(x.tape(), x.sizes(), x.dtype());
+  copy_on_cpu(copy, x);
+  return op.finish(copy, [](Tensors& g, Needs) { return Tensors{g[0]}; });
 }
 
 Tensor contiguous(const Tensor& x) { return x.is_contiguous() ? x : clone(x); }
@@ -244,10 +247,9 @@ Tensor cat(const Tensors& xs, int dim) {
   Tensor out = empty_strided(first.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), dtype);
   for (const Tensor& x : xs)  // the CPU copies what it casts
     if (first.tape().dialect.cpu && x.dtype() != dtype) first.tape().allocate(checked_mul(x.numel(), size_of(x.dtype())));
-  return op.finish(std::move(out), [d, lengths](Tensors& g, Needs needs) {
+  return op.finish(std::move(out), [d, lengths](Tensors& g, Needs) {  // cat_tensors_backward: of all of them, wanted or not
     Tensors parts(lengths.size());
     for (size_t i = 0; i < lengths.size(); ++i) {
-      if (!needs[i]) continue;
       Dims part = g[0].sizes();
       part[d] = lengths[i];
       parts[i] = alias(g[0], part, g[0].strides());

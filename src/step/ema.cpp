@@ -123,6 +123,7 @@ void MovingAverage::subtract_in_fp32() {
     const Tensor average = converts ? temporary("_to_copy", value.sizes(), DType::float32, tape_) : shadow_[i];
     const Tensor parameter = converts ? temporary("_to_copy", value.sizes(), DType::float32, tape_) : value;
     const Tensor difference = temporary("sub", average, parameter);
+    { const Number share(tape_, difference.dtype()); }
     if (converts) temporary("randint_like", value.sizes(), DType::int32, tape_);
   }
 }

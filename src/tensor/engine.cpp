@@ -3,6 +3,7 @@
 #include <queue>
 #include <unordered_set>
 
+#include "tensor/cpu_copy.h"
 #include "tensor/iterator.h"
 #include "tensor/node.h"
 
@@ -67,15 +68,13 @@ Tensor sum(const Tensor& a, const Tensor& b) {
   return empty_strided(a.tape(), a.sizes(), iterator_strides(a.sizes(), {&a, &b}), promote(a.dtype(), b.dtype()));
 }
 
-// engine.cpp validate_outputs: a gradient is summed to the shape and cast to the type of what it is the gradient of.
+// engine.cpp validate_outputs: a gradient is summed to the shape and cast to the type of what it is the gradient of. One that nobody asked
+// for (the part of a cat that needs none) is left as it is: it lives until the node is done.
 void validate(const Node& node, Tensors& grads) {
   for (size_t i = 0; i < grads.size(); ++i) {
     if (!grads[i]) continue;
     const Edge& e = node.next[i];
-    if (!e.node) {
-      grads[i].reset();
-      continue;
-    }
+    if (!e.node) continue;
     const TensorMeta& meta = e.node->outputs[e.input_nr];
     if (!(grads[i].sizes() == meta.sizes)) grads[i] = sum_to(grads[i], meta.sizes);
     if (grads[i].dtype() != meta.dtype) grads[i] = cast(grads[i], meta.dtype);
@@ -222,6 +221,7 @@ void accumulate(const Tensor& value, Tensor& sum, const Tensor& grad) {
     Op op(grad.tape(), "new_empty_strided", {});
     op.reads(grad);
     sum = empty_strided(grad.tape(), value.sizes(), value.strides(), grad.dtype());
+    copy_on_cpu(sum, grad);
   }
 }
 }  // namespace
