@@ -160,7 +160,7 @@ std::string error_of(const std::string& layout) {
 TEST(Megatron, ImpossibleLayoutsNameThePossible) {
   const auto holds = [](const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; };
   EXPECT_TRUE(holds(error_of("world=3,tensor=3"), "8 attention heads cannot be split over tensor 3 | tensor can be one of 1, 2, 4, 8"));
-  EXPECT_TRUE(holds(error_of("world=6,tensor=4"), "world 6 is no multiple of tensor 4 x pipeline 1 x context 1 | e.g. 4 or 8"));
+  EXPECT_TRUE(holds(error_of("world=6,tensor=4"), "world 6 is no multiple of tensor 4 x pipeline 1 x context 1 | the nearest: 4 and 8"));
   EXPECT_TRUE(holds(error_of("world=3,pipeline=3"), "8 layers cannot be split over 3 stages | say how many each has"));
   EXPECT_TRUE(holds(error_of("world=16,pipeline=16"), "a stage would have no layer: take a pipeline of at most 8"));
   EXPECT_TRUE(holds(error_of("world=4,pipeline=4,layers=2+2+2"), "layers has 3 numbers"));

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/fields.h"
+#include "job/processes.h"
 
 namespace plimsoll {
 
@@ -12,21 +13,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::pair<const char*, MegatronAttention> kAttentions[]{
+constexpr std::pair<const char*, MegatronAttention> kMegatronAttentions[]{
     {"fused", MegatronAttention::fused}, {"flash", MegatronAttention::flash}, {"unfused", MegatronAttention::unfused}};
-
-int64_t degree(const Config& c, const char* key) {
-  const int64_t n = c.integer({key}, 1);
-  constexpr int64_t kMost = 1 << 17;  // more than any training run had
-  if (n < 1 || n > kMost)
-    throw Error(fmt::format("[megatron] {} {} is not between 1 and {}", key, n, kMost), "leave it out, or give a number of ranks");
-  return n;
-}
-
-std::string near(int64_t divisor, int64_t n) {
-  const int64_t below = n / divisor * divisor;
-  return below > 0 ? fmt::format("e.g. {} or {}", below, below + divisor) : fmt::format("e.g. {}", divisor);
-}
 
 std::vector<int64_t> layers_of(const Config& c) {
   std::vector<int64_t> out;
@@ -51,23 +39,23 @@ MegatronSettings parse_megatron(const Json& value) {
                               "attention_mask", "layers", "stage", "attention"},
                              "e.g. megatron: {world: 16, tensor: 4, pipeline: 2} or --megatron world=16,tensor=4,pipeline=2");
   MegatronSettings m;
-  m.tensor = degree(c, "tensor");
-  m.pipeline = degree(c, "pipeline");
-  m.virtual_stages = degree(c, "virtual_stages");
-  m.context = degree(c, "context");
-  m.expert = degree(c, "expert");
-  if (c.find({"expert_tensor"})) m.expert_tensor = degree(c, "expert_tensor");
+  m.tensor = degree_of(c, "tensor");
+  m.pipeline = degree_of(c, "pipeline");
+  m.virtual_stages = degree_of(c, "virtual_stages");
+  m.context = degree_of(c, "context");
+  m.expert = degree_of(c, "expert");
+  if (c.find({"expert_tensor"})) m.expert_tensor = degree_of(c, "expert_tensor");
   const int64_t model = m.tensor * m.pipeline * m.context;
-  m.world = c.find({"world"}) ? degree(c, "world") : model;
+  m.world = c.find({"world"}) ? degree_of(c, "world") : model;
   if (m.world % model != 0)
     throw Error(
         fmt::format("[megatron] world {} is no multiple of tensor {} x pipeline {} x context {}", m.world, m.tensor, m.pipeline, m.context),
-        near(model, m.world));
+        nearest_multiples(model, m.world));
   const int64_t experts = m.expert * m.expert_tensor_size() * m.pipeline;
   if (m.world % experts != 0)
     throw Error(fmt::format("[megatron] world {} is no multiple of expert {} x expert_tensor {} x pipeline {}", m.world, m.expert,
                             m.expert_tensor_size(), m.pipeline),
-                near(experts, m.world));
+                nearest_multiples(experts, m.world));
   m.sequence = c.flag({"sequence"}, false);
   m.distributed_optimizer = c.flag({"distributed_optimizer"}, true);
   m.overlap = c.flag({"overlap"}, false);
@@ -92,8 +80,9 @@ MegatronSettings parse_megatron(const Json& value) {
                   "leave it out for the largest of them");
   }
   const std::string attention = c.text({"attention"}, m.local ? "unfused" : "fused");
-  const auto* found = std::find_if(std::begin(kAttentions), std::end(kAttentions), [&](const auto& a) { return a.first == attention; });
-  if (found == std::end(kAttentions))
+  const auto* found =
+      std::find_if(std::begin(kMegatronAttentions), std::end(kMegatronAttentions), [&](const auto& a) { return a.first == attention; });
+  if (found == std::end(kMegatronAttentions))
     throw Error(fmt::format("[megatron] attention '{}' is not known", attention), "known: fused, flash, unfused");
   m.attention = found->second;
   return m;
@@ -118,7 +107,7 @@ nlohmann::ordered_json to_json(const MegatronSettings& m) {
                            {"attention_mask", m.attention_mask}};
   if (!m.layers.empty()) j["layers"] = m.layers;
   if (m.stage) j["stage"] = *m.stage;
-  for (const auto& [name, kind] : kAttentions)
+  for (const auto& [name, kind] : kMegatronAttentions)
     if (kind == m.attention) j["attention"] = name;
   return j;
 }

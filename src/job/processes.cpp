@@ -8,6 +8,12 @@
 
 namespace plimsoll {
 
+namespace {
+
+constexpr int64_t kMostProcesses = 1 << 17;  // more than any training run had
+
+}  // namespace
+
 Config process_fields(const nlohmann::json& value, const std::string& source, const std::vector<std::string>& known) {
   return fields_of(value, source, known, fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source));
 }
@@ -15,9 +21,9 @@ Config process_fields(const nlohmann::json& value, const std::string& source, co
 int64_t world_of(const Config& c) {
   if (!c.find({"world"})) throw Error(fmt::format("[{}] world is not given", c.source()), "set world to the number of processes");
   const int64_t world = c.integer({"world"}, 1);
-  constexpr int64_t kMost = 1 << 17;  // more than any training run had
-  if (world < 1 || world > kMost)
-    throw Error(fmt::format("[{}] world {} is not between 1 and {}", c.source(), world, kMost), "world is the number of processes");
+  if (world < 1 || world > kMostProcesses)
+    throw Error(fmt::format("[{}] world {} is not between 1 and {}", c.source(), world, kMostProcesses),
+                "world is the number of processes");
   return world;
 }
 
@@ -32,6 +38,19 @@ int64_t replicas_of(const Config& c, int64_t world) {
   if (replicas < 1 || world % replicas != 0)
     throw Error(fmt::format("[{}] replicas {} does not divide world {}", c.source(), replicas, world), "take one of " + divisors_of(world));
   return replicas;
+}
+
+int64_t degree_of(const Config& c, const char* key) {
+  const int64_t n = c.integer({key}, 1);
+  if (n < 1 || n > kMostProcesses)
+    throw Error(fmt::format("[{}] {} {} is not between 1 and {}", c.source(), key, n, kMostProcesses),
+                "leave it out, or give a number of ranks");
+  return n;
+}
+
+std::string nearest_multiples(int64_t divisor, int64_t n) {
+  const int64_t below = n / divisor * divisor;
+  return below > 0 ? fmt::format("the nearest: {} and {}", below, below + divisor) : fmt::format("the nearest: {}", divisor);
 }
 
 std::string divisors_of(int64_t n) {

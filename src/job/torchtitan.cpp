@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/fields.h"
+#include "job/processes.h"
 
 namespace plimsoll {
 
@@ -13,8 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kExample = "e.g. torchtitan: {world: 64, tensor: 8} or --torchtitan world=64,tensor=8";
-constexpr int64_t kMost = 1 << 17;  // more ranks than any training run had
+constexpr const char* kTorchtitanExample = "e.g. torchtitan: {world: 64, tensor: 8} or --torchtitan world=64,tensor=8";
 
 constexpr std::pair<const char*, PipelineKind> kSchedules[]{
     {"gpipe", PipelineKind::gpipe}, {"1f1b", PipelineKind::one_f_one_b}, {"interleaved", PipelineKind::interleaved}};
@@ -39,13 +39,6 @@ const char* name_of(T value, const std::pair<const char*, T> (&names)[N]) {
   return "";
 }
 
-int64_t degree(const Config& c, const char* key) {
-  const int64_t n = c.integer({key}, 1);
-  if (n < 1 || n > kMost)
-    throw Error(fmt::format("[torchtitan] {} {} is not between 1 and {}", key, n, kMost), "leave it out, or give a number of ranks");
-  return n;
-}
-
 // "2025-09"
 Version month_of(const Config& c, Version fallback) {
   const std::string text = c.text({"version"}, fmt::format("{}-{:02}", fallback.major, fallback.minor));
@@ -55,11 +48,6 @@ Version month_of(const Config& c, Version fallback) {
     throw Error(fmt::format("[torchtitan] version '{}' is no month since 2024", text.substr(0, 40)),
                 "year and month of its code, e.g. 2025-09");
   return {year, month};
-}
-
-std::string near(int64_t divisor, int64_t n) {
-  const int64_t below = n / divisor * divisor;
-  return below > 0 ? fmt::format("the nearest: {} and {}", below, below + divisor) : fmt::format("the nearest: {}", divisor);
 }
 
 std::vector<int64_t> layers_of(const Config& c, const TorchtitanSettings& t) {
@@ -86,9 +74,10 @@ void check_world(const TorchtitanSettings& t) {
   if (t.world % model != 0)
     throw Error(fmt::format("[torchtitan] world {} is no multiple of tensor {} x pipeline {} x context {}", t.world, t.tensor, t.pipeline,
                             t.context),
-                near(model, t.world));
+                nearest_multiples(model, t.world));
   if ((t.data() * t.context) % t.replicas != 0)
-    throw Error(fmt::format("[torchtitan] {} data ranks are no multiple of replicas {}", t.data(), t.replicas), near(t.replicas, t.data()));
+    throw Error(fmt::format("[torchtitan] {} data ranks are no multiple of replicas {}", t.data(), t.replicas),
+                nearest_multiples(t.replicas, t.data()));
 }
 
 void check_schedule(const TorchtitanSettings& t) {
@@ -106,14 +95,14 @@ TorchtitanSettings parse_torchtitan(const Json& value) {
   const Config c = fields_of(value, "torchtitan",
                              {"world", "tensor", "pipeline", "virtual_stages", "context", "replicas", "micro_batches", "schedule",
                               "reshard", "loss_parallel", "rotate", "float8", "async_tensor", "loss_chunks", "layers", "stage", "version"},
-                             kExample);
+                             kTorchtitanExample);
   TorchtitanSettings t;
-  t.tensor = degree(c, "tensor");
-  t.pipeline = degree(c, "pipeline");
-  t.virtual_stages = degree(c, "virtual_stages");
-  t.context = degree(c, "context");
-  t.replicas = degree(c, "replicas");
-  t.world = c.find({"world"}) ? degree(c, "world") : t.tensor * t.pipeline * t.context;
+  t.tensor = degree_of(c, "tensor");
+  t.pipeline = degree_of(c, "pipeline");
+  t.virtual_stages = degree_of(c, "virtual_stages");
+  t.context = degree_of(c, "context");
+  t.replicas = degree_of(c, "replicas");
+  t.world = c.find({"world"}) ? degree_of(c, "world") : t.tensor * t.pipeline * t.context;
   check_world(t);
   t.schedule = one_of(c, "schedule", kSchedules, t.virtual_stages > 1 ? "interleaved" : "1f1b");
   check_schedule(t);

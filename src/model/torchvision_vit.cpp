@@ -26,8 +26,8 @@ const TorchvisionVitVariant& torchvision_vit_variant(const std::string& name) {
   throw Error("[vit] variant '" + name + "' is not known", "known: vit_b_16, vit_b_32, vit_l_16, vit_l_32, vit_h_14");
 }
 
-struct ViTConfig {
-  ViTConfig(const Config& c, const TorchvisionVitVariant& v)
+struct TorchvisionVitConfig {
+  TorchvisionVitConfig(const Config& c, const TorchvisionVitVariant& v)
       : image_size(c.size({"image_size"}, 224)),
         patch_size(c.size({"patch_size"}, v.patch_size)),
         num_layers(c.size({"num_layers"}, v.num_layers)),
@@ -50,7 +50,7 @@ struct ViTConfig {
 };
 
 struct EncoderBlock : Module {
-  EncoderBlock(Module& parent, std::string_view name, const ViTConfig& c)
+  EncoderBlock(Module& parent, std::string_view name, const TorchvisionVitConfig& c)
       : Module(parent, name),
         ln_1(*this, "ln_1", c.hidden_dim),
         self_attention(*this, "self_attention", c.hidden_dim, c.num_heads, c.attention_dropout),
@@ -77,14 +77,14 @@ struct EncoderBlock : Module {
 };
 
 struct Encoder : Module {
-  Encoder(Module& parent, std::string_view name, const ViTConfig& c, int64_t seq_length)
+  Encoder(Module& parent, std::string_view name, const TorchvisionVitConfig& c, int64_t seq_length)
       : Module(parent, name),
         pos_embedding(parameter("pos_embedding", {1, seq_length, c.hidden_dim})),
         dropout(*this, "dropout", c.dropout),
         layers(*this, "layers"),
         ln(add_layers(c), "ln", c.hidden_dim) {}
 
-  Module& add_layers(const ViTConfig& c) {
+  Module& add_layers(const TorchvisionVitConfig& c) {
     for (int64_t i = 0; i < c.num_layers; ++i) layers.add(c);
     return *this;
   }
@@ -106,7 +106,7 @@ struct Encoder : Module {
 };
 
 struct Heads : Module {
-  Heads(Module& parent, std::string_view name, const ViTConfig& c) : Module(parent, name) {
+  Heads(Module& parent, std::string_view name, const TorchvisionVitConfig& c) : Module(parent, name) {
     if (c.representation_size) pre_logits = std::make_unique<Linear>(*this, "pre_logits", c.hidden_dim, *c.representation_size);
     head = std::make_unique<Linear>(*this, "head", c.representation_size.value_or(c.hidden_dim), c.num_classes);
   }
@@ -125,7 +125,7 @@ struct Heads : Module {
 };
 
 struct VisionTransformer : ImageClassifier {
-  VisionTransformer(Build& build, const ViTConfig& c)
+  VisionTransformer(Build& build, const TorchvisionVitConfig& c)
       : ImageClassifier(build),
         config(c),
         class_token(parameter("class_token", {1, 1, c.hidden_dim})),
@@ -153,7 +153,7 @@ struct VisionTransformer : ImageClassifier {
     return x;
   }
 
-  ViTConfig config;
+  TorchvisionVitConfig config;
   Tensor class_token;
   Conv2d conv_proj;
   Encoder encoder;
@@ -163,7 +163,7 @@ struct VisionTransformer : ImageClassifier {
 }  // namespace
 
 std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name) {
-  return std::make_unique<VisionTransformer>(build, ViTConfig(config, torchvision_vit_variant(name)));
+  return std::make_unique<VisionTransformer>(build, TorchvisionVitConfig(config, torchvision_vit_variant(name)));
 }
 
 }  // namespace plimsoll

@@ -8,7 +8,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kGroup = 64;  // UIntXQuantizer: group_size
+constexpr int64_t kUintxGroup = 64;  // UIntXQuantizer: group_size
 
 // Codes are cut into shards of 4, 2 and 1 bits, each packed into bytes of its own.
 std::vector<int64_t> shards_of(int bits) {
@@ -25,8 +25,8 @@ class UIntX final : public QuantizedWeight {
   UIntX(Build& build, int bits, const PackedWeight& w)
       : weight_(w),
         bits_(bits),
-        scale_(filled(build.tape, "uintx_scale", {w.out, w.in / kGroup}, w.dtype)),
-        zero_point_(filled(build.tape, "uintx_zero_point", {w.out, w.in / kGroup}, DType::uint8)) {}
+        scale_(filled(build.tape, "uintx_scale", {w.out, w.in / kUintxGroup}, w.dtype)),
+        zero_point_(filled(build.tape, "uintx_zero_point", {w.out, w.in / kUintxGroup}, DType::uint8)) {}
 
   int bits() const override { return bits_; }
   bool has_own_adapter() const override { return false; }
@@ -71,7 +71,7 @@ class UIntX final : public QuantizedWeight {
 
 int uintx_bits(const QuantizationSettings& settings) { return settings.type.starts_with("uint") ? settings.type.back() - '0' : 0; }
 
-bool takes_uintx(int64_t in) { return in % kGroup == 0; }
+bool takes_uintx(int64_t in) { return in % kUintxGroup == 0; }
 
 int64_t uintx_bytes(int bits, int64_t out, int64_t in) {
   int64_t bytes = 0;
