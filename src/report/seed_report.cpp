@@ -135,8 +135,12 @@ class SeedWriter {
   void parameters() {
     subheading(say_("Model parameters"));
     columns({"part", "parameters", "size"});
-    for (const auto& [part, elements] : parameters_by_part(e_, 2)) {
-      const Bytes bytes = parameters_within(part);
+    const std::map<std::string, int64_t> parts = parameters_by_part(e_, 2);
+    std::map<std::string, int64_t> alike;  // numbers of a list are one in the tree of what is alive
+    for (const auto& [part, elements] : parts) alike[folded(part)] += elements;
+    for (const auto& [part, elements] : parts) {
+      const double share = static_cast<double>(elements) / static_cast<double>(std::max<int64_t>(1, alike[folded(part)]));
+      const Bytes bytes{static_cast<int64_t>(share * static_cast<double>(parameters_within(folded(part)).count))};
       row({code(part), with_commas(elements), bytes.count ? to_string(bytes) : ""});
     }
     row({"**" + say_("total") + "**", "**" + with_commas(e_.parameters) + "**", "**" + gigabytes(share_of(Category::parameter)) + "**"});
@@ -144,16 +148,25 @@ class SeedWriter {
       line(fmt::format("\n{}: {} / {}", say_("trained"), with_commas(e_.trainable), with_commas(e_.parameters)));
   }
 
-  // Of the tree of what is alive at the peak; nothing where it has no such part, as the numbers of a list are one there.
+  static std::string folded(const std::string& part) {
+    std::string out;
+    for (const std::string& name : split_at(part, '.')) {
+      const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+      out += (out.empty() ? "" : ".") + (number ? "*" : name);
+    }
+    return out;
+  }
+
   Bytes parameters_within(const std::string& part) const {
     for (const TreeNode& n : e_.by_category.children)
       if (n.name == category_name(Category::parameter)) return bytes_within(n, part);
     return {};
   }
 
+  // Nothing where the tree has no such part.
   static Bytes bytes_within(const TreeNode& node, const std::string& part) {
     for (const TreeNode& child : node.children) {
-      if (child.name == part) return child.bytes;
+      if (child.name == part || child.name == part + ".*") return child.bytes;
       if (part.starts_with(child.name + ".")) return bytes_within(child, part.substr(child.name.size() + 1));
     }
     return {};
