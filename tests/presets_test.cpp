@@ -292,8 +292,6 @@ const std::map<std::string, int64_t> kParameters{
     {"gemma-3-12b-text", 11766034176},
     {"gemma-3-27b-text", 27009346304},
     {"smollm3-3b", 3075098624},
-    {"xlm-roberta-base", 278295186},
-    {"xlm-roberta-large", 560142482},
     {"mt5-small", 172119424},
     {"mt5-base", 390315264},
     {"mt5-large", 973466624},

@@ -138,7 +138,7 @@ TEST(Resolve, AnUnknownArchitectureNeedsWeightsOrSizes) {
   const Job by_sizes = resolved(config);
   EXPECT_EQ(by_sizes.family, kWeightsOnly);
   EXPECT_NE(by_sizes.findings.at(0).what.find("plain decoder"), std::string::npos);
-  EXPECT_EQ(simulate(by_sizes).parameters, 100 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 256 + 2 * 64) + 64);
+  EXPECT_EQ(simulate(by_sizes).parameters, 100 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 170 + 2 * 64) + 64);
   folder.write("model.safetensors", safetensors_bytes({{"embed.weight", {10, 8}}, {"h.0.w.weight", {8, 8}}, {"h.0.w.bias", {8}}}));
   const Job by_weights = resolved(config);
   EXPECT_NE(by_weights.findings.at(0).what.find("exact by the headers"), std::string::npos);

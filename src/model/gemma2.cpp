@@ -2,7 +2,7 @@
 #include "model/families.h"
 #include "model/text_encoders.h"
 #include "nn/decoder_stack.h"
-#include "nn/gemma.h"
+#include "nn/gemma_layer.h"
 #include "nn/last_token_classifier.h"
 #include "nn/lm_text_encoder.h"
 #include "ops/pointwise.h"
@@ -43,35 +43,7 @@ struct Gemma2Config : DecoderConfig {
   bool final_logit_softcapping = true;
 };
 
-struct Gemma2DecoderLayer : Module {
-  Gemma2DecoderLayer(Module& parent, std::string_view name, const Gemma2Config& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        pre_feedforward_layernorm(*this, "pre_feedforward_layernorm", c.hidden_size),
-        post_feedforward_layernorm(*this, "post_feedforward_layernorm", c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    Tensor weights, residual = x;
-    Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
-    hidden = post_attention_layernorm(hidden);
-    hidden = add(residual, hidden);
-    residual = hidden;
-    hidden = pre_feedforward_layernorm(hidden);
-    hidden = run_part(mlp, hidden);
-    hidden = post_feedforward_layernorm(hidden);
-    hidden = add(residual, hidden);
-    return hidden;
-  }
-
-  DecoderAttention self_attn;
-  GatedMLP mlp;
-  GemmaRMSNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
-};
+using Gemma2DecoderLayer = FourNormLayer<Gemma2Config, DecoderAttention>;
 
 using Gemma2Model = DecoderStack<Gemma2Config, Gemma2DecoderLayer, GemmaRMSNorm, GemmaTextScaledWordEmbedding>;
 

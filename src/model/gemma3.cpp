@@ -5,8 +5,7 @@
 
 #include "model/other_decoders.h"
 #include "nn/causal_lm.h"
-#include "nn/decoder.h"
-#include "nn/gemma.h"
+#include "nn/gemma_layer.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -97,35 +96,7 @@ struct Gemma3Attention : Module {
   GemmaRMSNorm q_norm, k_norm;
 };
 
-struct Gemma3DecoderLayer : Module {
-  Gemma3DecoderLayer(Module& parent, std::string_view name, const Gemma3Config& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        pre_feedforward_layernorm(*this, "pre_feedforward_layernorm", c.hidden_size),
-        post_feedforward_layernorm(*this, "post_feedforward_layernorm", c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    Tensor weights, residual = x;
-    Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
-    hidden = post_attention_layernorm(hidden);
-    hidden = add(residual, hidden);
-    residual = hidden;
-    hidden = pre_feedforward_layernorm(hidden);
-    hidden = run_part(mlp, hidden);
-    hidden = post_feedforward_layernorm(hidden);
-    hidden = add(residual, hidden);
-    return hidden;
-  }
-
-  Gemma3Attention self_attn;
-  GatedMLP mlp;
-  GemmaRMSNorm input_layernorm, post_attention_layernorm, pre_feedforward_layernorm, post_feedforward_layernorm;
-};
+using Gemma3DecoderLayer = FourNormLayer<Gemma3Config, Gemma3Attention>;
 
 struct Gemma3TextModel : Module {
   Gemma3TextModel(Module& parent, std::string_view name, const Gemma3Config& c)

@@ -135,26 +135,60 @@ class SeedWriter {
   void parameters() {
     subheading(say_("Model parameters"));
     columns({"part", "parameters", "size"});
-    for (const auto& [part, elements] : parameters_by_part(e_, 2)) {
-      const Bytes bytes = parameters_within(part);
-      row({code(part), with_commas(elements), bytes.count ? to_string(bytes) : ""});
-    }
+    const std::map<std::string, int64_t> parts = parameters_by_part(e_, 2);
+    const std::map<std::string, Bytes> sizes = sizes_of(parts);
+    for (const auto& [part, elements] : parts) row({code(part), with_commas(elements), to_string(sizes.at(part))});
     row({"**" + say_("total") + "**", "**" + with_commas(e_.parameters) + "**", "**" + gigabytes(share_of(Category::parameter)) + "**"});
     if (e_.trainable != e_.parameters)
       line(fmt::format("\n{}: {} / {}", say_("trained"), with_commas(e_.trainable), with_commas(e_.parameters)));
   }
 
-  // Of the tree of what is alive at the peak; nothing where it has no such part, as the numbers of a list are one there.
-  Bytes parameters_within(const std::string& part) const {
+  // By the tree of what is alive at the peak. Numbers of a list are one there, and share by their elements; so do, of the rest, parts that
+  // the tree does not have.
+  std::map<std::string, Bytes> sizes_of(const std::map<std::string, int64_t>& parts) const {
+    std::map<std::string, int64_t> alike;
+    std::map<std::string, Bytes> sizes;
+    Bytes rest = share_of(Category::parameter);
+    int64_t unplaced = 0;
+    const auto share = [](Bytes bytes, int64_t part, int64_t whole) {
+      return Bytes{static_cast<int64_t>(static_cast<double>(bytes.count) * static_cast<double>(part) /
+                                        static_cast<double>(std::max<int64_t>(1, whole)))};
+    };
+    for (const auto& [part, elements] : parts) alike[folded(part)] += elements;
+    for (const auto& [part, elements] : parts) {
+      const auto after = parts.upper_bound(part + ".");
+      const bool has_parts = after != parts.end() && after->first.starts_with(part + ".");
+      const Bytes bytes = share(parameters_within(folded(part), has_parts), elements, alike[folded(part)]);
+      sizes[part] = bytes;
+      rest.count -= bytes.count;
+      if (bytes.count == 0) unplaced += elements;
+    }
+    for (const auto& [part, elements] : parts)
+      if (sizes[part].count == 0) sizes[part] = share(std::max(rest, Bytes{}), elements, unplaced);
+    return sizes;
+  }
+
+  static std::string folded(const std::string& part) {
+    std::string out;
+    for (const std::string& name : split_at(part, '.')) {
+      const bool number = !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
+      out += (out.empty() ? "" : ".") + (number ? "*" : name);
+    }
+    return out;
+  }
+
+  Bytes parameters_within(const std::string& part, bool itself) const {
     for (const TreeNode& n : e_.by_category.children)
-      if (n.name == category_name(Category::parameter)) return bytes_within(n, part);
+      if (n.name == category_name(Category::parameter)) return bytes_within(n, part, itself);
     return {};
   }
 
-  static Bytes bytes_within(const TreeNode& node, const std::string& part) {
+  // `itself`: without its modules. Nothing where the tree has no such part.
+  static Bytes bytes_within(const TreeNode& node, const std::string& part, bool itself) {
     for (const TreeNode& child : node.children) {
-      if (child.name == part) return child.bytes;
-      if (part.starts_with(child.name + ".")) return bytes_within(child, part.substr(child.name.size() + 1));
+      if (child.name == part && itself) return bytes_within(child, "[self]", false);
+      if (child.name == part || child.name == part + ".*") return child.bytes;
+      if (part.starts_with(child.name + ".")) return bytes_within(child, part.substr(child.name.size() + 1), itself);
     }
     return {};
   }

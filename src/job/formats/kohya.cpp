@@ -297,8 +297,9 @@ void note_missing_parts(Reader& r, bool latents, bool texts, bool trains) {
 // Texts are cached, or encoded in every step by encoders that are frozen or trained.
 void read_texts(Reader& r, const Script& s, const std::string& program, bool cached) {
   const char* key = text_key(r, s);
+  const std::string& model = r.job.model;
   const bool wanted = trains_texts(r, s, program),
-             unet = s.model == "sd-scripts-sd1" || s.model == "sd-scripts-sd2" || s.model == "sd-scripts-sdxl";
+             unet = model == "sd-scripts-sd1" || model == "sd-scripts-sd2" || model == "sd-scripts-sdxl";
   const char* cache = r.has("cache_text_encoder_outputs") ? "cache_text_encoder_outputs" : "cache_text_encoder_outputs_to_disk";
   if (cached) r.config("cache_text_embeddings", true, r.origin(cache));
   if (wanted && cached && unet)
@@ -306,7 +307,7 @@ void read_texts(Reader& r, const Script& s, const std::string& program, bool cac
                      s.network ? "give --network_train_unet_only" : "leave --train_text_encoder out");
   if (wanted && cached)
     return r.finding(Effect::partial, cache, "of T5 alone: CLIP is trained and stays on the device, which is not part of the answer");
-  if (wanted && s.model == "sd-scripts-lumina2")
+  if (wanted && model == "sd-scripts-lumina2")
     return r.note(Effect::unknown, "adapters of the text encoder are not part of the answer: it is simulated frozen",
                   "give --network_train_unet_only");
   if (!wanted) return;
