@@ -160,7 +160,7 @@ TEST(Layouts, SlowNetworksFavourCopiesInsideANode) {
 
 TEST(Layouts, RefuseWhatMakesNoSense) {
   LayoutRequest r = request_for(small(), 8, 9);
-  r.kinds = {"fsdp3"};
+  r.kinds = {"fsdp22"};
   EXPECT_NE(error_of([&] { plan_layouts(r); }).find("did you mean 'fsdp2'"), std::string::npos);
   EXPECT_NE(error_of([] { layout_file("torchrum"); }).find("did you mean 'torchrun'"), std::string::npos);
   r = request_for(small(), 7, 9);
