@@ -67,21 +67,35 @@ bool accelerate_says(const Layout& l) {
   return is_pytorch(l) && !p.tensor && !p.fsdp1 && !p.zero1 && l.job.checkpointing.save.empty();
 }
 
+// accelerate's file for DDP, started as something else.
+std::string started_as(Job job, const char* kind, int64_t world, int64_t node) {
+  job.parallel = {};
+  job.parallel.ddp.emplace().world = world;
+  std::string text = generate(job, LaunchFile::accelerate, node).text;
+  const std::string ddp = "MULTI_GPU";
+  if (const size_t at = text.find(ddp); at != std::string::npos) text.replace(at, ddp.size(), kind);
+  return text;
+}
+
+// DeepSpeed's bf16, with fp32 copies of its own, is accelerate's mixed precision.
+std::string accelerate_with_deepspeed(const Layout& l, int64_t node) {
+  Job job = l.job;
+  if (job.precision == Precision::bf16) job.precision = Precision::amp;
+  return heading(l, "started by accelerate") + started_as(job, "DEEPSPEED", l.job.parallel.world(), node) +
+         fmt::format("deepspeed_config:\n  zero_stage: {}\n  gradient_accumulation_steps: {}\n  offload_optimizer_device: none\n",
+                     l.job.parallel.deepspeed->stage, l.job.accumulation);
+}
+
 // Keys of FullyShardedDataParallelPlugin. accelerate gathers and reduces in the type of mixed_precision.
 std::string accelerate_text(const Layout& l, int64_t node) {
   const auto& f = l.job.parallel.fsdp;
-  Job job = as_program_sees_it(l);
-  job.parallel = {};
+  if (l.job.parallel.deepspeed) return accelerate_with_deepspeed(l, node);
   if (!f) return heading(l, "started by accelerate") + generate(l.job, LaunchFile::accelerate, node).text;
   std::string text = heading(l, "started by accelerate");
   if (f->replicas > 1 || f->reshard_to > 0)
     text += "# copies of the shards, and blocks resharded inside a node, are the program's: ParallelismConfig(dp_replicate_size=...)\n";
   if (f->no_sync) text += "# in train.py: accumulate under accelerator.no_sync(model)\n";
-  job.parallel.ddp.emplace().world = f->world;
-  std::string base = generate(job, LaunchFile::accelerate, node).text;
-  const std::string kind = "MULTI_GPU";
-  if (const size_t at = base.find(kind); at != std::string::npos) base.replace(at, kind.size(), "FSDP");
-  text += base;
+  text += started_as(as_program_sees_it(l), "FSDP", f->world, node);
   text += fmt::format(
       "fsdp_config:\n  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_reshard_after_forward: {}\n"
       "  fsdp_activation_checkpointing: {}\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
