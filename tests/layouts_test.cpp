@@ -88,7 +88,7 @@ TEST(Layouts, EqualBruteForce) {
   const Job job = small();
   for (const double gib : {5.0, 7.0, 12.0}) {
     LayoutRequest r = request_for(job, 8, gib);
-    r.kinds = {"ddp", "zero1", "fsdp2"};
+    r.kinds = {"ddp", "zero1", "zero", "fsdp1", "fsdp2", "fsdp2_tp"};
     const LayoutPlan plan = plan_layouts(r);
     double best = std::numeric_limits<double>::infinity();
     for (const LayoutKind& kind : layout_kinds()) {
@@ -160,7 +160,7 @@ TEST(Layouts, SlowNetworksFavourCopiesInsideANode) {
 
 TEST(Layouts, RefuseWhatMakesNoSense) {
   LayoutRequest r = request_for(small(), 8, 9);
-  r.kinds = {"fsdp3"};
+  r.kinds = {"fsdp22"};
   EXPECT_NE(error_of([&] { plan_layouts(r); }).find("did you mean 'fsdp2'"), std::string::npos);
   EXPECT_NE(error_of([] { layout_file("torchrum"); }).find("did you mean 'torchrun'"), std::string::npos);
   r = request_for(small(), 7, 9);

@@ -97,15 +97,14 @@ std::vector<Plan> fewest_gpus(PlanRequest request, const std::vector<TargetDevic
 std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices,
                           std::vector<Plan> plans) {
   if (plans.size() != 1) return plans;
-  for (std::vector<std::string> knobs = unsaid(request, job, plans[0]); !knobs.empty();) {
-    plan.wishes.keep.insert(knobs.begin(), knobs.end());
-    for (const std::string& k : knobs) plan.wishes.allow.erase(k);
+  for (std::vector<std::string> settings = unsaid(request, job, plans[0]); !settings.empty();) {
+    plan.wishes.without.insert(settings.begin(), settings.end());
     std::vector<Plan> other = make_plans(plan, devices);
     if (!other[0].best) return plans;
     plans = std::move(other);
     std::vector<std::string> more = unsaid(request, job, plans[0]);
-    if (more == knobs) return plans;
-    knobs = std::move(more);
+    if (more == settings) return plans;
+    settings = std::move(more);
   }
   return plans;
 }

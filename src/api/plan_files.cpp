@@ -81,13 +81,9 @@ std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, co
   if (!document) return {};
   const Rewritten file = rewritten(request, *document, job, plan.best->run);
   std::vector<std::string> out;
-  if (request.flags && !file.environment.empty()) out.emplace_back("allocator");
+  if (request.flags && !file.environment.empty()) out.emplace_back("alloc_conf");
   for (const NotWritten& n : file.not_written)
-    for (const Lever& l : levers_for(job))
-      if (std::any_of(l.settings.begin(), l.settings.end(), [&](const auto& s) { return s.first == n.setting; })) {
-        out.push_back(l.knob);
-        break;
-      }
+    if (plan.best->run.changes.contains(n.setting)) out.push_back(n.setting);
   return out;
 }
 

@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 bool wants_file(const SearchRequest& request);
-// Knobs of the plan that the user's file or command has no word for, or for --flags no flag; empty when everything can be said.
+// Settings of the plan that the user's file or command has no word for, or for --flags no flag; empty when everything can be said.
 std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan);
 // Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.
 ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show);

@@ -147,7 +147,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group(kGoal);
-  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 and FSDP2 are tried")
+  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 and -2, and FSDP2 are tried")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group(kGoal);
@@ -189,7 +189,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
                  "megatron, too")
       ->type_name("KIND")
       ->group(kAnswer);
-  app.add_flag("--full", f->search.full, "ladders, quick fixes and the rest even where executing one candidate takes seconds");
+  app.add_flag("--full", f->search.full, "every candidate executed in full, even where that takes seconds each");
   app.add_option("--matrix", f->search.matrix, "need and verdict for all combinations, instead of a plan")
       ->type_name("KEY=A,B,KEY=...")
       ->group(kAnswer);

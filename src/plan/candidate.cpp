@@ -1,11 +1,14 @@
 #include "plan/candidate.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <set>
 #include <thread>
 
+#include "allocator/timeline.h"
 #include "job/settings.h"
+#include "plan/short_runs.h"
 
 namespace plimsoll {
 
@@ -64,10 +67,39 @@ int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? jo
 
 int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
 
-Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster)
-    : job_(std::move(job)), devices_(std::move(devices)), calibration_(std::move(calibration)), cluster_(cluster) {}
+Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster, bool extrapolates)
+    : job_(std::move(job)),
+      devices_(std::move(devices)),
+      calibration_(std::move(calibration)),
+      cluster_(cluster),
+      extrapolates_(extrapolates) {}
 
-Candidate Evaluator::execute(const Recipe& changes) const {
+void Evaluator::measure(Candidate& c, const Job& executed) const {
+  const bool pytorch = executed.framework == Framework::pytorch;
+  Fitting fitting(executed, pytorch);
+  const std::optional<Simulation> twin = pytorch ? std::nullopt : work_of_jax(executed);
+  for (const TargetDevice& d : devices_) {
+    const Fit f = fitting.need(d);
+    c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", {}});
+    if (!pytorch && !twin) continue;
+    const Simulation& run = pytorch ? fitting.simulation(d) : *twin;
+    c.needs.back().time = time_on(c.job, run, d, calibration_, cluster_);
+    c.parameters = run.parameters;
+    c.events = run.trace.events.size();
+  }
+  if (pytorch && c.changes.empty() && !devices_.empty())
+    c.peak_phase = ideal_timeline(fitting.simulation(devices_.front()).trace).peak().phase;
+}
+
+void Evaluator::measure_shorter(Candidate& c, const Job& executed) const {
+  ShortRuns runs(executed);
+  for (const TargetDevice& d : devices_) c.needs.push_back(runs.on(d, calibration_, cluster_));
+  c.parameters = runs.simulation(devices_.front()).parameters;
+  if (c.changes.empty()) c.peak_phase = runs.peak_phase(devices_.front());
+  c.extrapolated = true;
+}
+
+Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
   Candidate c;
   c.changes = changes;
   try {
@@ -76,18 +108,10 @@ Candidate Evaluator::execute(const Recipe& changes) const {
     // An evaluation in the batch of training is part of the question, as in estimate().
     Job executed = c.job;
     if (executed.eval_batch == 0 || executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;
-    const bool pytorch = executed.framework == Framework::pytorch;
-    Fitting fitting(executed, pytorch);
-    const std::optional<Simulation> twin = pytorch ? std::nullopt : work_of_jax(executed);
-    for (const TargetDevice& d : devices_) {
-      const Fit f = fitting.need(d);
-      c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", {}});
-      if (!pytorch && !twin) continue;
-      const Simulation& run = pytorch ? fitting.simulation(d) : *twin;
-      c.needs.back().time = time_on(c.job, run, d, calibration_, cluster_);
-      c.parameters = run.parameters;
-      c.events = run.trace.events.size();
-    }
+    if (extrapolates_ && !in_full && ShortRuns::worth(executed))
+      measure_shorter(c, executed);
+    else
+      measure(c, executed);
   } catch (const std::exception& e) {
     c.impossible = e.what();
     c.needs.clear();
@@ -95,31 +119,48 @@ Candidate Evaluator::execute(const Recipe& changes) const {
   return c;
 }
 
+std::vector<Candidate> Evaluator::execute_all(const std::vector<Recipe>& all, bool in_full) const {
+  std::vector<Candidate> results(all.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < all.size(); i = next++) results[i] = execute(all[i], in_full);
+  };
+  std::vector<std::jthread> threads;
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (size_t i = 1; i < std::min(cores, all.size()); ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  return results;
+}
+
 void Evaluator::prepare(const std::vector<Recipe>& all) {
   std::set<std::string> names;
-  std::vector<std::pair<std::string, const Recipe*>> missing;
+  std::vector<Recipe> missing;
   {
     const std::lock_guard lock(mutex_);
     for (const Recipe& c : all) {
       std::string name = c.dump();
-      if (!candidates_.contains(name) && names.insert(name).second) missing.emplace_back(std::move(name), &c);
+      if (!candidates_.contains(name) && names.insert(std::move(name)).second) missing.push_back(c);
     }
   }
-  std::vector<Candidate> results(missing.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < missing.size(); i = next++) results[i] = execute(*missing[i].second);
-  };
-  {
-    std::vector<std::jthread> threads;
-    const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-    for (size_t i = 1; i < std::min(cores, missing.size()); ++i) threads.emplace_back(work);
-    work();
-  }
   if (missing.empty()) return;
+  std::vector<Candidate> results = execute_all(missing, false);
   const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < missing.size(); ++i) candidates_.emplace(missing[i].first, std::move(results[i]));
+  for (Candidate& c : results) candidates_.try_emplace(c.changes.dump(), std::move(c));
   if (progress) progress(candidates_.size());
+}
+
+void Evaluator::confirm(const std::vector<Recipe>& all) {
+  std::vector<Recipe> missing;
+  for (const Recipe& c : all)
+    if (of(c).extrapolated && std::find(missing.begin(), missing.end(), c) == missing.end()) missing.push_back(c);
+  std::vector<Candidate> results = execute_all(missing, true);
+  const std::lock_guard lock(mutex_);
+  for (Candidate& c : results) {
+    Candidate& known = candidates_[c.changes.dump()];
+    c.thought = std::move(known.needs);
+    known = std::move(c);
+  }
 }
 
 const Candidate& Evaluator::of(const Recipe& changes) {

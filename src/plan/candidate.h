@@ -39,7 +39,13 @@ struct Candidate {
   std::string impossible;   // why it cannot be run at all; then `needs` is empty
   std::vector<Need> needs;  // by device
   int64_t parameters = 0;
-  size_t events = 0;  // of the trace: what executing it costs
+  size_t events = 0;                   // of the trace: what executing it costs
+  Phase peak_phase = Phase::backward;  // of the job as it is; of the others nobody asks
+  bool extrapolated = false;           // from short runs: short_runs.h
+  std::vector<Need> thought;           // before it was confirmed
+
+  // To be compared with what was only extrapolated.
+  const std::vector<Need>& comparable() const { return thought.empty() ? needs : thought; }
 
   int64_t global_batch() const;
 };
@@ -51,11 +57,14 @@ std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, co
 // Executes candidates, each once, on as many threads as there are cores; several threads may ask. Results do not depend on the order.
 class Evaluator {
  public:
-  // `job` is resolved.
-  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {});
+  // `job` is resolved. `extrapolates`: long sequences from short ones; confirm() then executes in full what matters.
+  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {}, bool extrapolates = false);
 
   const Candidate& of(const Recipe& changes);
   void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel
+  // Executes in full those that were extrapolated, in parallel; what of() gave for them is then exact. Nobody else may ask meanwhile.
+  void confirm(const std::vector<Recipe>& all);
+  bool extrapolates() const { return extrapolates_; }
 
   const Job& job() const { return job_; }
   const std::vector<TargetDevice>& devices() const { return devices_; }
@@ -64,12 +73,16 @@ class Evaluator {
   std::function<void(size_t executed)> progress;  // may be empty
 
  private:
-  Candidate execute(const Recipe& changes) const;
+  Candidate execute(const Recipe& changes, bool in_full) const;
+  void measure(Candidate& c, const Job& executed) const;
+  void measure_shorter(Candidate& c, const Job& executed) const;
+  std::vector<Candidate> execute_all(const std::vector<Recipe>& all, bool in_full) const;
 
   Job job_;
   std::vector<TargetDevice> devices_;
   Calibration calibration_;
   Cluster cluster_;
+  bool extrapolates_;
   mutable std::mutex mutex_;
   std::map<std::string, Candidate> candidates_;  // by the text of their changes; never removed
 };

@@ -49,7 +49,7 @@ std::optional<Lever> smaller_batch(const Space& space, const Job& job) {
 }  // namespace
 
 PlannedRun planned(const Candidate& c, size_t device) {
-  return {c.changes, c.job, c.needs.empty() ? Need{} : c.needs[device], c.global_batch()};
+  return {c.changes, c.job, c.needs.empty() ? Need{} : c.needs[device], c.global_batch(), c.extrapolated};
 }
 
 double share_of(const Need& need, const TargetDevice& device) {

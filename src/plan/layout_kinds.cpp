@@ -13,8 +13,11 @@ const std::vector<LayoutKind>& layout_kinds() {
   static const std::vector<LayoutKind> kKinds{
       {"ddp", "DDP", ddp_spreads, kPyTorch, nullptr},
       {"zero1", "ZeRO-1", zero1_spreads, kPyTorch, nullptr},
+      {"zero", "DeepSpeed", deepspeed_spreads, kPyTorch, nullptr},
+      {"fsdp1", "FSDP1", fsdp1_spreads, kPyTorch, nullptr},
       {"fsdp2", "FSDP2", fsdp2_spreads, kPyTorch, nullptr},
       {"tensor_parallel", "TP", tensor_parallel_spreads, kPyTorch, nullptr},
+      {"fsdp2_tp", "FSDP2 x TP", fsdp2_tensor_spreads, kPyTorch, nullptr},
       {"megatron", "Megatron-LM", megatron_spreads, kMegatron, megatron_ranks},
   };
   return kKinds;

@@ -32,8 +32,11 @@ void check_layout_kinds(const std::set<std::string>& names);
 
 std::vector<Spread> ddp_spreads(const LayoutRequest& request);
 std::vector<Spread> zero1_spreads(const LayoutRequest& request);
+std::vector<Spread> deepspeed_spreads(const LayoutRequest& request);
+std::vector<Spread> fsdp1_spreads(const LayoutRequest& request);
 std::vector<Spread> fsdp2_spreads(const LayoutRequest& request);
 std::vector<Spread> tensor_parallel_spreads(const LayoutRequest& request);
+std::vector<Spread> fsdp2_tensor_spreads(const LayoutRequest& request);
 std::vector<Spread> megatron_spreads(const LayoutRequest& request);
 std::vector<Job> megatron_ranks(const Job& job);
 

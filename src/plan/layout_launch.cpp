@@ -18,7 +18,13 @@ bool is_pytorch(const Layout& l) { return !is_megatron(l); }
 
 // Which setting says how the job is spread.
 const char* spread_setting(const ParallelSettings& p) {
-  return p.megatron ? "megatron" : p.fsdp ? "fsdp" : p.tensor ? "tensor_parallel" : p.zero1 ? "zero1" : "ddp";
+  return p.megatron    ? "megatron"
+         : p.fsdp      ? "fsdp"
+         : p.fsdp1     ? "fsdp1"
+         : p.deepspeed ? "zero"
+         : p.tensor    ? "tensor_parallel"
+         : p.zero1     ? "zero1"
+                       : "ddp";
 }
 
 // What was planned, and how it is asked about again.
@@ -38,33 +44,58 @@ Job as_program_sees_it(const Layout& l) {
   return job;
 }
 
+// What the program itself must do.
+std::string in_program(const Layout& l) {
+  const std::string spread = instead_of(spread_setting(l.job.parallel), l.job);
+  if (!l.job.parallel.fsdp || !l.job.parallel.tensor) return spread;
+  Job inner = l.job;
+  inner.parallel.fsdp.reset();
+  return fmt::format("{}, and then {}, each along its dimension of one mesh", instead_of("tensor_parallel", inner), spread);
+}
+
 std::string torchrun_text(const Layout& l, int64_t node) {
   std::string text = generate(as_program_sees_it(l), LaunchFile::torchrun, node).text;
   const size_t first = text.find('\n') + 1;  // after #!/bin/bash
-  return text.insert(first, heading(l, "started by torchrun") +
-                                fmt::format("# in train.py: {}\n", instead_of(spread_setting(l.job.parallel), l.job)) +
+  return text.insert(first, heading(l, "started by torchrun") + fmt::format("# in train.py: {}\n", in_program(l)) +
                                 (l.job.checkpointing.save.empty() ? "" : fmt::format("# and {}\n", instead_of("checkpointing", l.job))) +
                                 meeting_point(l.job, node));
 }
 
 // It has words for no checkpoints and for those of every block.
-bool accelerate_says(const Layout& l) { return is_pytorch(l) && !l.job.parallel.tensor && l.job.checkpointing.save.empty(); }
+bool accelerate_says(const Layout& l) {
+  const ParallelSettings& p = l.job.parallel;
+  return is_pytorch(l) && !p.tensor && !p.fsdp1 && !p.zero1 && l.job.checkpointing.save.empty();
+}
+
+// accelerate's file for DDP, started as something else.
+std::string started_as(Job job, const char* kind, int64_t world, int64_t node) {
+  job.parallel = {};
+  job.parallel.ddp.emplace().world = world;
+  std::string text = generate(job, LaunchFile::accelerate, node).text;
+  const std::string ddp = "MULTI_GPU";
+  if (const size_t at = text.find(ddp); at != std::string::npos) text.replace(at, ddp.size(), kind);
+  return text;
+}
+
+// DeepSpeed's bf16, with fp32 copies of its own, is accelerate's mixed precision.
+std::string accelerate_with_deepspeed(const Layout& l, int64_t node) {
+  Job job = l.job;
+  if (job.precision == Precision::bf16) job.precision = Precision::amp;
+  return heading(l, "started by accelerate") + started_as(job, "DEEPSPEED", l.job.parallel.world(), node) +
+         fmt::format("deepspeed_config:\n  zero_stage: {}\n  gradient_accumulation_steps: {}\n  offload_optimizer_device: none\n",
+                     l.job.parallel.deepspeed->stage, l.job.accumulation);
+}
 
 // Keys of FullyShardedDataParallelPlugin. accelerate gathers and reduces in the type of mixed_precision.
 std::string accelerate_text(const Layout& l, int64_t node) {
   const auto& f = l.job.parallel.fsdp;
-  Job job = as_program_sees_it(l);
-  job.parallel = {};
+  if (l.job.parallel.deepspeed) return accelerate_with_deepspeed(l, node);
   if (!f) return heading(l, "started by accelerate") + generate(l.job, LaunchFile::accelerate, node).text;
   std::string text = heading(l, "started by accelerate");
   if (f->replicas > 1 || f->reshard_to > 0)
     text += "# copies of the shards, and blocks resharded inside a node, are the program's: ParallelismConfig(dp_replicate_size=...)\n";
   if (f->no_sync) text += "# in train.py: accumulate under accelerator.no_sync(model)\n";
-  job.parallel.ddp.emplace().world = f->world;
-  std::string base = generate(job, LaunchFile::accelerate, node).text;
-  const std::string kind = "MULTI_GPU";
-  if (const size_t at = base.find(kind); at != std::string::npos) base.replace(at, kind.size(), "FSDP");
-  text += base;
+  text += started_as(as_program_sees_it(l), "FSDP", f->world, node);
   text += fmt::format(
       "fsdp_config:\n  fsdp_version: 2\n  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n  fsdp_reshard_after_forward: {}\n"
       "  fsdp_activation_checkpointing: {}\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n",
@@ -72,10 +103,13 @@ std::string accelerate_text(const Layout& l, int64_t node) {
   return text;
 }
 
-bool deepspeed_says(const Layout& l) { return is_pytorch(l) && l.job.parallel.zero1; }
+bool deepspeed_says(const Layout& l) { return l.job.parallel.deepspeed.has_value(); }
 std::string deepspeed_text(const Layout& l, int64_t node) { return generate(l.job, LaunchFile::deepspeed, node).text; }
 
-bool torchtitan_says(const Layout& l) { return is_pytorch(l) && !l.job.parallel.zero1 && torchtitan_model(l.job.model); }
+bool torchtitan_says(const Layout& l) {
+  const ParallelSettings& p = l.job.parallel;
+  return is_pytorch(l) && !p.zero1 && !p.fsdp1 && !p.deepspeed && torchtitan_model(l.job.model);
+}
 
 // Degrees multiply to the number of processes.
 std::string torchtitan_text(const Layout& l, int64_t node) {
@@ -133,7 +167,7 @@ std::string estimate_command(const Layout& l) {
 std::string launch_line(const Layout& l, int64_t node) {
   const std::string start = torchrun_command(l.job.parallel.world(), node);
   if (is_megatron(l)) return start + " pretrain_gpt.py " + join(megatron_layout_arguments(l.job), " ");
-  return fmt::format("{} train.py, with {}", start, instead_of(spread_setting(l.job.parallel), l.job));
+  return fmt::format("{} train.py, with {}", start, in_program(l));
 }
 
 const std::vector<LayoutFile>& layout_files() {

@@ -61,7 +61,8 @@ Bytes least_need(const Job& job, int64_t parameters) {
 int64_t whole_parameters(const Job& job, int64_t of_rank) {
   const ParallelSettings& p = job.parallel;
   if (p.megatron || p.torchtitan) return 0;
-  const int64_t ranks = (p.fsdp ? p.fsdp->shards() : p.fsdp1 ? p.fsdp1->shards() : 1) * (p.tensor ? p.tensor->world : 1);
+  // Tensor parallelism leaves whole what its plan does not name, embeddings among it: a rank's part says nothing about the sum.
+  const int64_t ranks = p.fsdp ? p.fsdp->shards() : p.fsdp1 ? p.fsdp1->shards() : 1;
   constexpr double kPadded = 0.95;  // rank 0 has padded shards, and norms are on every rank
   return ranks == 1 ? of_rank : static_cast<int64_t>(kPadded * static_cast<double>(of_rank) * static_cast<double>(ranks));
 }

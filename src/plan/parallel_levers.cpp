@@ -39,6 +39,22 @@ void of_ddp(const ParallelSettings& p, std::vector<Lever>& out) {
                  {{"ddp", false}, {"fsdp", {{"world", p.ddp->world}}}},
                  LeverKind::same_result,
                  "weights are gathered in forward and backward"});
+  for (const int64_t stage : {1, 2})
+    out.push_back({"ddp",
+                   stage == 1 ? "states over the ranks (DeepSpeed's ZeRO-1)" : "states and gradients over the ranks (DeepSpeed's ZeRO-2)",
+                   {{"ddp", false}, {"zero", {{"world", p.ddp->world}, {"stage", stage}}}},
+                   LeverKind::same_result,
+                   "the updated weights go to all after each step; needs DeepSpeed"});
+}
+
+void of_zero(const ParallelSettings& p, std::vector<Lever>& out) {
+  if (!p.deepspeed || p.deepspeed->world < 2) return;
+  if (p.deepspeed->stage == 1)
+    add(out, "gradients over the ranks, too (ZeRO-2)", "zero", changed(*p.deepspeed, {{"stage", 2}}), LeverKind::same_result,
+        "gradients are reduced in every micro-step");
+  if (!p.deepspeed->offload_optimizer)
+    add(out, "ZeRO's states and update on the host", "zero", changed(*p.deepspeed, {{"offload_optimizer", true}}), LeverKind::same_result,
+        "an update on the CPU, gradients and weights over PCIe");
 }
 
 void of_fsdp(const Job& job, std::vector<Lever>& out) {
@@ -90,6 +106,7 @@ void of_megatron(const ParallelSettings& p, std::vector<Lever>& out) {
 std::vector<Lever> parallel_levers(const Job& job) {
   std::vector<Lever> out;
   of_ddp(job.parallel, out);
+  of_zero(job.parallel, out);
   of_fsdp(job, out);
   of_tensor(job.parallel, out);
   of_megatron(job.parallel, out);

@@ -8,10 +8,10 @@
 #include <limits>
 #include <set>
 
-#include "estimate/estimate.h"
 #include "hardware/catalogue.h"
 #include "job/writer.h"
 #include "plan/ladder.h"
+#include "plan/short_runs.h"
 
 namespace plimsoll {
 
@@ -20,7 +20,8 @@ namespace {
 constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::other_numbers, LeverKind::other_training};
 constexpr double kRecommendedShare = 0.9;
 constexpr double kWorthAChange = 0.97;     // of the time that the plan takes
-constexpr size_t kManyEvents = 2'000'000;  // a loop over tokens in Python: seconds for every candidate
+constexpr size_t kManyEvents = 2'000'000;  // seconds for every candidate
+constexpr int kAttempts = 4;               // searches until what was extrapolated holds when it is executed
 
 Bytes share(Bytes b, double part) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * part)}; }
 
@@ -69,6 +70,8 @@ class Planner {
     plan_.global = space.global;
     plan_.calibration = request.calibration.source;
     if (plan_.device.capacity) plan_.limit = share(plan_.device.capacity->low, 1 - request.leave_free);
+    searched_limit_ = plan_.limit;
+    if (evaluator.extrapolates()) plan_.extrapolated_from = {ShortRuns::kFew, ShortRuns::kMore};
   }
 
   Plan make() {
@@ -76,13 +79,10 @@ class Planner {
     plan_.as_is = planned(now, device_);
     plan_.as_is_impossible = now.impossible;
     plan_.left_out = levers_left_out(request_.job, plan_.device);
-    if (request_.objective == Objective::sequence) {
-      longest();
-    } else {
-      search();
-    }
+    find();
     if (!plan_.best) shortage();
-    plan_.shortened = !request_.brief && !request_.full && now.events > kManyEvents;
+    plan_.as_is = planned(now, device_);
+    plan_.shortened = !request_.brief && !request_.full && !evaluator_.extrapolates() && now.events > kManyEvents;
     if (!request_.brief && !plan_.shortened) {
       const Recipe from = plan_.best ? plan_.best->run.changes : no_changes();
       // Independent of each other, and what is executed is the same in any order.
@@ -101,9 +101,40 @@ class Planner {
   }
 
  private:
+  void find() {
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      plan_.best.reset();
+      best_ = smallest_ = nullptr;
+      if (request_.objective == Objective::sequence) {
+        longest();
+      } else {
+        search();
+      }
+      if (!evaluator_.extrapolates() || confirmed()) return;
+    }
+    plan_.best.reset();
+    best_ = nullptr;
+  }
+
+  // Executes the answer in full, and the run as it is beside it. What then needs more than was thought makes the next search more careful.
+  bool confirmed() {
+    const Candidate* answer = best_ ? best_ : smallest_;
+    if (answer == nullptr) return true;
+    const Recipe changes = answer->changes;
+    const Bytes thought = answer->needs[device_].device.high;
+    evaluator_.confirm({changes, no_changes()});
+    const Candidate& found = evaluator_.of(changes);
+    if (plan_.best) plan_.best->run = planned(found, device_);
+    if (best_ == nullptr || fits(found)) return true;
+    if (found.needs.empty()) return false;
+    searched_limit_ =
+        share(searched_limit_, static_cast<double>(thought.count) / static_cast<double>(found.needs[device_].device.high.count));
+    return false;
+  }
+
   // The least disturbance that fits is the plan.
   void search() {
-    Search search(evaluator_, space_, placement_, device_, plan_.limit, request_.objective);
+    Search search(evaluator_, space_, placement_, device_, searched_limit_, request_.objective);
     for (const LeverKind kind : kKinds) {
       best_ = search.best(kind);
       if (best_ == nullptr) continue;
@@ -115,7 +146,7 @@ class Planner {
 
   // More of a disturbance, when it is faster: roughly, without choosing blocks, and nothing that goes to the host.
   void alternatives() {
-    if (best_ == nullptr) return;
+    if (best_ == nullptr || evaluator_.extrapolates()) return;
     Space narrow = space_;
     narrow.offloads = {Choice{}};
     narrow.placements = false;
@@ -143,7 +174,7 @@ class Planner {
       const auto fitting = [&](int64_t seq) {
         Space s = space_;
         s.lengths = {Choice{Recipe{{"seq", seq}}}};
-        Search search(evaluator_, s, placement_, device_, plan_.limit, Objective::memory);
+        Search search(evaluator_, s, placement_, device_, searched_limit_, Objective::memory);
         const Candidate* c = search.best(kind);
         if (search.smallest() && (!smallest_ || search.smallest()->needs[device_].device.high < smallest_->needs[device_].device.high))
           smallest_ = search.smallest();
@@ -160,6 +191,7 @@ class Planner {
       // To a sixteenth: finer steps are within what sequences are padded to.
       while (bad - good > std::max<int64_t>(1, good / 16)) (fitting((good + bad) / 2 * unit) ? good : bad) = (good + bad) / 2;
       fitting(good * unit);
+      best_ = best;
       plan_.best = {kind, planned(*best, device_)};
       return;
     }
@@ -170,7 +202,9 @@ class Planner {
     return c.needs.empty() ? nullptr : &c;
   }
 
-  bool fits(const Candidate& c) const { return c.needs[device_].verdict == Verdict::fits && c.needs[device_].device.high <= plan_.limit; }
+  bool fits(const Candidate& c) const {
+    return !c.needs.empty() && c.needs[device_].verdict == Verdict::fits && c.needs[device_].device.high <= plan_.limit;
+  }
 
   void shortage() {
     if (smallest_ == nullptr) {
@@ -241,7 +275,7 @@ class Planner {
   void fixes() {
     const Candidate& now = evaluator_.of(no_changes());
     if (now.needs.empty()) return;
-    plan_.peak_phase = estimate_peak_phase(now.job);
+    plan_.peak_phase = now.peak_phase;
     const std::vector<Lever> levers = levers_for(request_.job, plan_.device);
     std::vector<Recipe> all;
     for (const Lever& l : levers) {
@@ -254,9 +288,13 @@ class Planner {
       const Candidate& c = evaluator_.of(all[i]);
       QuickFix f{levers[i], LeverOutcome::impossible, planned(c, device_), {}, 0, c.impossible};
       if (!c.needs.empty()) {
-        f.saving = now.needs[device_].device.bytes - f.run.need.device.bytes;
-        f.slower = seconds_per_sample(c, device_) / seconds_per_sample(now, device_) - 1;
-        const int64_t noticed = now.needs[device_].device.bytes.count / 200;
+        const Need &before = now.comparable()[device_], &after = c.comparable()[device_];
+        f.saving = before.device.bytes - after.device.bytes;
+        f.slower = before.time && after.time ? after.time->seconds * static_cast<double>(now.global_batch()) /
+                                                       (before.time->seconds * static_cast<double>(c.global_batch())) -
+                                                   1
+                                             : std::nan("");
+        const int64_t noticed = before.device.bytes.count / 200;
         f.outcome = f.saving.count > noticed    ? LeverOutcome::saves
                     : f.saving.count < -noticed ? LeverOutcome::costs_memory
                                                 : LeverOutcome::nothing;
@@ -273,10 +311,6 @@ class Planner {
     std::stable_sort(plan_.fixes.begin(), plan_.fixes.end(), [&](const QuickFix& a, const QuickFix& b) { return key(a) < key(b); });
   }
 
-  static Phase estimate_peak_phase(const Job& job) {
-    return job.framework == Framework::pytorch ? estimate(job, 0).peak_phase : Phase::backward;
-  }
-
   void sensitivity(const Recipe& from) {
     const Candidate* now = run(from);
     if (now == nullptr) return;
@@ -285,7 +319,8 @@ class Planner {
       for (const int64_t step : {units, -units}) {
         const Candidate* other = run(merged(from, with_more(step)));
         if (other == nullptr) continue;
-        plan_.sensitivity.push_back({unit, Bytes{(other->needs[device_].allocated - now->needs[device_].allocated).count / step}});
+        plan_.sensitivity.push_back(
+            {unit, Bytes{(other->comparable()[device_].allocated - now->comparable()[device_].allocated).count / step}});
         return;
       }
     };
@@ -329,7 +364,14 @@ class Planner {
 
   // Straight lines through two batches lead to the edge, and every answer was executed.
   int64_t largest_batch(const Recipe& from, const std::function<bool(const Candidate&)>& fits) {
-    const auto at = [&](int64_t b) { return run(merged(from, {{"batch", b}, {"accumulation", 1}})); };
+    const auto at = [&](int64_t b) {
+      Recipe changes = from;
+      for (const auto& [key, value, now] : {std::tuple("batch", b, request_.job.batch), {"accumulation", 1, request_.job.accumulation}}) {
+        changes.erase(key);
+        if (value != now) changes[key] = value;
+      }
+      return run(changes);
+    };
     const auto good = [&](int64_t b) {
       const Candidate* c = at(b);
       return c != nullptr && fits(*c);
@@ -397,12 +439,15 @@ class Planner {
   size_t device_;
   const Candidate* best_ = nullptr;
   const Candidate* smallest_ = nullptr;
+  Bytes searched_limit_;  // less than the plan's when what was extrapolated was found to need more
   Plan plan_;
 };
 
-// Blocks as the model runs them; none where it cannot run as it is, or is no sequence of blocks.
-std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>& devices) {
+// Blocks as the model runs them in one micro-step; none where it cannot run as it is, or is no sequence of blocks.
+std::vector<BlockCost> blocks_of(Job job, const std::vector<TargetDevice>& devices, bool of_short_run) {
   if (job.framework != Framework::pytorch || devices.empty()) return {};
+  if (!job.parallel.any()) job.steps = job.accumulation = 1;
+  if (of_short_run) job.seq = ShortRuns::kMore;
   try {
     return block_costs(job, devices.front().spec);
   } catch (const Error&) {
@@ -413,9 +458,9 @@ std::vector<BlockCost> blocks_of(const Job& job, const std::vector<TargetDevice>
 }  // namespace
 
 std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
-  Evaluator evaluator(request.job, devices, request.calibration, request.cluster);
+  Evaluator evaluator(request.job, devices, request.calibration, request.cluster, !request.full && loops_over_tokens(request.job));
   evaluator.progress = request.progress;
-  const Placement placement(blocks_of(request.job, devices), request.job.checkpointing.reentrant);
+  const Placement placement(blocks_of(request.job, devices, evaluator.extrapolates()), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
   for (size_t i = 0; i < devices.size(); ++i) {
     const Space space = possible_space(request.job, request.wishes, evaluator, i);

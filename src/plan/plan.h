@@ -19,7 +19,7 @@ struct PlanRequest {
   Calibration calibration;
   Cluster cluster;
   bool brief = false;                             // only the answer: no ladders, effects, sensitivities
-  bool full = false;                              // all of that even where executing one candidate takes seconds
+  bool full = false;                              // every candidate in full, even where that takes seconds
   std::function<void(size_t executed)> progress;  // may be empty
 };
 
@@ -29,6 +29,7 @@ struct PlannedRun {
   Job job;
   Need need;
   int64_t global_batch = 1;
+  bool extrapolated = false;  // from short runs
 };
 
 struct Alternative {
@@ -92,11 +93,12 @@ struct Plan {
   std::vector<Sensitivity> sensitivity;
   std::optional<BatchAnswer> batch;
   std::optional<Shortage> shortage;
-  std::string unanswered;             // why there is neither a plan nor a shortage
-  std::vector<std::string> left_out;  // levers that only move bytes to the host, where that is the device: kOnePool
-  std::string calibration;            // what ties its times to a machine; empty: nothing does
-  bool shortened = false;             // by itself: without what `full` asks for
-  size_t executed = 0;                // candidates, of all plans that were made together
+  std::string unanswered;                  // why there is neither a plan nor a shortage
+  std::vector<std::string> left_out;       // levers that only move bytes to the host, where that is the device: kOnePool
+  std::string calibration;                 // what ties its times to a machine; empty: nothing does
+  bool shortened = false;                  // by itself: without what `full` asks for
+  std::vector<int64_t> extrapolated_from;  // tokens of the short runs; empty: every candidate was executed in full
+  size_t executed = 0;                     // candidates, of all plans that were made together
 };
 
 // One plan for each device, from shared executions.

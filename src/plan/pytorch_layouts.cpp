@@ -1,4 +1,5 @@
-// Layouts of PyTorch's own: DistributedDataParallel, ZeroRedundancyOptimizer, fully_shard and tensor parallelism.
+// Layouts of PyTorch's own (DistributedDataParallel, ZeroRedundancyOptimizer, FullyShardedDataParallel, fully_shard, tensor parallelism)
+// and of DeepSpeed.
 #include "plan/layout_kinds.h"
 
 namespace plimsoll {
@@ -14,12 +15,12 @@ std::vector<int64_t> halves_of(int64_t world) {
 
 // Weights in fp32 that are gathered in bf16 do what autocast does, with half of the traffic and no copies of weights: how
 // torchtitan and transformers train with FSDP.
-Recipe fsdp_recipe(const Job& job, const nlohmann::json& fsdp) {
-  Recipe r{{"fsdp", fsdp}};
+Recipe fsdp_recipe(const Job& job, const nlohmann::json& settings, const char* name = "fsdp") {
+  Recipe r{{name, settings}};
   if (job.precision != Precision::amp) return r;
   r["precision"] = "fp32";
-  r["fsdp"]["param_dtype"] = "bf16";
-  r["fsdp"]["reduce_dtype"] = "fp32";
+  r[name]["param_dtype"] = "bf16";
+  r[name]["reduce_dtype"] = "fp32";
   return r;
 }
 
@@ -30,6 +31,35 @@ std::vector<Spread> ddp_spreads(const LayoutRequest& r) { return {{{{"ddp", {{"w
 std::vector<Spread> zero1_spreads(const LayoutRequest& r) {
   Recipe zero{{"ddp", {{"world", r.world}, {"bucket_view", true}}}, {"zero1", {{"world", r.world}, {"ddp", true}}}};
   return {{std::move(zero), r.world}};
+}
+
+// Weights in bf16 with ZeRO's own fp32 copies do what autocast does: how DeepSpeed trains in bf16.
+std::vector<Spread> deepspeed_spreads(const LayoutRequest& r) {
+  if (r.world < 2) throw Error("it shares out between 2 devices or more", "");
+  std::vector<Spread> out;
+  for (const int64_t stage : {1, 2}) {
+    Spread s{{{"zero", {{"world", r.world}, {"stage", stage}}}}, r.world};
+    if (r.job.precision == Precision::amp) s.settings["precision"] = "bf16";
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+// One copy of the weights over all devices, or one in every node (hybrid); blocks are resharded after forward, or kept whole.
+std::vector<Spread> fsdp1_spreads(const LayoutRequest& r) {
+  if (r.world < 2) throw Error("it shares out between 2 devices or more", "");
+  std::vector<Spread> out;
+  const int64_t nodes = r.world % r.cluster.node == 0 ? r.world / r.cluster.node : 1;
+  for (const int64_t copies : nodes > 1 ? std::vector<int64_t>{1, nodes} : std::vector<int64_t>{1})
+    for (const bool reshard : {true, false})
+      for (const bool no_sync : {false, true}) {
+        const char* strategy = copies == 1 ? (reshard ? "full_shard" : "shard_grad_op") : reshard ? "hybrid_shard" : "hybrid_shard_zero2";
+        nlohmann::json fsdp1{{"world", r.world}, {"strategy", strategy}};
+        if (copies > 1) fsdp1["replicas"] = copies;
+        if (no_sync) fsdp1["no_sync"] = true;
+        out.push_back({fsdp_recipe(r.job, fsdp1, "fsdp1"), r.world, 1, no_sync});
+      }
+  return out;
 }
 
 // One copy of the weights over all devices, or over as many as are in whole nodes (HSDP). After forward, blocks are resharded, kept
@@ -58,6 +88,21 @@ std::vector<Spread> tensor_parallel_spreads(const LayoutRequest& r) {
   Spread s;
   s.settings["tensor_parallel"] = {{"world", r.world}, {"sequence", true}, {"loss_parallel", true}};
   return {s};
+}
+
+// Tensor parallelism inside the node, and shards of its parts over the others.
+std::vector<Spread> fsdp2_tensor_spreads(const LayoutRequest& r) {
+  std::vector<Spread> out;
+  for (int64_t tensor = 2; tensor <= r.cluster.node && 2 * tensor <= r.world; tensor *= 2) {
+    if (r.world % tensor != 0) continue;
+    for (const bool reshard : {true, false}) {
+      Spread s{fsdp_recipe(r.job, {{"world", r.world / tensor}, {"reshard", reshard}}), r.world / tensor};
+      s.settings["tensor_parallel"] = {{"world", tensor}, {"sequence", true}, {"loss_parallel", true}};
+      out.push_back(std::move(s));
+    }
+  }
+  if (out.empty()) throw Error("it takes 4 devices or more, an even number of them in a node", "");
+  return out;
 }
 
 }  // namespace plimsoll

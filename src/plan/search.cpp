@@ -6,6 +6,7 @@
 #include <cmath>
 #include <future>
 #include <limits>
+#include <map>
 
 #include "plan/least_need.h"
 #include "util/text.h"
@@ -95,14 +96,14 @@ bool Search::could_win(const Candidate& c) const { return !c.needs.empty() && (!
 // The least time a sample that a recipe can reach with any batch and no recomputation, from the corner that all recipes have in common:
 // its own arithmetic there, less what larger batches took off the arithmetic of the first recipe with that loss, and less a fifth because
 // small kernels do not all gain alike.
-bool Search::could_ever_win(const Candidate& corner, double shrinking) const {
-  const double seconds = seconds_per_sample(corner, device_);
-  if (!best_ || objective_ != Objective::throughput || !std::isfinite(seconds) || shrinking == 0) return true;
-  const StepTime& t = *corner.needs[device_].time;
-  double least = (t.forward + t.backward) * shrinking;
-  if (space_.global) least += t.optimizer + t.communication;  // of a step, whatever its micro-batches
-  if (corner.job.offload_activations == Offload::none && space_.global) least += t.transfers;
-  return 0.8 * least / static_cast<double>(corner.global_batch()) < std::get<0>(cost(*best_));
+bool Search::could_ever_win(const Recipe& recipe, const StepTime& corner, double shrinking) const {
+  if (!best_ || objective_ != Objective::throughput || shrinking == 0) return true;
+  const Job job = with(evaluator_.job(), corner_of(recipe));
+  double least = (corner.forward + corner.backward) * shrinking;
+  if (space_.global) least += corner.optimizer + corner.communication;  // of a step, whatever its micro-batches
+  if (job.offload_activations == Offload::none && space_.global) least += corner.transfers;
+  const int64_t samples = checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job));
+  return 0.8 * least / static_cast<double>(samples) < std::get<0>(cost(*best_));
 }
 
 void Search::offer(const Candidate& c) {
@@ -157,11 +158,11 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
   // The largest micro-batch that fits when everything is checkpointed.
   size_t fitting = 0, beyond = splits.size();
   const Candidate& least = run(at(recipe, splits[0], full()));
-  if (!fits(least) || !could_ever_win(least, shrinking)) return;
+  if (!fits(least)) return;
+  if (const auto& time = least.needs[device_].time; time && !could_ever_win(recipe, *time, shrinking)) return;
   if (objective_ == Objective::memory || objective_ == Objective::sequence) return offer(least);
   for (size_t step = 1; fitting + 1 < beyond; step *= 2) {  // doubling, then halving
     const size_t next = beyond == splits.size() ? std::min(fitting + step, beyond - 1) : (fitting + beyond) / 2;
-    evaluator_.prepare({at(recipe, splits[next], full()), at(recipe, splits[next], levels_.front())});
     if (fits(run(at(recipe, splits[next], full())))) {
       fitting = next;
     } else {
@@ -214,47 +215,86 @@ void Search::run_smallest(LeverKind kind) {
   }
 }
 
+// Groups that differ in nothing but the optimizer and its place train with the same kernels: what a loss, an offload or a length takes or
+// gives is executed for the first of each such class, and added to the corner of the others.
+std::vector<Search::Ranked> Search::ranked(LeverKind kind) {
+  const auto class_of = [](Recipe changes) {
+    for (const char* key : {"optimizer", "optimizer_args", "optimizer_in_backward", "offload_optimizer"}) changes.erase(key);
+    return changes.dump();
+  };
+  struct Entry {
+    const Choice* group;
+    size_t first;  // of its class, as an index into `entries`
+  };
+  std::vector<Entry> entries;
+  std::map<std::string, size_t> classes;
+  for (const Choice& g : space_.groups)
+    if (g.kind <= kind && least_of(merged(space_.free, g.changes)) <= limit_)
+      entries.push_back({&g, classes.try_emplace(class_of(g.changes), entries.size()).first->second});
+  const auto recipe = [&](size_t entry, size_t l, size_t o, size_t n) {
+    return recipe_of(*entries[entry].group, space_.losses[l], space_.offloads[o], space_.lengths[n]);
+  };
+  struct Place {
+    size_t entry, loss, offload, length;
+  };
+  std::vector<Place> places;
+  std::vector<Recipe> probes;
+  for (size_t e = 0; e < entries.size(); ++e)
+    for (size_t o = 0; o < space_.offloads.size(); ++o)
+      for (size_t l = 0; l < space_.losses.size(); ++l)
+        for (size_t n = 0; n < space_.lengths.size(); ++n) {
+          if (std::max({entries[e].group->kind, space_.offloads[o].kind, space_.losses[l].kind, space_.lengths[n].kind}) != kind) continue;
+          places.push_back({e, l, o, n});
+          for (const Recipe& r : {recipe(e, 0, 0, 0), recipe(entries[e].first, l, o, n), recipe(entries[e].first, 0, 0, 0)})
+            probes.push_back(corner_of(r));
+        }
+  evaluator_.prepare(probes);
+  std::vector<Ranked> out;
+  for (const Place& p : places) {
+    const auto corner = [&](const Recipe& r) -> const std::optional<StepTime>* {
+      const Candidate& c = run(corner_of(r));
+      return c.needs.empty() || !c.needs[device_].time ? nullptr : &c.needs[device_].time;
+    };
+    Ranked& r = out.emplace_back(Ranked{recipe(p.entry, p.loss, p.offload, p.length), p.loss, {}, kNever});
+    const auto *own = corner(recipe(p.entry, 0, 0, 0)), *with_it = corner(recipe(entries[p.entry].first, p.loss, p.offload, p.length)),
+               *without = corner(recipe(entries[p.entry].first, 0, 0, 0));
+    if (!own || !with_it || !without) continue;
+    StepTime t = **own;
+    for (double StepTime::*part : {&StepTime::seconds, &StepTime::forward, &StepTime::backward, &StepTime::optimizer,
+                                   &StepTime::communication, &StepTime::transfers})
+      t.*part = std::max(0.0, t.*part + (**with_it).*part - (**without).*part);
+    r.corner = t;
+    const Job job = with(evaluator_.job(), corner_of(r.changes));
+    r.seconds = t.seconds / static_cast<double>(checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)));
+  }
+  // The fastest first, so that the others need not be looked at closely.
+  std::stable_sort(out.begin(), out.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
+  return out;
+}
+
 const Candidate* Search::best(LeverKind kind, const Candidate* than) {
   best_ = than;
-  struct Ranked {
-    Recipe changes;
-    size_t loss;
-    Recipe corner;  // one sample a micro-step, everything checkpointed
-    double seconds = 0;
-  };
-  std::vector<Ranked> recipes;
-  std::vector<Recipe> corners;
-  for (const Choice& group : space_.groups) {
-    if (group.kind > kind || least_of(merged(space_.free, group.changes)) > limit_) continue;
-    for (const Choice& offload : space_.offloads)
-      for (size_t l = 0; l < space_.losses.size(); ++l)
-        for (const Choice& length : space_.lengths) {
-          if (std::max({group.kind, offload.kind, space_.losses[l].kind, length.kind}) != kind) continue;
-          Recipe changes = recipe_of(group, space_.losses[l], offload, length);
-          corners.push_back(at(changes, splits_for(changes)[0], full()));
-          recipes.push_back({std::move(changes), l, corners.back()});
-        }
-  }
+  std::vector<Ranked> recipes = ranked(kind);
   if (recipes.empty() && smallest_ == nullptr) run_smallest(kind);
-  evaluator_.prepare(corners);
-  // The fastest first, so that the others need not be looked at closely.
-  for (Ranked& r : recipes) r.seconds = seconds_per_sample(run(r.corner), device_);
-  std::stable_sort(recipes.begin(), recipes.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });
   // Two at a time, each against the best of those before both: what is executed does not depend on who is quicker.
   std::vector<double> shrinking(space_.losses.size());  // 0: not known yet
-  for (size_t i = 0; i < recipes.size(); i += 2) {
-    std::vector<Search> pair(std::min<size_t>(2, recipes.size() - i), *this);
+  const auto hopeless = [&](const Ranked& r) { return r.corner && !could_ever_win(r.changes, *r.corner, shrinking[r.loss]); };
+  for (size_t i = 0; i < recipes.size();) {
+    std::vector<const Ranked*> two;
+    for (; two.size() < 2 && i < recipes.size(); ++i)
+      if (!hopeless(recipes[i])) two.push_back(&recipes[i]);
+    std::vector<Search> pair(two.size(), *this);
     std::vector<double> found;
-    for (size_t k = 0; k < pair.size(); ++k) found.push_back(shrinking[recipes[i + k].loss]);
-    const auto explore_one = [&](size_t k) { pair[k].explore(recipes[i + k].changes, splits_for(recipes[i + k].changes), found[k]); };
+    for (const Ranked* r : two) found.push_back(shrinking[r->loss]);
+    const auto explore_one = [&](size_t k) { pair[k].explore(two[k]->changes, splits_for(two[k]->changes), found[k]); };
     std::future<void> other;
     if (pair.size() == 2) other = std::async(std::launch::async, explore_one, 1);
-    explore_one(0);
+    if (!pair.empty()) explore_one(0);
     if (other.valid()) other.get();
     for (size_t k = 0; k < pair.size(); ++k) {
       if (pair[k].best_ && pair[k].best_ != best_) offer(*pair[k].best_);
       if (pair[k].smallest_) run(pair[k].smallest_->changes);
-      if (shrinking[recipes[i + k].loss] == 0) shrinking[recipes[i + k].loss] = found[k];
+      if (shrinking[two[k]->loss] == 0) shrinking[two[k]->loss] = found[k];
     }
   }
   if (best_ == than) return nullptr;
@@ -263,14 +303,15 @@ const Candidate* Search::best(LeverKind kind, const Candidate* than) {
 }
 
 Recipe Search::recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const {
-  return merged(merged(merged(merged(space_.free, group.changes), loss.changes), offload.changes), length.changes);
+  Recipe free = space_.free;
+  if (group.changes.contains("offload_optimizer")) free.erase("optimizer_args");  // an update on the host is fused there
+  return merged(merged(merged(merged(free, group.changes), loss.changes), offload.changes), length.changes);
 }
 
-// Takes back what is not needed, one change after the other.
+// Takes back what was on from the start and is not needed, one change after the other. The rest was chosen against doing without it.
 void Search::simplify() {
-  const Recipe changes = best_->changes;
-  for (const auto& [key, value] : changes.items()) {
-    if (key == "batch" || key == "accumulation" || key == "seq" || key == "config") continue;
+  for (const auto& [key, value] : space_.free.items()) {
+    if (!best_->changes.contains(key) || best_->changes[key] != value) continue;
     Recipe fewer = best_->changes;
     fewer.erase(key);
     const Candidate& c = run(fewer);

@@ -3,6 +3,8 @@
 // step faster. Each is used only to leave candidates out that could not win; what wins was executed.
 #pragma once
 
+#include <optional>
+
 #include "plan/placement.h"
 #include "plan/space.h"
 
@@ -36,11 +38,20 @@ class Search {
   void try_every_kth(const Recipe& recipe, const Split& split);
   void offer(const Candidate& c);
   bool could_win(const Candidate& c) const;
-  bool could_ever_win(const Candidate& corner, double shrinking) const;
+  bool could_ever_win(const Recipe& recipe, const StepTime& corner, double shrinking) const;
   void run_smallest(LeverKind kind);
   void simplify();
   Bytes least_of(const Recipe& recipe) const;
   Recipe recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
+  Recipe corner_of(const Recipe& recipe) const { return at(recipe, splits_for(recipe)[0], full()); }
+  // A recipe, and how long its corner (the smallest micro-batch, everything checkpointed) is thought to take.
+  struct Ranked {
+    Recipe changes;
+    size_t loss = 0;
+    std::optional<StepTime> corner;
+    double seconds = 0;  // a sample; infinite: not known
+  };
+  std::vector<Ranked> ranked(LeverKind kind);
   const Candidate& run(const Recipe& changes);
   std::vector<Split> splits_for(const Recipe& recipe) const;
 

@@ -32,7 +32,9 @@ class Levers {
       const auto& all = knobs();
       const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
       if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
-      if (l.searched) levers_.push_back(l);
+      const bool sayable =
+          std::none_of(l.settings.begin(), l.settings.end(), [&](const auto& s) { return wishes.without.contains(s.first); });
+      if (l.searched && sayable) levers_.push_back(l);
     }
   }
 
@@ -70,6 +72,23 @@ Choice fsdp_on(int64_t world, bool reshard) {
   return c;
 }
 
+Choice deepspeed_on(int64_t world, int64_t stage) {
+  Choice c;
+  c.changes["zero"] = {{"world", world}, {"stage", stage}};
+  return c;
+}
+
+// One device, or all of them in one of the ways that the answer has a word for.
+std::vector<Choice> spreads_on(const Wishes& wishes) {
+  const int64_t n = wishes.gpus;
+  std::vector<Choice> out{Choice{},          ddp_on(n, false),   ddp_on(n, true),   fsdp_on(n, true),
+                          fsdp_on(n, false), deepspeed_on(n, 1), deepspeed_on(n, 2)};
+  std::erase_if(out, [&](const Choice& c) {
+    return std::any_of(wishes.without.begin(), wishes.without.end(), [&](const std::string& s) { return c.changes.contains(s); });
+  });
+  return out;
+}
+
 }  // namespace
 
 const std::vector<Knob>& knobs() {
@@ -89,7 +108,7 @@ const std::vector<Knob>& knobs() {
       {"ema", "the moving average on the host, or none", false},
       {"allocator", "expandable segments", false},
       {"donate", "jax: new parameters written over the old ones", false},
-      {"ddp", "several devices: DDP, ZeRO-1 and FSDP2", false},
+      {"ddp", "several devices: DDP, ZeRO-1 and -2, FSDP2", false},
       {"seq", "shorter sequences or smaller images", true},
       {"model", "fewer layers, frames, or keys of the model itself", true},
   };
@@ -122,18 +141,16 @@ Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device)
   for (size_t i = 1; i < adapters.size(); ++i)
     for (const Choice& c : product(precisions, {adapters[i]})) s.groups.push_back(c);
   for (const char* knob : {"quantization", "ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
-  if (wishes.gpus > 1 && !job.parallel.any() && !wishes.keep.contains("ddp"))
-    s.groups = product(s.groups, {Choice{}, ddp_on(wishes.gpus, false), ddp_on(wishes.gpus, true), fsdp_on(wishes.gpus, true),
-                                  fsdp_on(wishes.gpus, false)});
+  if (wishes.gpus > 1 && !job.parallel.any() && !wishes.keep.contains("ddp")) s.groups = product(s.groups, spreads_on(wishes));
   // A loss that never makes the logits has none to drop.
   s.losses = levers.of("output");
   const std::vector<Choice> losses = levers.of("loss");
   s.losses.insert(s.losses.end(), losses.begin() + 1, losses.end());
   s.offloads = levers.of("offload");
   s.lengths = product(levers.of("seq"), levers.of("model"));
-  s.checkpointing = !wishes.keep.contains("checkpointing");
+  s.checkpointing = !wishes.keep.contains("checkpointing") && !wishes.without.contains("checkpointing");
   s.placements = wishes.placements;
-  s.batch = !wishes.keep.contains("batch");
+  s.batch = !wishes.keep.contains("batch") && !wishes.without.contains("batch") && !wishes.without.contains("accumulation");
   const bool given = job.origin.contains("batch") || job.origin.contains("accumulation") || job.origin.contains("global_batch");
   if (wishes.global_batch) {
     s.global = wishes.global_batch;

@@ -148,7 +148,7 @@ bool is_text(InputKind k) { return k == InputKind::lm || k == InputKind::cls || 
 
 void scale(StepTime& t, double factor) {
   for (double* part :
-       {&t.seconds, &t.forward, &t.recompute, &t.backward, &t.optimizer, &t.transfers, &t.communication, &t.bubble, &t.launch})
+       {&t.seconds, &t.forward, &t.recompute, &t.backward, &t.optimizer, &t.transfers, &t.communication, &t.bubble, &t.launch, &t.host})
     *part *= factor;
 }
 
@@ -204,6 +204,7 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   }
   if (unknown > kNegligible * t.model_flops) return {{}, missing_rate(device, largest_unknown)};
   t.kernels = static_cast<int64_t>(kernels);
+  t.host = host;
   t.launch = std::max(0.0, host - (t.forward + t.recompute + t.backward + t.optimizer));
   t.transfers = transfer_seconds(job, simulation, moved, t, clock.rates().host_link());
   const Links links(clock.rates().ring(), cluster);

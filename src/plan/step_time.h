@@ -31,6 +31,7 @@ struct StepTime {
   double communication = 0;  // between devices, as far as backward does not hide it
   double bubble = 0;         // of a pipeline
   double launch = 0;         // what the host needs to launch it all beyond what the kernels take
+  double host = 0;           // what it needs in all, hidden or not; no part of the sum
   double flops = 0;          // of all kernels
   double model_flops = 0;    // without recomputation
   double bytes = 0;          // read and written in the device's memory

@@ -184,7 +184,8 @@ Json run_json(const PlannedRun& r) {
            {"seq", r.job.seq},
            {"device_bytes", range_json(r.need.device)},
            {"allocated_bytes", r.need.allocated.count},
-           {"verdict", to_string(r.need.verdict)}};
+           {"verdict", to_string(r.need.verdict)},
+           {"extrapolated", r.extrapolated}};
   out["time"] = time_json(r.need.time);
   return out;
 }
@@ -291,6 +292,12 @@ std::string plan_text(const Plan& plan, const Style& style) {
   if (shown.need.time && !shown.need.time->assumptions.empty()) out += "\n";
   if (shown.need.time)
     for (const std::string& a : shown.need.time->assumptions) out += style.dim("  Assumed: " + a) + "\n";
+  if (!plan.extrapolated_from.empty())
+    out += style.dim(fmt::format(
+        "\nThis model loops over tokens: millions of ops a step. The run as it is{} executed in full; the other rows are drawn from runs\n"
+        "over {} to {} tokens. --full executes all of them, and looks for faster recipes that change more; it takes\n"
+        "many minutes.\n",
+        plan.best ? " and the plan were" : " was", plan.extrapolated_from[0], plan.extrapolated_from[1]));
   if (plan.shortened)
     out += style.dim(
         "\nExecuting one candidate of this run takes seconds, so only the plan was searched; --full adds ladders, quick fixes and what "
@@ -355,6 +362,7 @@ Json plan_json(const Plan& plan) {
                             : Json(nullptr);
   out["calibration"] = plan.calibration.empty() ? Json(nullptr) : Json(plan.calibration);
   out["shortened"] = plan.shortened;
+  out["extrapolated_from"] = plan.extrapolated_from.empty() ? Json(nullptr) : Json(plan.extrapolated_from);
   out["executed"] = plan.executed;
   return out;
 }
