@@ -81,6 +81,8 @@ def tag(tr):
 
 def tag_stage3(opt, net, tr):
     """What stage 3 has for the whole run, and what it gathers: several parameters into one flat tensor, one into its own."""
+    gathers, reduces = opt.parameter_offload.param_coordinator._PartitionedParameterCoordinator__allgather_stream, opt.reduce_and_partition_stream
+    if reduces.name != 'default': gathers.name, reduces.name = 'ag_copy_in', 'reduce_scatter'
     for bucket in opt.ipg_buckets.values():
         if bucket.buffer is not None: tr.retag(bucket.buffer, 'reduce_buf')
     if opt.grad_partitions_flat_buffer.is_cuda: tr.retag(opt.grad_partitions_flat_buffer, 'grad')
