@@ -412,6 +412,11 @@ void check_deepspeed(const Job& job) {
   if (job.precision == Precision::amp_fp16 && job.loss_scaling)
     refuse("amp-fp16", "DeepSpeed's fp16 has weights in fp16 and scales the loss itself; that is precision fp16");
   if (job.swap_blocks > 0) refuse("swap_blocks", "not simulated with it");
+  if (job.parallel.deepspeed->stage < 3) return;
+  if (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast)
+    throw Error("[zero] stage 3 under autocast is not simulated", "DeepSpeed's bf16 has weights in bf16: precision bf16; or stage: 2");
+  if (job.tuning.quantization) throw Error("[zero] stage 3 with quantization is not simulated", "take stage 2");
+  if (job.ema) refuse("ema", "it would be of parts of the weights");
 }
 
 }  // namespace plimsoll

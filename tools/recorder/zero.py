@@ -2,7 +2,7 @@
 
 `parallel` of the spec: {"kind": "zero", "world", "rank", "stage", "zero": {...}, "config": {...}}: `zero` is added to zero_optimization
 of DeepSpeed's configuration, `config` to the configuration. Replaced are the accelerator's questions about a device, pinned
-memory and addresses; the optimizer is torch.optim's.
+memory, addresses and the comparison of ranks; the optimizer is torch.optim's.
 """
 import contextlib, os, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -98,4 +98,5 @@ def apply(net, spec, par, tr, optimizer):
     with contextlib.redirect_stdout(sys.stderr):
         engine, opt, _, _ = deepspeed.initialize(model=net, optimizer=optimizer, config=config_of(spec, par), dist_init_required=False)
     if par.get('stage') == 3: tag_stage3(opt, net, tr)
+    elif hasattr(opt, 'temp_grad_buffer_for_gpu_offload'): tr.retag(opt.temp_grad_buffer_for_gpu_offload, 'reduce_buf')
     return engine
