@@ -90,19 +90,24 @@ TEST(Fsdp1, FrozenAndTrainedParametersNeedOriginalParametersOrUnitsOfTheirOwn) {
 }
 
 TEST(DeepSpeed, WrongValuesAreErrorsThatNameTheNearestValidOnes) {
-  EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"stage", 3}}); }), "fsdp1 with strategy full_shard"));
+  EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"prefetch_bucket", 5e7}}); }), "is of stage 3, and the stage is 2"));
+  EXPECT_TRUE(parse_deepspeed("world=8,stage=3").overlap_comm);
+  EXPECT_FALSE(parse_deepspeed("world=8,stage=2").overlap_comm);
+  EXPECT_EQ(parse_deepspeed(to_json(parse_deepspeed("world=8,stage=3,sub_group=1e8"))).sub_group, 100'000'000);
   EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"stage", 4}}); }), "stage 4 is not known"));
   EXPECT_TRUE(names(error_of([] { parse_deepspeed({{"world", 8}, {"reduce_bucket", 0}}); }), "500000000"));
   EXPECT_EQ(parse_deepspeed("world=8,reduce_bucket=5e7").reduce_bucket, 50'000'000);
 }
 
-// ZeRO paper, table 1: 2 bytes of weights on every rank, and 4 + 4 + 4 of fp32 weights and Adam's states over the ranks.
 TEST(DeepSpeed, WhatItCannotTrainIsAnErrorThatSaysWhy) {
   const Job zero = with(flat_llama(), "zero", "world=2");
   EXPECT_TRUE(names(error_of([&] { simulate(with(zero, "precision", "amp-fp16")); }), "weights in fp16"));
   EXPECT_TRUE(names(error_of([&] { simulate(with(zero, "frozen", {"model", "lm_head"})); }), "no parameter requires a gradient"));
+  const Job three = with(flat_llama(), "zero", "world=2,stage=3");
+  EXPECT_TRUE(names(error_of([&] { simulate(with(three, "precision", "amp")); }), "precision bf16"));
 }
 
+// ZeRO paper, table 1: 2 bytes of weights on every rank, and 4 + 4 + 4 of fp32 weights and Adam's states over the ranks.
 TEST(DeepSpeed, WhatStaysBetweenStepsIsTwoBytesAParameterAndTwelveOverTheRanks) {
   const int64_t whole = simulate(flat_llama()).parameters;
   for (const char* settings : {"world=8,stage=1,reduce_bucket=1e5", "world=8,stage=2,reduce_bucket=1e5"}) {
@@ -111,6 +116,26 @@ TEST(DeepSpeed, WhatStaysBetweenStepsIsTwoBytesAParameterAndTwelveOverTheRanks) 
     EXPECT_EQ(8 * alive_at_end(s.trace, Category::optimizer_state), 8 * whole) << settings;
     EXPECT_EQ(alive_at_end(s.trace, Category::reduce_buffer), 0) << settings;
   }
+}
+
+// The same table: with stage 3 all of it is over the ranks, and this rank's gradients stay. Every size here is a multiple of 8.
+TEST(DeepSpeed, StageThreeHasSixteenBytesAParameterOverTheRanks) {
+  const int64_t whole = simulate(flat_llama()).parameters;
+  const Simulation s = simulate(with(flat_llama(Precision::bf16), "zero", "world=8,stage=3,reduce_bucket=1e5,persistence_threshold=0"));
+  EXPECT_EQ(8 * s.parameters, whole);
+  EXPECT_EQ(8 * (alive_at_end(s.trace, Category::parameter) - 1), (2 + 4) * whole);  // and a flag
+  EXPECT_EQ(8 * alive_at_end(s.trace, Category::optimizer_state), 8 * whole);
+  EXPECT_EQ(8 * alive_at_end(s.trace, Category::gradient), 2 * whole);
+  EXPECT_EQ(alive_at_end(s.trace, Category::unsharded_parameter), 0);
+  EXPECT_EQ(alive_at_end(s.trace, Category::reduce_buffer), 200'000);
+}
+
+TEST(DeepSpeed, WhatStageThreeOffloadsIsOnTheHost) {
+  const char* settings = "world=8,stage=3,reduce_bucket=1e5,persistence_threshold=0,offload_param=true,offload_optimizer=true";
+  const Simulation s = simulate(with(flat_llama(Precision::bf16), "zero", settings));
+  EXPECT_EQ(alive_at_end(s.trace, Category::parameter), 0);
+  EXPECT_EQ(alive_at_end(s.trace, Category::optimizer_state), 0);
+  EXPECT_EQ(s.host.optimizer.count, (2 + 2 + 8 + 8) * s.parameters);  // weights and gradients in bf16; in fp32, and Adam's states
 }
 
 TEST(DeepSpeed, TheBucketHasItsSizeWhateverTheModels) {

@@ -410,11 +410,24 @@ TEST_F(Trainers, DeepSpeedStages) {
   EXPECT_EQ(job.parallel.deepspeed->reduce_bucket, 200'000'000);
   EXPECT_TRUE(job.parallel.deepspeed->overlap_comm);
   EXPECT_TRUE(job.parallel.deepspeed->offload_optimizer);
-  job = read("three.json",
-             R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"}}})");
-  EXPECT_TRUE(finding(job, Effect::unknown, "zero_optimization.stage = 3"));
-  EXPECT_TRUE(finding(job, Effect::unknown, "zero_optimization.offload_param.device"));
-  EXPECT_TRUE(finding(job, Effect::unknown, "zero_optimization.offload_optimizer.device"));
+}
+
+TEST_F(Trainers, DeepSpeedStage3) {
+  write("three.json", R"({"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "nvme"},
+    "stage3_prefetch_bucket_size": 1e7, "stage3_max_live_parameters": 2e9, "stage3_param_persistence_threshold": "auto", "sub_group_size": 1e9}})");
+  const Job job = run("deepspeed --num_gpus 4 train.py --per_device_train_batch_size 2 --deepspeed @three.json");
+  ASSERT_TRUE(job.parallel.deepspeed);
+  const DeepSpeedSettings& zero = *job.parallel.deepspeed;
+  EXPECT_EQ(zero.stage, 3);
+  EXPECT_EQ(zero.world, 4);
+  EXPECT_TRUE(zero.offload_param);
+  EXPECT_TRUE(zero.offload_optimizer);
+  EXPECT_TRUE(zero.overlap_comm);  // the default of stage 3
+  EXPECT_EQ(zero.prefetch_bucket, 10'000'000);
+  EXPECT_EQ(zero.max_live_parameters, 2'000'000'000);
+  EXPECT_TRUE(finding(job, Effect::partial, "zero_optimization.offload_optimizer.device"));
+  const Job one = read("one.json", R"({"zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}}})");
+  EXPECT_TRUE(finding(one, Effect::none, "zero_optimization.offload_param"));
 }
 
 TEST_F(Trainers, DeepSpeedBatches) {

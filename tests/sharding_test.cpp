@@ -136,6 +136,20 @@ TEST(Fsdp, ATiedEmbeddingCannotHaveAGroupOfItsOwn) {
                   "is shared with a module of another group"));
 }
 
+// Pure bf16: weights, gradients and two states, and what the update makes of one of them, 2 bytes each. Every size is a multiple of 8.
+TEST(Fsdp, PureBf16HasTenBytesAParameterOverTheRanksInTheUpdate) {
+  Job job = small_llama();
+  job.precision = Precision::bf16;
+  job.drop_after = true;
+  const int64_t whole = simulate(job).parameters;
+  const Simulation s = simulate(sharded(job, "world=8"));
+  int64_t beside = 0;
+  for (const LiveStorage& l : alive_at(s.trace, static_cast<int64_t>(s.trace.events.size()) - 1))
+    if (l.category == Category::input || l.category == Category::buffer || l.category == Category::workspace)
+      beside += s.trace.storages[l.id].bytes;
+  EXPECT_EQ(8 * (ideal_timeline(s.trace).steps.back().by_phase[static_cast<size_t>(Phase::optimizer)] - beside), 10 * whole);
+}
+
 TEST(TensorParallel, LayersAreSharedOutAndNormsAreNot) {
   const Simulation whole = simulate(small_llama()), part = simulate(in_tensors(small_llama(), {{"world", 4}}));
   const int64_t norms = 7 * 64;

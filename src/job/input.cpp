@@ -26,13 +26,15 @@ std::string known_formats() {
 // Trainers shard what is not simulated sharded: then the answer is for a process that holds all of it, and says so. In a job file of our
 // own it is an error.
 void hold_whole_what_cannot_be_sharded(Job& job) {
-  const char* kind = job.parallel.fsdp ? "fsdp" : job.parallel.fsdp1 ? "fsdp1" : nullptr;
+  const ParallelSettings& p = job.parallel;
+  const char* kind = p.fsdp ? "fsdp" : p.fsdp1 ? "fsdp1" : p.deepspeed && p.deepspeed->stage == 3 ? "zero" : nullptr;
   const bool scaled = job.precision == Precision::amp_fp16 && job.loss_scaling;
-  if (!kind || (!job.tuning.quantization && !scaled)) return;
+  const bool autocast = p.deepspeed && (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast);
+  if (!kind || (!job.tuning.quantization && !scaled && !autocast)) return;
   const std::string origin = job.origin[kind];
   job.findings.push_back({Effect::unknown, kind, origin,
                           fmt::format("sharding with {} is not simulated: the answer is for a process that holds all of it",
-                                      scaled ? "loss scaling" : "a quantised base"),
+                                      scaled ? "loss scaling" : autocast ? "autocast" : "a quantised base"),
                           ""});
   apply_setting(job, kind, false, origin);
 }

@@ -181,7 +181,7 @@ std::vector<Setting> all_settings() {
        "FullyShardedDataParallel (FSDP1) on one rank, e.g. {world: 8, strategy: full_shard, param_dtype: bf16, reduce_dtype: fp32}",
        [](Job& j, const Config& c) { apply_parallel(j.parallel.fsdp1, c.values().at("fsdp1"), parse_fsdp1); }},
       {"zero", "{KEY: VALUE}",
-       "DeepSpeed's ZeRO stage 1 or 2 on one rank, e.g. {world: 8, stage: 2, offload_optimizer: true, reduce_bucket: 5e8}",
+       "DeepSpeed's ZeRO stage 1, 2 or 3 on one rank, e.g. {world: 8, stage: 3, offload_optimizer: true, reduce_bucket: 5e8}",
        [](Job& j, const Config& c) { apply_parallel(j.parallel.deepspeed, c.values().at("zero"), parse_deepspeed); }},
       {"tensor_parallel", "{KEY: VALUE}", "layers sharded over ranks, e.g. {world: 4, sequence: true}",
        [](Job& j, const Config& c) { apply_parallel(j.parallel.tensor, c.values().at("tensor_parallel"), parse_tensor_parallel); }},

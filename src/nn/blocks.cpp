@@ -90,6 +90,10 @@ bool is_wrapped(const Module& module) { return module.build().hooks && module.bu
 
 bool is_wrapped_layer(const Module& layer) { return layer.build().hooks && layer.build().hooks->wraps_layer(layer); }
 
+Tensor before_function(const Module& owner, const Tensor& x) { return owner.build().hooks->before_function(owner, x); }
+
+Tensor after_function(const Module& owner, Tensor out) { return owner.build().hooks->after_function(owner, std::move(out)); }
+
 Tensors call_with_hooks(const Module& module, const std::function<Tensors(const Tensors&)>& run, const Tensors& inputs) {
   ModuleHooks& hooks = *module.build().hooks;
   const Tensors args = hooks.before_forward(module, inputs);

@@ -51,6 +51,14 @@ Tensor run_layer(const Module& layer, const Run& run, const Tensor& x) {
   if (!is_wrapped_layer(layer)) return run(x);
   return call_with_hooks(layer, [&run](const Tensors& in) -> Tensors { return {run(in[0])}; }, {x})[0];
 }
+Tensor before_function(const Module& owner, const Tensor& x);
+Tensor after_function(const Module& owner, Tensor out);
+// `run(x)` is what `owner` does as a function of its own.
+template <class Run>
+Tensor run_function(const Module& owner, const Run& run, const Tensor& x) {
+  if (!is_wrapped_layer(owner)) return run(x);
+  return after_function(owner, run(before_function(owner, x)));
+}
 // A block under hooks, and perhaps a checkpoint on their side that they say.
 Tensors run_wrapped(const Module& block, std::function<Tensors(const Tensors&)> run, const Tensors& inputs);
 

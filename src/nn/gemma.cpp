@@ -21,8 +21,12 @@ GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width)
   weight = parameter("weight", {width});
 }
 
-Tensor GemmaRMSNorm::operator()(const Tensor& x) const {
+Tensor GemmaRMSNorm::operator()(const Tensor& input) const {
   Forward here(*this);
+  return run_layer(*this, [this](const Tensor& x) { return normalise(x); }, input);
+}
+
+Tensor GemmaRMSNorm::normalise(const Tensor& x) const {
   if (build().loss.liger.rms_norm) return liger_rms_norm(x, weight, false);
   Tensor output = rms_normalised(to(x, DType::float32));
   {

@@ -12,6 +12,9 @@ struct GemmaRMSNorm : Module {
   GemmaRMSNorm(Module& parent, std::string_view name, int64_t width);
   Tensor operator()(const Tensor& x) const;
   Tensor weight;
+
+ private:
+  Tensor normalise(const Tensor& x) const;
 };
 
 struct GemmaTextScaledWordEmbedding : Embedding {

@@ -89,7 +89,9 @@ Tensor DenseLayer::operator()(const Tensor& x) const {
     const Tensor input = enter_layer(tp, parallel_, x);
     return leave_layer(tp, parallel_, base(input));
   }
-  return adapter_ && build().adapters_active ? (*adapter_)(*this, x) : base(x);
+  if (!adapter_ || !build().adapters_active) return base(x);
+  return run_function(
+      *this, [this](const Tensor& input) { return (*adapter_)(*this, input); }, x);
 }
 
 Tensor DenseLayer::unpacked_weight() const { return quantized ? quantized->unpacked() : weight; }

@@ -22,8 +22,8 @@ class ModuleHooks {
   virtual bool wraps_layer(const Module&) const { return false; }
   // torch.nn.functional.linear is DeepSpeed's (linear_function of ops/matmul.h).
   virtual bool replaces_linear() const { return false; }
-  // Around a module within `owner` that is a function here: an activation of transformers'.
-  virtual void before_function(const Module&) {}
+  // Around a module that is a function or a part of `owner` here: an activation of transformers', a layer of PEFT's with its adapter.
+  virtual Tensor before_function(const Module&, Tensor x) { return x; }
   virtual Tensor after_function(const Module&, Tensor out) { return out; }
 };
 

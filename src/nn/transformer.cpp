@@ -203,11 +203,9 @@ Tensor activation(std::string_view name, const Tensor& x) {
               "known: silu, swish, gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, quick_gelu, relu, tanh, sigmoid");
 }
 
-Tensor activation(const Module& owner, std::string_view name, const Tensor& x) {
-  ModuleHooks* hooks = owner.build().hooks;
-  if (!hooks) return activation(name, x);
-  hooks->before_function(owner);
-  return hooks->after_function(owner, activation(name, x));
+Tensor activation(const Module& owner, std::string_view name, const Tensor& input) {
+  return run_function(
+      owner, [name](const Tensor& x) { return activation(name, x); }, input);
 }
 
 Tensor apply_chunking_to_forward(const std::function<Tensor(const Tensor&)>& forward, int64_t chunk_size, const Tensor& x) {

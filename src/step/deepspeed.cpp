@@ -75,6 +75,7 @@ class Zero12 final : public DeepSpeedEngine {
   }
   ~Zero12() override { tape_.gradient_arrived = nullptr; }
 
+  void after_forward(const Output& out) override;
   Tensor before_backward(const Tensor& loss, bool boundary) override;
   void after_backward() override;
   void step() override;
@@ -128,8 +129,8 @@ class Zero12 final : public DeepSpeedEngine {
   Tensors bucket_grads_;
   int64_t elements_ = 0;
   bool ready_ = false, boundary_ = true;
-  Tensor global_norm_;    // kept for whoever asks
-  Tensor returned_loss_;  // what the engine's backward returns: over the micro-steps
+  Tensor global_norm_, reported_norm_;  // of this step, and what the engine reports until it has ended
+  Tensor returned_loss_;                // what the engine's backward returns: over the micro-steps
   Tensor grads_in_partition_;
   Tensors all_grads_;  // of this rank's parameters, over micro-steps
   Tensors averaged_;
@@ -190,6 +191,14 @@ void Zero12::make_master() {
   const Tensor clone = dtype_ != DType::float32 ? temporary("clone", {partition_}, dtype_, tape_) : Tensor();
   make_parameter(tape, master_, {partition_}, DType::float32);
   optimizer_->attach({&master_});
+}
+
+// register_output_backward_hooks: the gradient of what the model returned beside the loss is divided by the micro-steps, too.
+void Zero12::after_forward(const Output& out) {
+  tape_.gradient_hooks.clear();
+  if (!tape_.grad_enabled) return;
+  for (const Tensor& t : out.kept)
+    if (t && t.body().grad_fn) tape_.gradient_hooks[t.body().grad_fn.get()] = [](const Tensor& grad) { return temporary("div", grad); };
 }
 
 Tensor Zero12::before_backward(const Tensor& loss, bool boundary) {
@@ -320,6 +329,7 @@ void Zero12::send_to_host(Parameter& p) {
 // reduce_gradients of stage 1, and independent_gradient_partition_epilogue
 void Zero12::after_backward() {
   returned_loss_.reset();
+  tape_.gradient_hooks.clear();
   if (settings_.stage == 1 && !boundary_) return;
   const Labelled label(tape_, Category::reduce_buffer, 0);
   if (settings_.stage == 1 && !settings_.overlap_comm)
@@ -354,13 +364,16 @@ void Zero12::collect_gradients() {
 // ---- the update -------------------------------------------------------------------------------------------------------------
 void Zero12::step() {
   if (settings_.offload_optimizer) {
-    norms_.clear();  // on the host
+    temporary("empty", {1}, DType::uint8, tape_);  // whether there was an overflow, and the norm; the rest is on the host
+    temporary("empty", {1}, DType::float32, tape_);
+    norms_.clear();
     return;
   }
   if (dtype_ != DType::float32) check_overflow(averaged_, tape_);
   const Tensor norm = scaled_global_norm(averaged_, tape_);
   global_norm_ = temporary("div", norm);
   update_on_device();
+  reported_norm_ = global_norm_;
 }
 
 void Zero12::update_on_device() {
@@ -399,6 +412,11 @@ void check_deepspeed(const Job& job) {
   if (job.precision == Precision::amp_fp16 && job.loss_scaling)
     refuse("amp-fp16", "DeepSpeed's fp16 has weights in fp16 and scales the loss itself; that is precision fp16");
   if (job.swap_blocks > 0) refuse("swap_blocks", "not simulated with it");
+  if (job.parallel.deepspeed->stage < 3) return;
+  if (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast)
+    throw Error("[zero] stage 3 under autocast is not simulated", "DeepSpeed's bf16 has weights in bf16: precision bf16; or stage: 2");
+  if (job.tuning.quantization) throw Error("[zero] stage 3 with quantization is not simulated", "take stage 2");
+  if (job.ema) refuse("ema", "it would be of parts of the weights");
 }
 
 }  // namespace plimsoll

@@ -20,7 +20,7 @@ class DeepSpeedEngine {
   // Around the forwards of modules; null: none.
   virtual ModuleHooks* hooks() { return nullptr; }
   virtual void before_forward() {}
-  virtual void after_forward() {}
+  virtual void after_forward(const Output&) {}
   // The loss that backward starts from. `boundary`: an update follows.
   virtual Tensor before_backward(const Tensor& loss, bool boundary) = 0;
   virtual void after_backward() = 0;

@@ -370,7 +370,7 @@ class Trainer {
     if (sharded_) return sharded_->forward(batch_, sync);
     if (deepspeed_) deepspeed_->before_forward();
     Output out = model_->forward(batch_);
-    if (deepspeed_) deepspeed_->after_forward();
+    if (deepspeed_) deepspeed_->after_forward(out);
     return out;
   }
 

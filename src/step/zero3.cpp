@@ -27,7 +27,7 @@ class Zero3 final : public DeepSpeedEngine {
 
   ModuleHooks* hooks() override { return &parameters_; }
   void before_forward() override { parameters_.begin_forward(); }
-  void after_forward() override { parameters_.require_all_called(); }
+  void after_forward(const Output&) override { parameters_.require_all_called(); }
   Tensor before_backward(const Tensor& loss, bool boundary) override;
   void after_backward() override;
   void step() override;

@@ -40,6 +40,11 @@ PartitionedParameters::PartitionedParameters(const DeepSpeedSettings& settings, 
 }
 
 void PartitionedParameters::collect(const Module& module, Layer* parent) {
+  if (!module.own_parameters().empty() && module.has_children()) {  // a layer of PEFT's, around its base and its adapter
+    Layer& adapted = functions_[&module];
+    adapted.parent = parent;
+    parent = &adapted;
+  }
   Layer& layer = order_of_layers_.emplace_back();
   layer.module = &module;
   layer.parent = parent;
@@ -49,7 +54,8 @@ void PartitionedParameters::collect(const Module& module, Layer* parent) {
     const auto known = of_.find(p);
     layer.parameters.push_back(known == of_.end() ? &add(*p, module.scope()) : known->second);
   }
-  for (const Module* child : module.children()) collect(*child, &layer);
+  const bool adapted = functions_.contains(&module);
+  for (const Module* child : module.children()) collect(*child, adapted ? parent : &layer);
 }
 
 PartitionedParameters::Partitioned& PartitionedParameters::add(Parameter& whole, ScopeId scope) {
@@ -370,7 +376,20 @@ void PartitionedParameters::release_all() {
 
 // ---- hooks ------------------------------------------------------------------------------------------------------------------
 Tensors PartitionedParameters::before_forward(const Module& module, Tensors inputs) {
+  return begin(*layers_.at(&module), std::move(inputs));
+}
+
+Tensors PartitionedParameters::after_forward(const Module& module, Tensors outputs) {
   Layer& layer = *layers_.at(&module);
+  outputs = end(layer, std::move(outputs));
+  // PEFT's layer looks at the type of lora_A's weight, which so becomes a parameter of its own (register_external_parameter).
+  Layer* around = layer.parent;
+  if (around && !around->module && around->parameters.empty() && module.path().find(".lora_A.") != std::string::npos)
+    around->parameters = layer.parameters;
+  return outputs;
+}
+
+Tensors PartitionedParameters::begin(Layer& layer, Tensors inputs) {
   enter(layer, true);
   call(layer, true);
   layer.grads_remaining = 0;
@@ -382,8 +401,7 @@ Tensors PartitionedParameters::before_forward(const Module& module, Tensors inpu
   return inputs;
 }
 
-Tensors PartitionedParameters::after_forward(const Module& module, Tensors outputs) {
-  Layer& layer = *layers_.at(&module);
+Tensors PartitionedParameters::end(Layer& layer, Tensors outputs) {
   release(layer, true);
   for (Tensor& t : outputs)
     if (tape_.grad_enabled && t && t.requires_grad()) {
@@ -410,18 +428,9 @@ PartitionedParameters::Layer& PartitionedParameters::function_of(const Module& o
   return found->second;
 }
 
-void PartitionedParameters::before_function(const Module& owner) {
-  Layer& layer = function_of(owner);
-  enter(layer, true);
-  call(layer, true);
-}
+Tensor PartitionedParameters::before_function(const Module& owner, Tensor x) { return begin(function_of(owner), {std::move(x)})[0]; }
 
-Tensor PartitionedParameters::after_function(const Module& owner, Tensor out) {
-  if (!tape_.grad_enabled || !out.requires_grad()) return out;
-  Layer& layer = function_of(owner);
-  ++layer.pre_backward_calls;
-  return with_gradient_hook(out, [this, &layer] { pre_backward(layer); });
-}
+Tensor PartitionedParameters::after_function(const Module& owner, Tensor out) { return end(function_of(owner), {std::move(out)})[0]; }
 
 // A model may use a parameter in ways of its own. In recorded runs a layer may be dropped.
 void PartitionedParameters::require_all_called() const {

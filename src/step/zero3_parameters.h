@@ -41,7 +41,7 @@ class PartitionedParameters final : public ModuleHooks {
   bool outside_checkpoints() const override { return false; }
   Tensors before_forward(const Module& module, Tensors inputs) override;
   Tensors after_forward(const Module& module, Tensors outputs) override;
-  void before_function(const Module& owner) override;
+  Tensor before_function(const Module& owner, Tensor x) override;
   Tensor after_function(const Module& owner, Tensor out) override;
 
  private:
@@ -70,7 +70,7 @@ class PartitionedParameters final : public ModuleHooks {
   };
   // A module: one without parameters counts, too, as each call gathers ahead.
   struct Layer {
-    const Module* module = nullptr;  // null: a function that is a module in Python
+    const Module* module = nullptr;  // null: one that Python has and the model here has not
     Layer* parent = nullptr;
     bool is_list = false;
     std::vector<Partitioned*> parameters;
@@ -89,6 +89,8 @@ class PartitionedParameters final : public ModuleHooks {
   bool on_host() const { return settings_.offload_param; }
   Tensor from_gather_pool(Tensor t) const;
 
+  Tensors begin(Layer& layer, Tensors inputs);
+  Tensors end(Layer& layer, Tensors outputs);
   void enter(Layer& layer, bool forward);
   void call(Layer& layer, bool forward);
   Layer& function_of(const Module& owner);

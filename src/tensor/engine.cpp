@@ -105,6 +105,11 @@ void add_to_buffer(Tensor& slot, Tensor grad) {
   slot = sum(slot, grad);
 }
 
+void run_hook(const Node& node, Tensors& grads) {
+  const auto hook = node.tape->gradient_hooks.extract(&node);
+  if (hook && grads[0]) grads[0] = hook.mapped()(grads[0]);
+}
+
 void evaluate(Node& node, ReadyQueue& ready, bool retain_graph) {
   Tape& tape = *node.tape;
   ScopeGuard scope(tape, node.scope);
@@ -112,6 +117,7 @@ void evaluate(Node& node, ReadyQueue& ready, bool retain_graph) {
   {
     Tensors grads = std::move(node.buffer);
     node.buffer.clear();
+    if (!tape.gradient_hooks.empty()) run_hook(node, grads);
     results = node.apply(grads);
     validate(node, results);
   }

@@ -143,6 +143,8 @@ class Tape {
  public:
   // Called after each gradient that reaches its parameter, as a hook on AccumulateGrad is; may be empty.
   std::function<void(Parameter&)> gradient_arrived;
+  // Tensor.register_hook on what a node returned, before that node runs: the gradient it is to get instead. One for each node.
+  std::unordered_map<const Node*, std::function<Tensor(const Tensor&)>> gradient_hooks;
 };
 
 // ---- guards -------------------------------------------------------------------------------------------------------

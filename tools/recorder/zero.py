@@ -2,7 +2,7 @@
 
 `parallel` of the spec: {"kind": "zero", "world", "rank", "stage", "zero": {...}, "config": {...}}: `zero` is added to zero_optimization
 of DeepSpeed's configuration, `config` to the configuration. Replaced are the accelerator's questions about a device, pinned
-memory and addresses; the optimizer is torch.optim's.
+memory, addresses and the comparison of ranks; the optimizer is torch.optim's.
 """
 import contextlib, os, sys
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -81,6 +81,8 @@ def tag(tr):
 
 def tag_stage3(opt, net, tr):
     """What stage 3 has for the whole run, and what it gathers: several parameters into one flat tensor, one into its own."""
+    gathers, reduces = opt.parameter_offload.param_coordinator._PartitionedParameterCoordinator__allgather_stream, opt.reduce_and_partition_stream
+    if reduces.name != 'default': gathers.name, reduces.name = 'ag_copy_in', 'reduce_scatter'
     for bucket in opt.ipg_buckets.values():
         if bucket.buffer is not None: tr.retag(bucket.buffer, 'reduce_buf')
     if opt.grad_partitions_flat_buffer.is_cuda: tr.retag(opt.grad_partitions_flat_buffer, 'grad')
@@ -96,4 +98,5 @@ def apply(net, spec, par, tr, optimizer):
     with contextlib.redirect_stdout(sys.stderr):
         engine, opt, _, _ = deepspeed.initialize(model=net, optimizer=optimizer, config=config_of(spec, par), dist_init_required=False)
     if par.get('stage') == 3: tag_stage3(opt, net, tr)
+    elif hasattr(opt, 'temp_grad_buffer_for_gpu_offload'): tr.retag(opt.temp_grad_buffer_for_gpu_offload, 'reduce_buf')
     return engine
