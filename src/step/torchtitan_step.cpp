@@ -24,9 +24,12 @@ namespace plimsoll {
 
 namespace {
 
+// Unless it is said: as many as stages, and since 2025-04 (pull 1073) one a sample.
 int64_t micro_batches_of(const Job& job) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
-  return !t.pipelined() ? 1 : t.micro_batches > 0 ? t.micro_batches : job.batch;
+  if (!t.pipelined()) return 1;
+  if (t.micro_batches > 0) return t.micro_batches;
+  return t.version < Version{2025, 4} ? t.pipeline : job.batch;
 }
 
 class TorchtitanTrainer {
@@ -93,7 +96,8 @@ class TorchtitanTrainer {
 
   TorchtitanPart::Place place(int64_t chunk) const {
     const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
-    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts) : settings_.layers;
+    const bool ends_count = !(settings_.version < Version{2025, 4});
+    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts, ends_count) : settings_.layers;
     TorchtitanPart::Place p;
     p.count = split[static_cast<size_t>(part)];
     p.embeds = part == 0;
@@ -404,7 +408,8 @@ Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
   check_torchtitan(job);
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   if (t.stage) return TorchtitanTrainer(job, *t.stage, details, work).run();
-  return largest_stage(t.pipeline, [&](int64_t stage) { return TorchtitanTrainer(job, stage, details, work).run(); });
+  return largest_stage(t.pipeline, details || work,
+                       [&](int64_t stage, bool whole) { return TorchtitanTrainer(job, stage, whole && details, whole && work).run(); });
 }
 
 }  // namespace plimsoll
