@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -53,11 +54,13 @@ std::vector<RankSpan> run_each(int64_t count, LargestOf& largest, const std::fun
   std::vector<std::exception_ptr> errors(spans.size());
   std::atomic<int64_t> next = 0;
   const auto work = [&] {
-    for (int64_t i = next++; i < count; i = next++) try {
+    for (int64_t i = next++; i < count; i = next++) {
+      try {
         spans[static_cast<size_t>(i)] = largest.add(i, run(i));
       } catch (...) {
         errors[static_cast<size_t>(i)] = std::current_exception();
       }
+    }
   };
   {
     std::vector<std::jthread> threads;
