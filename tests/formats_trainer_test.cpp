@@ -793,6 +793,7 @@ TEST_F(Trainers, Torchtitan) {
       run("CONFIG_FILE=@t.toml NGPU=2 ./run_train.sh --parallelism.data_parallel_replicate_degree 2 "
           "--parallelism.data_parallel_shard_degree 1");
   EXPECT_EQ(job.parallel.world(), 2);
+  EXPECT_EQ(job.alloc_conf, "expandable_segments:True") << "that script sets it";
   job = run("torchrun --nproc_per_node 3 -m torchtitan.train --job.config_file @t.toml");
   EXPECT_TRUE(finding(job, Effect::refused, "training.global_batch_size"));
 }

@@ -80,6 +80,10 @@ TEST(Torchtitan, WhatCannotBeNamesTheNearestThatCan) {
 TEST(Torchtitan, EmbeddingAndHeadCountAsALayerEach) {
   EXPECT_EQ(torchtitan_split(126, 8), (std::vector<int64_t>{15, 16, 16, 16, 16, 16, 16, 15}));
   EXPECT_EQ(torchtitan_split(6, 4), (std::vector<int64_t>{1, 2, 2, 1}));
+  EXPECT_EQ(torchtitan_split(32, 4), (std::vector<int64_t>{8, 9, 8, 7}));
+  EXPECT_EQ(torchtitan_split(32, 4, false), (std::vector<int64_t>{8, 8, 8, 8})) << "before 2025-04";
+  EXPECT_EQ(torchtitan_split(11, 4, false), (std::vector<int64_t>{2, 3, 3, 3}));
+  EXPECT_EQ(torchtitan_split(126, 8, false), (std::vector<int64_t>{15, 16, 16, 16, 16, 16, 16, 15}));
   for (const int64_t parts : {1, 2, 3, 5, 7}) {
     const std::vector<int64_t> split = torchtitan_split(32, parts);
     EXPECT_EQ(std::accumulate(split.begin(), split.end(), int64_t{0}), 32);

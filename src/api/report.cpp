@@ -53,6 +53,8 @@ std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::opt
     const Estimate of_one = estimate_one_rank(one, 0, device);
     if (of_one.memory) out.push_back({rank_names(span.first, span.last - span.first + 1), *of_one.memory});
   }
+  if (const int64_t more = ranks_not_executed(job.parallel); more > 0 && !out.empty())
+    out.back().name += fmt::format(", {} more not executed", more);
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "util/text.h"
@@ -37,6 +38,12 @@ Json settings_of(const Json& row) {
          {"float8", train.contains("quantization") && !train["quantization"].is_null()},
          {"loss_chunks", chunks_of(titan_text(train, "loss"))},
          {"version", titan_text(row.at("software"), "date").substr(0, 7)}};
+  const std::string schedule = lower(titan_text(parallel, "pp_schedule"));
+  if (schedule.find("gpipe") != std::string::npos) t["schedule"] = "gpipe";
+  if (schedule.find("interleaved") != std::string::npos) {
+    t["schedule"] = "interleaved";
+    t["virtual_stages"] = std::max<int64_t>(2, titan_degree(parallel, "vpp"));
+  }
   const Json reshard = parallel.value("reshard_after_forward", Json());
   if (reshard.is_boolean()) t["reshard"] = reshard.get<bool>() ? "always" : "never";
   return t;

@@ -11,12 +11,17 @@
 namespace plimsoll {
 
 // What of a model's configuration Megatron needs: its own names of arguments, or those of transformers' families.
+// GPTModel, BertModel or T5Model of megatron.core.
+enum class MegatronKind : uint8_t { gpt, bert, t5 };
+
 struct MegatronConfig {
   MegatronConfig(const std::string& family, const Config& config, const MegatronSettings& settings);
 
   int64_t layers = 0, hidden = 0, ffn = 0, heads = 0, groups = 0, channels = 0, vocab = 0, positions = 0;
   bool gated = false, rope = false, rms = false, tied = false, bias = false, qkv_bias = false, qk_norm = false;
   double hidden_dropout = 0, attention_dropout = 0;
+  MegatronKind kind = MegatronKind::gpt;
+  int64_t decoder_layers = 0, decoder_tokens = 0;  // of T5, whose `layers` are the encoder's
 
   // Mixture of experts; 0 experts: none.
   int64_t experts = 0, top_k = 1, expert_ffn = 0, shared_ffn = 0;
@@ -40,7 +45,10 @@ std::unique_ptr<Model> make_megatron(Build& build, const Config& config);
 
 struct MegatronInput {
   Tensor tokens, labels, positions, mask;
-  Tensor hidden;  // from the stage before; undefined: this is the first
+  Tensor types, order;                       // BERT: which sentence a token is of, and whether the two are in order
+  Tensor decoder_tokens, decoder_positions;  // T5
+  Tensors decoder_masks;                     // T5: of the decoder's own attention, and of that to the encoder
+  Tensor hidden;                             // from the stage before; undefined: this is the first
 };
 
 // Layers that follow each other on one rank, with the embedding before them or the head and the loss after them.

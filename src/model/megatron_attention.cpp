@@ -141,6 +141,25 @@ namespace {
 using Kind = ParallelLinear::Kind;
 }
 
+CrossAttention::CrossAttention(Module& parent, std::string_view name, const Shared& shared)
+    : Module(parent, name),
+      shared_(shared),
+      heads_(shared.config.heads / shared.settings.tensor),
+      linear_q_(*this, "linear_q", shared, Kind::column, shared.config.hidden, shared.config.heads * shared.config.channels,
+                shared.config.qkv_bias, true),
+      linear_kv_(*this, "linear_kv", shared, Kind::column, shared.config.hidden, 2 * shared.config.heads * shared.config.channels,
+                 shared.config.qkv_bias, true),
+      linear_proj_(*this, "linear_proj", shared, Kind::row, shared.config.heads * shared.config.channels, shared.config.hidden,
+                   shared.config.bias, false) {}
+
+Biased CrossAttention::operator()(const Tensor& x, const Tensor& encoded) const {
+  Forward in(*this);
+  const int64_t width = shared_.config.channels, batch = x.size(1);
+  const Tensors kv = split_along_last(view(linear_kv_(encoded), {encoded.size(0), batch, heads_, 2 * width}), {width, width});
+  const Tensor q = view(linear_q_(x), {x.size(0), batch, heads_, width});
+  return {linear_proj_(attend(shared_, q, kv[0], kv[1])), linear_proj_.bias};
+}
+
 LatentAttention::LatentAttention(Module& parent, std::string_view name, const Shared& shared)
     : Module(parent, name),
       shared_(shared),

@@ -99,6 +99,12 @@ std::vector<bool> moe_layers(const Config& c, int64_t layers, int64_t dense_laye
   return out;
 }
 
+// What of a layout BERT and T5 are not executed with.
+void check_encoder(const MegatronSettings& s, int64_t experts, const std::string& kind) {
+  if (s.pipeline > 1 || s.context > 1 || s.sequence || experts > 0)
+    throw Error("[megatron] " + kind + " with pipeline, context, sequence or experts is not simulated", "tensor and data parallelism are");
+}
+
 // "11+11+10"
 std::string split_text(int64_t layers, int64_t parts) {
   std::vector<std::string> each;
@@ -120,7 +126,7 @@ bool knows_megatron(const std::string& family) {
 
 MegatronConfig::MegatronConfig(const std::string& family, const Config& c, const MegatronSettings& s) {
   const FamilyDefaults& d = defaults_of(family);
-  layers = c.size({"num_layers", "num_hidden_layers", "n_layer"}, d.layers);
+  layers = c.size({"num_layers", "encoder_num_layers", "num_hidden_layers", "n_layer"}, d.layers);
   hidden = c.size({"hidden_size", "n_embd"}, d.hidden);
   heads = c.size({"num_attention_heads", "n_head"}, d.heads);
   groups = c.size({"num_query_groups", "num_key_value_heads"}, d.groups > 0 ? d.groups : heads);
@@ -165,6 +171,17 @@ MegatronConfig::MegatronConfig(const std::string& family, const Config& c, const
     divides("columns of an expert", expert_ffn, "expert_tensor", s.expert_tensor_size());
   } else if (s.expert > 1) {
     throw Error(fmt::format("[megatron] expert {}: {} has no experts", s.expert, family), "leave expert out");
+  }
+  const std::pair<const char*, MegatronKind> kinds[]{{"gpt", MegatronKind::gpt}, {"bert", MegatronKind::bert}, {"t5", MegatronKind::t5}};
+  const std::string wanted = family == "megatron" ? c.text({"model_type"}, "gpt") : "gpt";
+  const auto found = std::find_if(std::begin(kinds), std::end(kinds), [&](const auto& k) { return wanted == k.first; });
+  if (found == std::end(kinds))
+    throw Error(fmt::format("[megatron] model_type '{}' is not known", printable(wanted, 40)), "known: gpt, bert, t5");
+  kind = found->second;
+  if (kind != MegatronKind::gpt) check_encoder(s, experts, wanted);
+  if (kind == MegatronKind::t5) {
+    decoder_layers = c.size({"decoder_num_layers"}, layers);
+    decoder_tokens = c.size({"decoder_seq_length"}, 128);
   }
   kv_rank = c.integer({"kv_lora_rank"}, d.kv_rank);
   if (latent()) {

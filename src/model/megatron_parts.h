@@ -57,6 +57,17 @@ struct SelfAttention : Module {
   ParallelLinear linear_proj_;
 };
 
+// Of a decoder, to what an encoder gave.
+struct CrossAttention : Module {
+  CrossAttention(Module& parent, std::string_view name, const Shared& shared);
+  Biased operator()(const Tensor& x, const Tensor& encoded) const;
+
+ private:
+  const Shared& shared_;
+  int64_t heads_;  // of this rank
+  ParallelLinear linear_q_, linear_kv_, linear_proj_;
+};
+
 struct LatentAttention : Module {
   LatentAttention(Module& parent, std::string_view name, const Shared& shared);
   Biased operator()(const Tensor& x) const;

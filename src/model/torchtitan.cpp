@@ -221,15 +221,21 @@ TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) :
   vocab = c.size({"vocab_size"}, qwen3 ? 151936 : 32000);
 }
 
-std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts) {
+std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts, bool ends_count) {
   if (parts == 1) return {layers};
-  const int64_t all = layers + 2, least = all / parts, more = all % parts;
+  const int64_t ends = ends_count ? 2 : 0, all = layers + ends, least = all / parts, more = all % parts;
   std::vector<int64_t> out;
-  for (int64_t i = 0; i < parts; ++i) out.push_back(least + (i < more) - (i == 0) - (i == parts - 1));
+  for (int64_t i = 0; i < parts; ++i) {
+    const bool first = i == 0, last = i == parts - 1;
+    if (ends_count)
+      out.push_back(least + (i < more) - first - last);
+    else
+      out.push_back(least + (first ? 0 : last ? std::max<int64_t>(0, more - (parts - 2)) : i <= more));
+  }
   for (size_t i = 0; i < out.size(); ++i)
     if (out[i] < 1)
       throw Error(fmt::format("[torchtitan] {} layers over {} stages leave stage {} without one", layers, parts, i),
-                  fmt::format("at most {} stages (times chunks), or give layers", all / 2));
+                  fmt::format("at most {} stages (times chunks), or give layers", ends_count ? all / 2 : layers));
   return out;
 }
 

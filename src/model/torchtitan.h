@@ -40,7 +40,8 @@ class TorchtitanPart : public Model {
 };
 
 // How many layers each of `parts` has (distributed/pipeline_parallel.py, generate_llm_fqn_per_model_part): embedding and head count as a
-// layer each. An Error says which numbers of stages are possible.
-std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts);
+// layer each. Before 2025-04 (pull 1103) they did not, and what an equal share leaves went to the middle first (generate_split_points). An
+// Error says which numbers of stages are possible.
+std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts, bool ends_count = true);
 
 }  // namespace plimsoll

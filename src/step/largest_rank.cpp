@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -53,11 +54,13 @@ std::vector<RankSpan> run_each(int64_t count, LargestOf& largest, const std::fun
   std::vector<std::exception_ptr> errors(spans.size());
   std::atomic<int64_t> next = 0;
   const auto work = [&] {
-    for (int64_t i = next++; i < count; i = next++) try {
+    for (int64_t i = next++; i < count; i = next++) {
+      try {
         spans[static_cast<size_t>(i)] = largest.add(i, run(i));
       } catch (...) {
         errors[static_cast<size_t>(i)] = std::current_exception();
       }
+    }
   };
   {
     std::vector<std::jthread> threads;
@@ -101,11 +104,11 @@ bool asks_about_all(Job job) {
   return rank && *rank == 0 && count_of(job.parallel) > 1;
 }
 
-std::vector<RankSpan> run_ranks(const Job& job, bool details, LargestOf& largest) {
+std::vector<RankSpan> run_ranks(const Job& job, LargestOf& largest) {
   const auto simulation = [&](int64_t rank) {
     Job one = job;
     *rank_of(one.parallel) = rank;
-    return simulate(one, details);
+    return simulate(one);
   };
   const int64_t count = count_of(job.parallel);
   std::vector<RankSpan> spans;
@@ -121,11 +124,12 @@ std::vector<RankSpan> run_ranks(const Job& job, bool details, LargestOf& largest
 
 }  // namespace
 
-Simulation largest_stage(int64_t stages, const std::function<Simulation(int64_t stage)>& run) {
+Simulation largest_stage(int64_t stages, bool wants_more, const std::function<Simulation(int64_t stage, bool whole)>& run) {
   LargestOf largest;
   std::vector<RankPeak> ranks;
-  for (const RankSpan& s : run_each(stages, largest, run)) ranks.push_back({fmt::format("stage {}", s.first), s.parameters, s.peak});
-  Simulation answer = largest.take();
+  for (const RankSpan& s : run_each(stages, largest, [&](int64_t stage) { return run(stage, false); }))
+    ranks.push_back({fmt::format("stage {}", s.first), s.parameters, s.peak});
+  Simulation answer = wants_more ? run(largest.rank(), true) : largest.take();
   answer.ranks = std::move(ranks);
   return answer;
 }
@@ -144,7 +148,7 @@ int64_t* rank_of(ParallelSettings& p) {
 
 std::vector<RankSpan> distinct_ranks(const Job& job) {
   LargestOf largest;
-  return asks_about_all(job) ? run_ranks(job, false, largest) : std::vector<RankSpan>();
+  return asks_about_all(job) ? run_ranks(job, largest) : std::vector<RankSpan>();
 }
 
 int64_t ranks_not_executed(const ParallelSettings& p) {
@@ -155,10 +159,10 @@ int64_t ranks_not_executed(const ParallelSettings& p) {
 Simulation simulate_largest_rank(Job& job, bool details) {
   if (!asks_about_all(job)) return simulate(job, details);
   LargestOf largest;
-  const std::vector<RankSpan> spans = run_ranks(job, details, largest);
-  Simulation answer = largest.take();
-  for (const RankSpan& s : spans) answer.ranks.push_back({name_of(s), s.parameters, s.peak});
+  const std::vector<RankSpan> spans = run_ranks(job, largest);
   *rank_of(job.parallel) = largest.rank();
+  Simulation answer = details ? simulate(job, true) : largest.take();
+  for (const RankSpan& s : spans) answer.ranks.push_back({name_of(s), s.parameters, s.peak});
   return answer;
 }
 

@@ -7,8 +7,9 @@
 
 namespace plimsoll {
 
-// Every stage of a pipeline, in as many threads as there are cores.
-Simulation largest_stage(int64_t stages, const std::function<Simulation(int64_t stage)>& run);
+// Every stage of a pipeline, in as many threads as there are cores; `run(stage, true)` is what is wanted of the largest, which is executed
+// once more if that is more than its peak.
+Simulation largest_stage(int64_t stages, bool wants_more, const std::function<Simulation(int64_t stage, bool whole)>& run);
 
 // Ranks that follow each other and are alike.
 struct RankSpan {

@@ -176,6 +176,7 @@ class MegatronTrainer {
       in.positions = empty(tape_, {job_.batch, tokens()}, DType::int64);
     }
     if (settings_.attention_mask) in.mask = empty(tape_, {job_.batch, 1, tokens(), job_.seq}, DType::bool_);
+    if (config_.kind != MegatronKind::gpt) add_inputs(in);
     tape_.category.reset();
     if (!p.embeds) {
       tape_.op = "recv_forward";
@@ -183,6 +184,21 @@ class MegatronTrainer {
       make_leaf(in.hidden);
     }
     return in;
+  }
+
+  // Of BERT: segments and the order of sentences. Of T5: what its decoder is given, for which the labels are.
+  void add_inputs(MegatronInput& in) {
+    const int64_t own = config_.decoder_tokens;
+    const auto ids = [this](const Dims& sizes) { return empty(tape_, sizes, DType::int64); };
+    if (config_.kind == MegatronKind::bert) {
+      in.types = ids({job_.batch, tokens()});
+      in.order = ids({job_.batch});
+      return;
+    }
+    in.labels = ids({job_.batch, own});
+    in.decoder_tokens = ids({job_.batch, own});
+    in.decoder_positions = ids({job_.batch, own});
+    for (const int64_t keys : {own, job_.seq}) in.decoder_masks.push_back(empty(tape_, {job_.batch, 1, own, keys}, DType::bool_));
   }
 
   Dims hidden_sizes() const { return {settings_.sequence ? tokens() / settings_.tensor : tokens(), job_.batch, config_.hidden}; }
@@ -274,7 +290,8 @@ Simulation simulate_megatron(const Job& job, bool details, bool work) {
   check_megatron(job);
   const MegatronSettings& m = *job.parallel.megatron;
   if (m.stage) return MegatronTrainer(job, *m.stage, details, work).run();
-  return largest_stage(m.pipeline, [&](int64_t stage) { return MegatronTrainer(job, stage, details, work).run(); });
+  return largest_stage(m.pipeline, details || work,
+                       [&](int64_t stage, bool whole) { return MegatronTrainer(job, stage, whole && details, whole && work).run(); });
 }
 
 }  // namespace plimsoll

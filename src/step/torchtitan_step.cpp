@@ -1,7 +1,5 @@
 #include "step/torchtitan_step.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
@@ -16,18 +14,12 @@
 #include "step/fsdp.h"
 #include "step/largest_rank.h"
 #include "step/pipeline_schedule.h"
+#include "step/torchtitan_checks.h"
 #include "tensor/kernel_memory.h"
-#include "util/checked.h"
-#include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-int64_t micro_batches_of(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
-  return !t.pipelined() ? 1 : t.micro_batches > 0 ? t.micro_batches : job.batch;
-}
 
 class TorchtitanTrainer {
  public:
@@ -35,7 +27,7 @@ class TorchtitanTrainer {
       : job_(job),
         settings_(*job.parallel.torchtitan),
         stage_(stage),
-        micro_batches_(micro_batches_of(job)),
+        micro_batches_(torchtitan_micro_batches(job)),
         details_(details),
         counts_work_(counts_work),
         tape_(dialect(job)),
@@ -93,7 +85,8 @@ class TorchtitanTrainer {
 
   TorchtitanPart::Place place(int64_t chunk) const {
     const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
-    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts) : settings_.layers;
+    const bool ends_count = !(settings_.version < Version{2025, 4});
+    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts, ends_count) : settings_.layers;
     TorchtitanPart::Place p;
     p.count = split[static_cast<size_t>(part)];
     p.embeds = part == 0;
@@ -342,69 +335,14 @@ class TorchtitanTrainer {
   Tensors outputs_;  // of a pipeline's last stage, by micro-batch
 };
 
-// Queries are as many for each key and value: what divides these divides those.
-void check_heads(const Job& job) {
-  const int64_t tensor = job.parallel.torchtitan->tensor, heads = TorchtitanConfig(job.family, job.config).kv_heads;
-  if (heads % tensor == 0) return;
-  std::vector<std::string> choices;
-  for (int64_t n = 1; n <= heads; ++n)
-    if (heads % n == 0) choices.push_back(std::to_string(n));
-  throw Error(fmt::format("[torchtitan] {} heads of keys and values cannot be split over tensor {}", heads, tensor),
-              "tensor can be one of " + join(choices, ", "));
-}
-
-void check_pipeline(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
-  if (!t.pipelined()) return;
-  const int64_t micro = micro_batches_of(job);
-  if (job.batch % micro != 0)
-    throw Error(fmt::format("[torchtitan] a batch of {} is no multiple of {} micro_batches", job.batch, micro),
-                fmt::format("the nearest batches: {} and {}", std::max(micro, job.batch / micro * micro), round_up(job.batch, micro)));
-  if (t.schedule != PipelineKind::gpipe && micro < t.pipeline)
-    throw Error(fmt::format("[torchtitan] {} micro-batches are less than {} stages, which 1F1B refuses", micro, t.pipeline),
-                fmt::format("batch {} or more, or schedule gpipe", t.pipeline));
-  if (t.virtual_stages > 1 && micro % t.pipeline != 0)
-    throw Error(fmt::format("[torchtitan] {} micro-batches are no multiple of {} stages", micro, t.pipeline),
-                fmt::format("interleaved schedules want that: {} or {}", micro / t.pipeline * t.pipeline, round_up(micro, t.pipeline)));
-  const TorchtitanConfig c(job.family, job.config);
-  int64_t layers = 0;
-  for (int64_t n : t.layers) layers += n;
-  if (!t.layers.empty() && layers != c.layers)
-    throw Error(fmt::format("[torchtitan] layers add up to {}, and the model has {}", layers, c.layers), "one number for each stage");
-}
-
 }  // namespace
-
-void check_torchtitan(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
-  const auto refuse = [](const std::string& what, const std::string& hint) { throw Error("[torchtitan] " + what, hint); };
-  const ParallelSettings& p = job.parallel;
-  if (p.ddp || p.zero1 || p.fsdp || p.fsdp1 || p.deepspeed || p.tensor || p.megatron)
-    refuse("it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, fsdp1, zero, tensor_parallel and megatron out");
-  if (job.precision != Precision::fp32 && job.precision != Precision::amp)
-    refuse(fmt::format("precision {} is not its own", to_string(job.precision)), "fp32 weights that are gathered in bf16: precision fp32");
-  if (job.tuning.adapter || job.tuning.quantization) refuse("adapters are not simulated", "leave lora and quantization out");
-  if (job.ema || job.master_weights || job.optimizer_in_backward)
-    refuse("ema, master_weights and optimizer_in_backward are not simulated", "leave them out");
-  if (t.shards() < 2)
-    refuse(fmt::format("world {} leaves one data and context rank, and fully_shard nothing to shard", t.world),
-           fmt::format("world {} or more", 2 * t.tensor * t.pipeline * t.replicas));
-  check_heads(job);
-  const int64_t divisor = t.tensor * (t.context > 1 ? 2 * t.context : 1);  // ParallelDims.seq_len_divisor
-  if (job.seq % divisor != 0)
-    refuse(fmt::format("{} tokens are no multiple of {}: tensor {}{}", job.seq, divisor, t.tensor,
-                       t.context > 1 ? fmt::format(" x 2 x context {}", t.context) : ""),
-           fmt::format("the nearest: {} and {}", std::max(divisor, job.seq / divisor * divisor), round_up(job.seq, divisor)));
-  if (job.seq / t.context % t.loss_chunks != 0)
-    refuse(fmt::format("{} tokens cannot be cut into {} loss_chunks", job.seq / t.context, t.loss_chunks), "take a power of two");
-  check_pipeline(job);
-}
 
 Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
   check_torchtitan(job);
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   if (t.stage) return TorchtitanTrainer(job, *t.stage, details, work).run();
-  return largest_stage(t.pipeline, [&](int64_t stage) { return TorchtitanTrainer(job, stage, details, work).run(); });
+  return largest_stage(t.pipeline, details || work,
+                       [&](int64_t stage, bool whole) { return TorchtitanTrainer(job, stage, whole && details, whole && work).run(); });
 }
 
 }  // namespace plimsoll

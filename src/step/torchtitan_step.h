@@ -6,8 +6,6 @@
 
 namespace plimsoll {
 
-// Throws an Error for settings that torchtitan has not, with the nearest that it has.
-void check_torchtitan(const Job& job);
 // Of the stage that the job names, else of the one with the largest peak; `ranks` of the result has all that were run.
 Simulation simulate_torchtitan(const Job& job, bool details, bool work);
 

@@ -163,7 +163,10 @@ void read_torchtitan(Reader& r) {
   Document command = r.document;  // its script takes the file and the number of processes from variables
   if (r.has("/environment/CONFIG_FILE") && !command.value["flags"].contains("job.config_file"))
     command.value["flags"]["job.config_file"] = r.text("/environment/CONFIG_FILE");
-  if (program_of(r.document) == "run_train.sh") set_world(r, r.integer("/environment/NGPU", 8), 1, r.document.name + ": NGPU");
+  if (program_of(r.document) == "run_train.sh") {
+    set_world(r, r.integer("/environment/NGPU", 8), 1, r.document.name + ": NGPU");
+    if (r.job.alloc_conf.empty()) apply_setting(r.job, "alloc_conf", "expandable_segments:True", "default of run_train.sh");
+  }
   Reader of_command(r.job, command);
   const Document settings = settings_of(of_command, {"job.config_file"});
   Reader inner(r.job, settings);

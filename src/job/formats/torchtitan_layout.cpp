@@ -28,6 +28,13 @@ std::string place_of(Reader& r, const std::string& key) {
   return "parallelism." + key;
 }
 
+bool has_old_names(Reader& r) {
+  for (const char* key : {"tensor_parallel_degree", "data_parallel_degree", "data_parallel_shard_degree", "data_parallel_replicate_degree",
+                          "pipeline_parallel_degree", "context_parallel_degree"})
+    if (r.has(std::string("training.") + key) || r.has(std::string("experimental.") + key)) return true;
+  return false;
+}
+
 int64_t degree_of(Reader& r, const std::string& key, int64_t fallback) { return r.integer(place_of(r, key), fallback); }
 
 struct Degrees {
@@ -83,9 +90,10 @@ std::string schedule_of(Reader& r) {
   return "interleaved";
 }
 
+// 0: as its code of that time has it.
 int64_t micro_batches_of(Reader& r) {
   const std::string old = place_of(r, "pipeline_parallel_microbatches");
-  if (r.has(old)) return r.integer(old, 1);
+  if (r.has(old) || has_old_names(r)) return r.integer(old, 0);
   const std::string path = place_of(r, "pipeline_parallel_microbatch_size");
   const int64_t batch = r.integer("training.local_batch_size", r.integer("training.batch_size", 8)), size = r.integer(path, 1);
   if (size >= 1 && batch % size == 0) return batch / size;
@@ -106,7 +114,7 @@ Json layers_of(const Json& parts, const std::string& origin) {
 
 void read_pipeline(Reader& r, const Degrees& d, Json& t) {
   t["schedule"] = schedule_of(r);
-  t["micro_batches"] = micro_batches_of(r);
+  if (const int64_t n = micro_batches_of(r); n > 0) t["micro_batches"] = n;
   if (t["schedule"] == "interleaved") t["virtual_stages"] = 2;
   if (const Json* parts = r.find("parallelism.module_fqns_per_model_part"); parts && parts->is_array()) {
     t["layers"] = layers_of(*parts, r.origin("parallelism.module_fqns_per_model_part"));
@@ -141,7 +149,7 @@ void set_torchtitan(Reader& r, const Degrees& d) {
   if (t["float8"] == true)
     r.finding(Effect::partial, "model.converters", "float8 layers are executed as bf16 ones, which is what they keep of their inputs");
   if (d.pipeline > 1) read_pipeline(r, d, t);
-  if (d.shards_from.rfind("parallelism.", 0) != 0 || r.has("training.tensor_parallel_degree")) t["version"] = kLastOfOldNames;
+  if (has_old_names(r)) t["version"] = kLastOfOldNames;
   const std::string origin = r.has(d.shards_from) ? r.origin(d.shards_from) : kDefault;
   if (r.job.parallel.ddp) apply_setting(r.job, "ddp", false, kDefault);
   apply_setting(r.job, "precision", "fp32", r.job.origin["precision"]);
