@@ -8,7 +8,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr size_t kManyEvents = 1'000'000;  // about a second
+constexpr size_t kEventsOfASecond = 1'000'000;
 
 Job with_tokens(Job job, int64_t tokens) {
   job.seq = tokens;
@@ -40,7 +40,7 @@ bool loops_over_tokens(const Job& job) {
     const auto few = static_cast<double>(events_of(job, ShortRuns::kFew)), more = static_cast<double>(events_of(job, ShortRuns::kMore));
     const double each = (more - few) / static_cast<double>(ShortRuns::kMore - ShortRuns::kFew);
     const auto micro_steps = static_cast<double>(job.steps * simulated_micro_steps(job));
-    return micro_steps * each * static_cast<double>(job.seq) > static_cast<double>(kManyEvents);
+    return micro_steps * each * static_cast<double>(job.seq) > static_cast<double>(kEventsOfASecond);
   } catch (const Error&) {
     return false;
   }
