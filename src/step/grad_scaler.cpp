@@ -6,14 +6,14 @@
 namespace plimsoll {
 
 namespace {
-Tensor scalar(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
+Tensor amp_scalar(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
 }  // namespace
 
 Tensor GradScaler::scale(const Tensor& loss) {
   Tape& tape = loss.tape();
   if (!scale_) {  // _lazy_init_scale_growth_tracker: both live as long as the scaler
-    scale_ = scalar("full", DType::float32, tape);
-    growth_tracker_ = scalar("full", DType::int32, tape);
+    scale_ = amp_scalar("full", DType::float32, tape);
+    growth_tracker_ = amp_scalar("full", DType::int32, tape);
     tape.relabel(scale_, Category::optimizer_state);
     tape.relabel(growth_tracker_, Category::optimizer_state);
   }
@@ -30,10 +30,10 @@ void GradScaler::unscale_grads(const std::vector<Parameter*>& parameters, const 
 }
 
 void GradScaler::unscale(const std::vector<Parameter*>& parameters) {
-  Tensor inv_scale = scalar("_to_copy", DType::float64, scale_.tape());  // scale.double()
+  Tensor inv_scale = amp_scalar("_to_copy", DType::float64, scale_.tape());  // scale.double()
   inv_scale = temporary("reciprocal", inv_scale);                        // still double
-  inv_scale = scalar("_to_copy", DType::float32, scale_.tape());         // .float()
-  const Tensor found_inf = scalar("full", DType::float32, scale_.tape());
+  inv_scale = amp_scalar("_to_copy", DType::float32, scale_.tape());         // .float()
+  const Tensor found_inf = amp_scalar("full", DType::float32, scale_.tape());
   unscale_grads(parameters, inv_scale, found_inf);
 }
 
@@ -45,8 +45,8 @@ void GradScaler::step(Optimizer& optimizer, const std::vector<Parameter*>& param
   }
   const bool unscaled = static_cast<bool>(found_inf_);
   if (!unscaled) {  // _check_inf_per_device: only looks for overflow; the kernel unscales
-    const Tensor dummy_inv_scale = scalar("full", DType::float32, scale_.tape());
-    const Tensor found_inf = scalar("full", DType::float32, scale_.tape());
+    const Tensor dummy_inv_scale = amp_scalar("full", DType::float32, scale_.tape());
+    const Tensor found_inf = amp_scalar("full", DType::float32, scale_.tape());
     unscale_grads(parameters, dummy_inv_scale, found_inf);
   }
   const Tensor found_inf = temporary("add", found_inf_);  // sum() over devices starts at the number 0
