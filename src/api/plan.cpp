@@ -109,9 +109,11 @@ std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequ
   return plans;
 }
 
-std::string run_text(const JobRequest& job) {
-  if (job.run.size() == 1) return "plimsoll estimate " + job.run[0];
-  return job.run.empty() ? "plimsoll estimate --job " + job.job_file : "plimsoll estimate";
+// Before its flags, and after them.
+std::pair<std::string, std::string> run_text(const JobRequest& job) {
+  if (job.run.size() == 1) return {"plimsoll estimate " + job.run[0], ""};
+  if (job.run.empty()) return {"plimsoll estimate --job " + job.job_file, ""};
+  return {"plimsoll estimate", " -- " + join(job.run, " ")};
 }
 
 // The plan's own host side, or that of the run as it is when there is no plan.
@@ -220,7 +222,8 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
           return out;
         });
   } else {
-    show([&](const Style& style) { return plans_table(plans, run_text(request.job), style); },
+    const auto [run, after] = run_text(request.job);
+    show([&, run = run, after = after](const Style& style) { return plans_table(plans, run, after, style); },
          [&] {
            nlohmann::ordered_json out{{"schema", 1}, {"plans", nlohmann::ordered_json::array()}};
            for (const Plan& p : plans) out["plans"].push_back(plan_json(p));

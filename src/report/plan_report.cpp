@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "job/writer.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
 #include "report/levers_report.h"
@@ -367,7 +368,20 @@ Json plan_json(const Plan& plan) {
   return out;
 }
 
-std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const Style& style) {
+namespace {
+
+// What the user gave as flags, and what the plan changes.
+std::string all_flags(const PlannedRun& r) {
+  Changes all;
+  for (const auto& [key, value] : given_by_flags(r.job))
+    if (!r.changes.contains(key)) all.emplace_back(key, value);
+  for (const auto& [key, value] : r.changes.items()) all.emplace_back(key, value);
+  return flags_for(all);
+}
+
+}  // namespace
+
+std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const std::string& after, const Style& style) {
   std::string out =
       style.bold(fmt::format("{} on {} device{}", plans.front().as_is.job.model, plans.size(), plans.size() == 1 ? "" : "s")) +
       style.dim(fmt::format("  {}", goal_text(plans.front().objective))) + "\n";
@@ -384,7 +398,7 @@ std::string plans_table(const std::vector<Plan>& plans, const std::string& run, 
     const PlannedRun& r = p.best->run;
     out += fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}\n", printable(p.device.name, 30), has,
                        to_string(r.need.device.bytes), share_text(r.need, p.device), seconds_text(per_sample(r)), batch_text(r),
-                       style.dim(run + (r.changes.empty() ? "" : " ") + flags_of(r.changes)));
+                       style.dim(join({run, all_flags(r) + after}, " ")));
   }
   return out;
 }

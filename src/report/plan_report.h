@@ -13,8 +13,9 @@ namespace plimsoll {
 std::string plan_text(const Plan& plan, const Style& style);
 nlohmann::ordered_json plan_json(const Plan& plan);
 
-// One row a device: what to set, what that needs, how fast it is, and the command. `run` is how the user named the run.
-std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const Style& style);
+// One row a device: what to set, what that needs, how fast it is, and the command: `run` and `after` stand around its flags, as the user
+// named the run.
+std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const std::string& after, const Style& style);
 
 // The parts of a step; null: not known.
 nlohmann::ordered_json time_json(const std::optional<StepTime>& time);
