@@ -32,10 +32,12 @@ void hold_whole_what_cannot_be_sharded(Job& job) {
   const bool autocast = p.deepspeed && (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast);
   if (!kind || (!job.tuning.quantization && !scaled && !autocast)) return;
   const std::string origin = job.origin[kind];
-  job.findings.push_back({Effect::unknown, kind, origin,
-                          fmt::format("sharding with {} is not simulated: the answer is for a process that holds all of it",
-                                      scaled ? "loss scaling" : autocast ? "autocast" : "a quantised base"),
-                          ""});
+  job.findings.push_back(
+      {Effect::unknown, kind, origin,
+       fmt::format("sharding with {} is not simulated: the answer is for a process that holds all of it", scaled     ? "loss scaling"
+                                                                                                          : autocast ? "autocast"
+                                                                                                                     : "a quantised base"),
+       ""});
   apply_setting(job, kind, false, origin);
 }
 

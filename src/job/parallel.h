@@ -80,7 +80,7 @@ struct ParallelSettings {
   // All micro-steps but the last leave gradients whole.
   bool accumulates_whole_gradients() const { return fsdp ? fsdp->no_sync : fsdp1 && fsdp1->no_sync; }
   // Each rank has a part of every parameter, so that what it counts is not the model.
-  bool shards_parameters() const { return fsdp || fsdp1 || tensor || megatron || torchtitan; }
+  bool shards_parameters() const { return fsdp || fsdp1 || tensor || megatron || torchtitan || (deepspeed && deepspeed->stage == 3); }
   // How gradients are reduced; none: not by DistributedDataParallel.
   std::optional<DdpSettings> reducer() const;
 };

@@ -23,7 +23,8 @@ GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width)
 
 Tensor GemmaRMSNorm::operator()(const Tensor& input) const {
   Forward here(*this);
-  return run_layer(*this, [this](const Tensor& x) { return normalise(x); }, input);
+  return run_layer(
+      *this, [this](const Tensor& x) { return normalise(x); }, input);
 }
 
 Tensor GemmaRMSNorm::normalise(const Tensor& x) const {

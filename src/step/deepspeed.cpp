@@ -24,7 +24,7 @@ void count_infinite(const Tensor& grad, Tape& tape) {
   const Tensor nan = temporary("isnan", sizes, DType::bool_, tape), inf = temporary("isinf", sizes, DType::bool_, tape);
   const Tensor either = temporary("logical_or", sizes, DType::bool_, tape);
   const Tensor numbers = temporary("_to_copy", sizes, DType::float32, tape);
-  scalar("max", DType::float32, tape);
+  device_scalar("max", DType::float32, tape);
 }
 
 // get_grad_norm_direct: each gradient in fp64.
@@ -32,13 +32,13 @@ Tensor group_norm(const Tensors& gradients, Tape& tape) {
   Tensors norms;
   for (const Tensor& g : gradients) {
     const Tensor wide = temporary("_to_copy", g.sizes(), DType::float64, tape);
-    norms.push_back(scalar("linalg_vector_norm", DType::float64, tape));
+    norms.push_back(device_scalar("linalg_vector_norm", DType::float64, tape));
   }
   Tensor total = temporary("stack", {static_cast<int64_t>(norms.size())}, DType::float64, tape);
   total = temporary("pow", total);
-  total = scalar("sum", DType::float64, tape);
-  total = scalar("_to_copy", DType::float32, tape);
-  total = scalar("pow", DType::float32, tape);
+  total = device_scalar("sum", DType::float64, tape);
+  total = device_scalar("_to_copy", DType::float32, tape);
+  total = device_scalar("pow", DType::float32, tape);
   mask_infinite(total);
   return total;
 }
@@ -47,7 +47,7 @@ Tensor group_norm(const Tensors& gradients, Tape& tape) {
 Tensor scaled_global_norm(const Tensors& gradients, Tape& tape) {
   const Tensor norm = group_norm(gradients, tape);
   const Tensor stacked = temporary("stack", {1}, DType::float32, tape);
-  return scalar("linalg_vector_norm", DType::float32, tape);
+  return device_scalar("linalg_vector_norm", DType::float32, tape);
 }
 
 // has_overflow: bf16 is looked at, too (check_grad_overflow of its configuration).
@@ -319,7 +319,7 @@ void Zero12::send_to_host(Parameter& p) {
   const int64_t n = slot(p).share->elements;
   {
     const Tensor wide = temporary("_to_copy", {n}, DType::float64, tape_);
-    norms_.push_back(scalar("linalg_vector_norm", DType::float64, tape_));
+    norms_.push_back(device_scalar("linalg_vector_norm", DType::float64, tape_));
   }
   count_infinite(p.grad, tape_);
   if (dtype_ != DType::float32) temporary("_to_copy", {n}, DType::float32, tape_);

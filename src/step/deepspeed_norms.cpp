@@ -4,13 +4,13 @@
 
 namespace plimsoll {
 
-Tensor scalar(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
+Tensor device_scalar(const char* op, DType dtype, Tape& tape) { return temporary(op, Dims{}, dtype, tape); }
 
 void mask_infinite(const Tensor& number) {
   Tape& tape = number.tape();
-  const Tensor inf = scalar("isinf", DType::bool_, tape), nan = scalar("isnan", DType::bool_, tape);
-  const Tensor either = scalar("logical_or", DType::bool_, tape);
-  const Tensor value = scalar("empty", DType::float32, tape);
+  const Tensor inf = device_scalar("isinf", DType::bool_, tape), nan = device_scalar("isnan", DType::bool_, tape);
+  const Tensor either = device_scalar("logical_or", DType::bool_, tape);
+  const Tensor value = device_scalar("empty", DType::float32, tape);
 }
 
 Tensor scaled_loss(const Tensor& loss, std::function<void()> begin) {
@@ -25,8 +25,8 @@ Tensor scaled_loss(const Tensor& loss, std::function<void()> begin) {
 
 void unscale_and_clip(DType norm, Tape& tape) {
   Tensor clip;
-  for (const char* op : {"div", "add", "div", "clamp"}) clip = scalar(op, norm, tape);
-  const Tensor scale = scalar("mul", norm, tape);
+  for (const char* op : {"div", "add", "div", "clamp"}) clip = device_scalar(op, norm, tape);
+  const Tensor scale = device_scalar("mul", norm, tape);
   const Tensor inverse = rdiv(scale);
 }
 

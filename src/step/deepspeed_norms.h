@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-// A tensor without dimensions.
-Tensor scalar(const char* op, DType dtype, Tape& tape);
+// A tensor without dimensions; that of optim/foreach.h is in float32.
+Tensor device_scalar(const char* op, DType dtype, Tape& tape);
 
 // mask_nan_or_inf_with_val_inplace
 void mask_infinite(const Tensor& number);

@@ -396,20 +396,6 @@ void FullyShard::reduce_kept() {
 // ---- what is wrapped --------------------------------------------------------------------------------------------------------
 namespace {
 
-bool is_number(std::string_view name) {
-  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
-}
-
-std::string_view last_name(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return std::string_view(path).substr(dot == std::string::npos ? 0 : dot + 1);
-}
-
-bool is_list(const Module& m) {
-  return m.has_children() &&
-         std::all_of(m.children().begin(), m.children().end(), [](const Module* c) { return is_number(last_name(c->path())); });
-}
-
 void visit(const Module& m, const std::function<void(const Module&)>& f) {
   f(m);
   for (const Module* child : m.children()) visit(*child, f);

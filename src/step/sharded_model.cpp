@@ -1,5 +1,7 @@
 #include "step/sharded_model.h"
 
+#include <algorithm>
+
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -15,6 +17,24 @@ std::optional<DType> type_of(WireType t) {
 }
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+namespace {
+
+bool is_number(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::string_view last_name(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return std::string_view(path).substr(dot == std::string::npos ? 0 : dot + 1);
+}
+
+}  // namespace
+
+bool is_list(const Module& m) {
+  return m.has_children() &&
+         std::all_of(m.children().begin(), m.children().end(), [](const Module* c) { return is_number(last_name(c->path())); });
+}
 
 Tensor from_pool(Stream stream, Tensor t) {
   if (t.storage().bytes > 0) t.tape().trace.events.back().value = static_cast<uint8_t>(stream);

@@ -48,6 +48,9 @@ class Labelled {
 std::optional<DType> type_of(WireType t);
 int64_t ceil_div(int64_t a, int64_t b);
 
+// A ModuleList or a Sequential: its children's names are numbers.
+bool is_list(const Module& m);
+
 // `t`, which was made just now, comes from the pool of that stream.
 Tensor from_pool(Stream stream, Tensor t);
 

@@ -115,7 +115,7 @@ void Zero3::make_master(SubGroup& group) {
 void Zero3::make_buffers() {
   int64_t elements = 0;
   for (const SubGroup& group : groups_) elements += group.elements;
-  if (settings_.offload_param) on_host_ += Bytes{checked_mul(elements, size_of(dtype_))};
+  on_host_ += parameters_.bytes_on_host();
   {
     const Labelled label(tape_, Category::reduce_buffer, 0);
     if (settings_.contiguous_gradients) buffer_ = temporary("empty", {settings_.reduce_bucket}, dtype_, tape_);
@@ -220,11 +220,11 @@ void Zero3::keep_on_host(const Parameter& p, Tensor& back) {
     Tensor length;
     {
       const Tensor wide = reduced("_to_copy", n, DType::float64);
-      length = from_reduce_pool(scalar("linalg_vector_norm", DType::float64, tape_));
+      length = from_reduce_pool(device_scalar("linalg_vector_norm", DType::float64, tape_));
     }
-    norm = from_reduce_pool(scalar("pow", DType::float64, tape_));
+    norm = from_reduce_pool(device_scalar("pow", DType::float64, tape_));
   }
-  norms_[&p] = from_reduce_pool(scalar("pow", DType::float64, tape_));
+  norms_[&p] = from_reduce_pool(device_scalar("pow", DType::float64, tape_));
   norm.reset();
   if (gradient_dtype_ != DType::float32) reduced("_to_copy", n, DType::float32);
 }
@@ -248,7 +248,7 @@ void Zero3::step() {
     for (const SubGroup& group : groups_) norms.push_back(group_norm(group));
     {
       const Tensor stacked = temporary("stack", {static_cast<int64_t>(norms.size())}, DType::float64, tape_);
-      scaled = scalar("linalg_vector_norm", DType::float64, tape_);
+      scaled = device_scalar("linalg_vector_norm", DType::float64, tape_);
     }
     global_norm_ = temporary("div", scaled);
     for (SubGroup& group : groups_) update(group);
@@ -263,11 +263,11 @@ void Zero3::step() {
 void Zero3::complete_norm(const SubGroup& group) {
   Tensor total;
   for (size_t i = 0; i < group.parameters.size(); ++i) {
-    const Tensor square = scalar("pow", DType::float64, tape_);
-    if (!total) total = scalar("add", DType::float64, tape_);
+    const Tensor square = device_scalar("pow", DType::float64, tape_);
+    if (!total) total = device_scalar("add", DType::float64, tape_);
   }
   const Tensor sum = temporary("empty", {1}, DType::float32, tape_);
-  total = scalar("pow", DType::float32, tape_);
+  total = device_scalar("pow", DType::float32, tape_);
   mask_infinite(total);
 }
 
@@ -277,19 +277,19 @@ Tensor Zero3::group_norm(const SubGroup& group) {
   Tensors norms;
   for (const Parameter* p : group.parameters) {
     const Tensor grad = temporary("_to_copy", {parameters_.partition(*p)}, wide, tape_);
-    norms.push_back(scalar("linalg_vector_norm", wide, tape_));
+    norms.push_back(device_scalar("linalg_vector_norm", wide, tape_));
   }
   Tensor sum;
   {
     Tensor squares = temporary("stack", {static_cast<int64_t>(norms.size())}, wide, tape_);
     squares = temporary("pow", squares);
-    sum = scalar("sum", wide, tape_);
+    sum = device_scalar("sum", wide, tape_);
   }
-  const Tensor total = scalar("pow", wide, tape_);
-  const Tensor inf = scalar("isinf", DType::bool_, tape_), nan = scalar("isnan", DType::bool_, tape_);
-  const Tensor either = scalar("logical_or", DType::bool_, tape_);
-  const Tensor error = scalar("empty", DType::float32, tape_);
-  return scalar("where", wide, tape_);
+  const Tensor total = device_scalar("pow", wide, tape_);
+  const Tensor inf = device_scalar("isinf", DType::bool_, tape_), nan = device_scalar("isnan", DType::bool_, tape_);
+  const Tensor either = device_scalar("logical_or", DType::bool_, tape_);
+  const Tensor error = device_scalar("empty", DType::float32, tape_);
+  return device_scalar("where", wide, tape_);
 }
 
 // has_overflow
@@ -297,7 +297,7 @@ void Zero3::check_overflow() {
   if (settings_.offload_optimizer) return;  // on the host
   for (const char* op : {"isinf", "isnan"}) {
     const Tensor flags = from_reduce_pool(temporary(op, grads_.sizes(), DType::bool_, tape_));
-    const Tensor any = from_reduce_pool(scalar("any", DType::bool_, tape_));
+    const Tensor any = from_reduce_pool(device_scalar("any", DType::bool_, tape_));
   }
   const Tensor clone = from_reduce_pool(temporary("clone", {1}, DType::bool_, tape_));
   const Tensor flag = from_reduce_pool(temporary("_to_copy", {1}, DType::uint8, tape_));

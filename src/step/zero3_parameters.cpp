@@ -14,15 +14,6 @@ namespace {
 
 constexpr int64_t kNever = -10'000'000'000;  // int(-1e10) of the coordinator
 
-// A ModuleList, which is not called itself: its children's names are numbers.
-bool is_module_list(const Module& m) {
-  const auto is_numbered = [](const Module* child) {
-    const std::string path = child->path(), name = path.substr(path.rfind('.') + 1);
-    return !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); });
-  };
-  return m.has_children() && m.own_parameters().empty() && std::all_of(m.children().begin(), m.children().end(), is_numbered);
-}
-
 }  // namespace
 
 // ---- parts ------------------------------------------------------------------------------------------------------------------
@@ -48,7 +39,7 @@ void PartitionedParameters::collect(const Module& module, Layer* parent) {
   Layer& layer = order_of_layers_.emplace_back();
   layer.module = &module;
   layer.parent = parent;
-  layer.is_list = is_module_list(module);
+  layer.is_list = is_list(module);  // a ModuleList, which is not called itself
   layers_[&module] = &layer;
   for (Parameter* p : module.own_parameters()) {
     const auto known = of_.find(p);
@@ -96,6 +87,13 @@ void PartitionedParameters::make_parts() {
 int64_t PartitionedParameters::filled(const Parameter& p) const {
   const Partitioned& s = *of_.at(&p);
   return std::clamp<int64_t>(s.elements - settings_.rank * s.partition, 0, s.partition);
+}
+
+Bytes PartitionedParameters::bytes_on_host() const {
+  Bytes bytes;
+  for (const Partitioned& p : parameters_)
+    if (on_host()) bytes += Bytes{checked_mul(p.partition, size_of(p.dtype))};
+  return bytes;
 }
 
 Tensor PartitionedParameters::from_gather_pool(Tensor t) const {

@@ -25,8 +25,7 @@ class PartitionedParameters final : public ModuleHooks {
   int64_t filled(const Parameter& p) const;
   // The place of the parameter in the model.
   int64_t id(const Parameter& p) const { return of_.at(&p)->id; }
-  // All parts of trained parameters, which are one tensor; undefined: they are on the host.
-  const Tensor& flat() const { return flat_; }
+  Bytes bytes_on_host() const;
 
   void begin_forward();      // _start_of_forward_hook
   void begin_backward();     // the gradient of the model's output is there
@@ -86,7 +85,7 @@ class PartitionedParameters final : public ModuleHooks {
   void collect(const Module& module, Layer* parent);
   Partitioned& add(Parameter& whole, ScopeId scope);
   void make_parts();
-  bool on_host() const { return settings_.offload_param; }
+  bool on_host() const { return settings_.offload_param; }  // the parts
   Tensor from_gather_pool(Tensor t) const;
 
   Tensors begin(Layer& layer, Tensors inputs);
@@ -121,7 +120,7 @@ class PartitionedParameters final : public ModuleHooks {
   std::unordered_map<const Module*, Layer> functions_;
   Layer* root_ = nullptr;
   std::vector<Layer*> entered_, left_;  // where the last call was, from the root on: forward and backward
-  Tensor flat_;
+  Tensor flat_;                         // all parts of trained parameters
   std::vector<Partitioned*> persistent_;
 
   Trace trace_ = Trace::invalid;
