@@ -57,7 +57,8 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
       ->check(CLI::IsMember({"seed"}))
       ->type_name("STYLE");
   app.add_option("--language", flags->language, "en or vi, of Markdown")->type_name("LANGUAGE");
-  app.add_option("--against", flags->against, "another configuration for the comparison (repeatable; default: smaller batches)")
+  app.add_option("--against", flags->against,
+                 "another configuration for the comparison (repeatable; default: smaller batches, or larger ones)")
       ->allow_extra_args(false)
       ->type_name("JOB");
   app.add_option("--html", flags->html, "write the page to FILE, beside --output if there is one")->type_name("FILE");
