@@ -111,7 +111,12 @@ TEST_F(Measure, EveryAllocationOfMambaIsTheSimulatedOne) {
 
 TEST_F(Measure, EveryAllocationOfTheOthersIsTheSimulatedOne) {
   const std::string kohya = kUnet.substr(0, kUnet.find("--lora")) + "--lora r=4,target_modules=to_q+proj_in+conv1 ";
-  for (const std::string& model : {kGsa, kFsdm, kStdiff, kUnet, kUnet + "--checkpointing ", kohya}) {
+  const auto autocast = [](const std::string& model) { return model.substr(0, model.find("--precision")) + "--precision amp "; };
+  std::string wide_stdiff = kStdiff;  // gradients of 64 x 64, copied in blocks
+  wide_stdiff.replace(wide_stdiff.find("32+32"), 5, "32+64");
+  const std::string one_set = kFsdm.substr(0, kFsdm.find("--batch")) + "--batch 1 --precision fp32 ";  // a time for all images, expanded
+  for (const std::string& model : {kGsa, autocast(kGsa), kFsdm, one_set, wide_stdiff, autocast(kStdiff), kUnet, kUnet + "--checkpointing ",
+                                   kUnet + "--ema-update ai-toolkit ", kUnet + "--ema-update diffusers ", kohya}) {
     const Result r = run(model + "--walk");
     EXPECT_EQ(r.code, 0) << model << "\n" << r.out;
     EXPECT_NE(r.out.find("Every allocation is the same"), std::string::npos) << model << "\n" << r.out;
@@ -160,22 +165,27 @@ TEST_F(Measure, AStoppedRunEndsWhereAWholeOneDoes) {
   EXPECT_FALSE(bytes_of(whole).empty());
 }
 
-// Steps are saved one by one; the process is killed after a while that grows, until one lives to the end.
+// Steps are saved one by one; the process is killed after a while that grows, until one lives to the end. tests/run/kill_measure does so at
+// random points, as often as one likes.
 TEST_F(Measure, KilledAtAnyPointItEndsWhereAWholeOneDoes) {
-  const std::string whole = file("whole"), parts = file("parts"), job = kFsdm + "--workers 2 --ema --steps 8 --save-every 1 --checkpoint ";
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_EQ(run(job + whole).code, 0);
-  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   int killed = 0;
-  for (int attempt = 0; attempt < 40; ++attempt) {
-    const std::string resume = fs::exists(parts) ? " --resume" : "", seconds = std::to_string(all * (0.4 + 0.07 * attempt));
-    const Result r = run(job + parts + resume, "timeout -s KILL " + seconds + " ");
-    if (r.code == 0) break;
-    ASSERT_EQ(r.code, 137) << r.out;
-    ++killed;
+  for (const std::string& model : {kMamba, kGsa, kFsdm, kStdiff, kUnet}) {
+    const std::string whole = file("whole"), parts = file("parts"),
+                      job = model + "--workers 2 --ema --steps 4 --save-every 1 --checkpoint ";
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_EQ(run(job + whole).code, 0);
+    const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    for (int attempt = 0; attempt < 40; ++attempt) {
+      const std::string resume = fs::exists(parts) ? " --resume" : "", seconds = std::to_string(all * (0.6 + 0.2 * attempt));
+      const Result r = run(job + parts + resume, "timeout -s KILL " + seconds + " ");
+      if (r.code == 0) break;
+      ASSERT_EQ(r.code, 137) << r.out;
+      ++killed;
+    }
+    EXPECT_EQ(bytes_of(whole), bytes_of(parts)) << model;
+    fs::remove(parts);
   }
   EXPECT_GT(killed, 0);
-  EXPECT_EQ(bytes_of(whole), bytes_of(parts));
 }
 
 TEST_F(Measure, WorkersChangeNothing) {
@@ -367,6 +377,125 @@ TEST_F(Measure, AFullDiskLeavesTheCheckpointBefore) {
   EXPECT_NE(r.out.find("untouched"), std::string::npos) << r.out;
   EXPECT_EQ(bytes_of(path), before);
   EXPECT_FALSE(fs::exists(path + ".part"));
+}
+
+// A real one: a file system of its own that has room for one checkpoint, not for two.
+TEST_F(Measure, AFullFileSystemLeavesTheCheckpointBefore) {
+  const std::string disk = file("disk"), job = "'" PLIMSOLL_BINARY "' measure " + kMamba;
+  fs::create_directories(disk);
+  ASSERT_EQ(run(kMamba + "--steps 1 --checkpoint " + file("probe")).code, 0);
+  const std::string size = std::to_string(fs::file_size(file("probe")) * 3 / 2 / 1024);
+  const std::string mounted = "unshare -m sh -c \"mount -t tmpfs -o size=" + size + "k tmpfs " + disk + " ";
+  if (std::system((mounted + "\" 2>/dev/null").c_str()) != 0) GTEST_SKIP() << "a file system can only be mounted by root";
+  const std::string command = mounted + "&& " + job + "--steps 1 --checkpoint " + disk + "/run && cp " + disk + "/run " + file("before") +
+                              " && " + job + "--steps 2 --resume --checkpoint " + disk + "/run; code=$?; cp " + disk + "/run " +
+                              file("after") + "; ls " + disk + " | wc -l > " + file("left") + "; exit $code\" > " + file("said") + " 2>&1";
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 5) << bytes_of(file("said"));
+  EXPECT_NE(bytes_of(file("said")).find("No space left on device"), std::string::npos) << bytes_of(file("said"));
+  EXPECT_FALSE(bytes_of(file("before")).empty());
+  EXPECT_EQ(bytes_of(file("before")), bytes_of(file("after")));
+  EXPECT_EQ(std::stoi(bytes_of(file("left"))), 1) << "no .part";
+}
+
+TEST_F(Measure, AFolderThatMayNotBeReadIsNamed) {
+  const bool root = geteuid() == 0;
+  const std::string as_nobody = root ? "setpriv --reuid=65534 --regid=65534 --clear-groups env XDG_STATE_HOME=/nowhere " : "";
+  if (std::system((as_nobody + "'" PLIMSOLL_BINARY "' --version > /dev/null 2>&1").c_str()) != 0)
+    GTEST_SKIP() << "another user cannot start the program here";
+  const std::string data = file("data"), closed = data + "/closed";
+  fs::create_directories(closed);
+  std::ofstream(data + "/a.txt") << "text that may not be read";
+  std::ofstream(closed + "/b.txt") << "text";
+  fs::permissions(folder_, fs::perms::all);
+  const auto refused = [&](const std::string& path) {
+    fs::permissions(path, fs::perms::none);
+    const Result r = run(kMamba + "--data_dir " + data, as_nobody);
+    fs::permissions(path, fs::perms::all);
+    EXPECT_EQ(r.code, 5) << path << r.out;
+    EXPECT_NE(r.out.find("cannot read " + (path == closed ? data : path)), std::string::npos) << r.out;
+  };
+  refused(data);
+  refused(closed);
+  refused(data + "/a.txt");
+}
+
+TEST_F(Measure, DataThatIsNoneIsNamed) {
+  fs::create_directories(file("empty"));
+  for (const std::string& model : {kMamba, kFsdm}) {
+    const Result r = run(model + "--data_dir " + file("empty"));
+    EXPECT_EQ(r.code, 5);
+    EXPECT_NE(r.out.find("/empty holds no "), std::string::npos) << r.out;
+  }
+  const auto array = [&](const std::string& type, const std::string& values) {
+    fs::remove_all(file("array"));
+    fs::create_directories(file("array"));
+    std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (1, 1, 2), }";
+    header.resize(117, ' ');
+    std::ofstream(file("array") + "/a.npy", std::ios::binary) << std::string("\x93NUMPY\x01\x00\x76\x00", 10) << header << '\n' << values;
+    return run(kFsdm + "--data_dir " + file("array"));
+  };
+  EXPECT_EQ(array("<f4", std::string(8, '\0')).code, 0);
+  const Result doubles = array("<f8", std::string(16, '\0'));
+  EXPECT_EQ(doubles.code, 5);
+  EXPECT_NE(doubles.out.find("neither float32 nor uint8"), std::string::npos) << doubles.out;
+  EXPECT_EQ(array("<f4", "four").code, 5) << "shorter than its shape";
+  const Result no_number = array("<f4", std::string("\x00\x00\xc0\x7f\x00\x00\xc0\x7f", 8));
+  EXPECT_EQ(no_number.code, 5);
+  EXPECT_NE(no_number.out.find("step 1: the loss is nan"), std::string::npos) << no_number.out;
+}
+
+TEST_F(Measure, ABrokenCheckpointIsRefused) {
+  const std::string path = file("run");
+  ASSERT_EQ(run(kMamba + "--steps 1 --checkpoint " + path).code, 0);
+  const std::string whole = bytes_of(path);
+  for (const size_t length : {size_t{0}, size_t{5}, size_t{200}, whole.size() / 2, whole.size() - 1}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole.substr(0, length);
+    const Result r = run(kMamba + "--steps 2 --resume --checkpoint " + path);
+    EXPECT_EQ(r.code, 5) << length << r.out;
+    EXPECT_NE(r.out.find(path), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("hint:"), std::string::npos) << r.out;
+    EXPECT_EQ(bytes_of(path).size(), length) << "left as it is";
+  }
+}
+
+// Files and commands of the published systems, with shapes that a test can pay for.
+TEST_F(Measure, TheSystemsOwnFilesAreTrained) {
+  const std::string seeds = PLIMSOLL_SOURCE_DIR "/examples/seeds/", once = " --batch 1 --steps 1 --precision fp32 ";
+  const std::string tiny_gsa = "--seq 8 --accumulation 1 --config vocab_size=64 --config n_layers=1 --config d_ffn=32" + once;
+  const auto trained = [&](const std::string& arguments, const std::string& said) {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.out;
+    EXPECT_NE(r.out.find(said), std::string::npos) << r.out;
+  };
+  trained(seeds +
+              "fsdm-lag.sh --config sample_size=2 --config image_size=4 --config depth=1 --config hidden_size=36 --config encoder_depth=1" +
+              once,
+          "one of 8 devices is trained");
+  trained(seeds + "gsa-low-memory.yaml " + tiny_gsa, "gsa  ");
+  trained(tiny_gsa + "-- torchrun --nproc_per_node=4 training/train.py --config " + seeds + "gsa-low-memory.yaml", "one of 4 processes");
+  trained("--config " + seeds +
+              "mamba-balanced-16gb.json --seq 4 --accumulation 1 --config vocab_size=64 --config d_model=16 --config n_layers=1" + once,
+          "lr 0.0003");
+  trained(
+      seeds +
+          "stdiff-kitti-64x2048.yaml --config height=8 --config width=8 --config ch=32+32 --config head=32 --config "
+          "down_block_types=DownBlock2D+AttnDownBlock2D "
+          "--config up_block_types=AttnUpBlock2D+UpBlock2D --config model_channels=4 --config n_downs=1 --config dt=0.5 --accumulation 1" +
+          once,
+      "stdiff  ");
+  const Result flux = run(seeds + "ai-toolkit-flux-lora.yaml");
+  EXPECT_EQ(flux.code, 5);
+  EXPECT_NE(flux.out.find("flux is simulated"), std::string::npos) << flux.out;
+}
+
+TEST_F(Measure, WhatIsOnlySimulatedIsRefused) {
+  for (const char* setting :
+       {"--compile", "--offload-activations=pinned", "--optimizer-in-backward", "--optimizer SGD", "--ema-update lerp", "--ema-place host",
+        "--drop-after", "--zero-grad before-backward", "--loss logits-sum", "--precision bf16"}) {
+    const Result r = run(kMamba + setting);
+    EXPECT_EQ(r.code, 5) << setting << r.out;
+    EXPECT_NE(r.out.find("[measure]"), std::string::npos) << setting << r.out;
+  }
 }
 
 TEST_F(Measure, ACheckpointOfAnotherModelIsRefused) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <memory>
@@ -12,11 +13,11 @@
 #include "cli/job_flags.h"
 #include "cli/number_between.h"
 #include "job/settings.h"
+#include "measure/as_trained.h"
 #include "measure/expectation.h"
 #include "measure/saved_state.h"
 #include "measure/trainer.h"
 #include "measure/twin.h"
-#include "model/resolve.h"
 #include "step/train.h"
 #include "trace/trace_file.h"
 #include "util/bytes.h"
@@ -190,35 +191,8 @@ void check_together(const Flags& flags) {
 
 void note(const std::string& text) { std::cerr << "plimsoll measure: note: " << text << "\n"; }
 
-// What is otherwise here than in the job's own trainer, each said once.
-Job as_trained_here(Job job) {
-  std::optional<AdapterSettings>& adapter = job.tuning.adapter;
-  if (job.family == "diffusion-trainer") {
-    Job denoiser;
-    denoiser.model = job.config.text({"denoiser"}, "");
-    resolve_model(denoiser);
-    require_live(denoiser.family);
-    note("the denoiser alone is trained: latents and text states are inputs, and no encoder runs");
-    job.family = denoiser.family;
-    job.config = denoiser.config;
-  }
-  require_live(job.family);
-  if (job.framework == Framework::jax)
-    note(fmt::format("op by op in libtorch, on one device: what JAX compiles is not run here{}",
-                     job.jax.replicas > 1
-                         ? fmt::format(", and of its {} devices one is trained, with its {} samples", job.jax.replicas, job.batch)
-                         : ""));
-  if (adapter && (job.precision == Precision::bf16 || job.precision == Precision::fp16)) {
-    note(fmt::format("the frozen weights are in fp32, under bf16 autocast, not in {}", to_string(job.precision)));
-    job.precision = Precision::amp;
-  }
-  if (job.precision == Precision::amp_fp16) note("bf16 autocast instead of fp16, which the CPU does not have");
-  if (adapter && std::exchange(adapter->ai_toolkit, false)) note("LoRA is computed as PEFT's, not as the AI Toolkit's");
-  return job;
-}
-
 Job job_of(const Flags& flags) {
-  Job job = as_trained_here(flags.job.job());
+  Job job = as_trained_here(flags.job.job(), note);
   if (flags.scan != "sequential" && flags.scan != "chunked")
     throw Error("[scan] '" + flags.scan + "' is not known", "sequential or chunked", ExitCode::usage);
   if (flags.scan == "chunked") {
@@ -251,12 +225,21 @@ void compare(const Flags& flags, const Job& job, Answer& a) {
   if (flags.walk) a.difference = first_difference(a.out.trace, simulated.trace);
 }
 
+// What a command names is its own machine's, and perhaps not here.
+std::string data_folder(const Flags& flags) {
+  const std::string folder = flags.data_dir.empty() ? data_dir_of(flags.job.input) : flags.data_dir;
+  std::error_code error;
+  if (!flags.data_dir.empty() || folder.empty() || std::filesystem::is_directory(folder, error)) return folder;
+  note(fmt::format("the command's --data_dir {} is not here: samples are made up", folder));
+  return "";
+}
+
 Answer train(Flags& flags, const Job& job) {
   Answer a;
   flags.train.recipe = chosen_recipe(flags, job);
   flags.train.limits = limits_of(flags.limit_from);
   if (!flags.limit.empty()) a.limit = parse_bytes(flags.limit, "--limit").count;
-  const Data data(flags.data_dir, flags.train.seed);
+  const Data data(data_folder(flags), flags.train.seed);
   Log log(flags.log);
   if (!flags.save_trace.empty()) check_writable(flags.save_trace, "save-trace");
   Budget& budget = Budget::instance();

@@ -336,7 +336,7 @@ class FSDM : public LiveModel, public Unit {
     const LeftOut encoded = leave_one_out(x, time);
     const Tensor context = pool(encoded.tokens.view({images, c_.patches(), c_.hdim}));  // (images, tokens, hdim)
     const Tensor flat = x.reshape({images, 3, c_.image_size, c_.image_size});
-    const Tensor steps = t.unsqueeze(1).expand({-1, c_.sample_size}).reshape({-1});  // (images)
+    const Tensor steps = t.unsqueeze(1).expand({-1, c_.sample_size}).clone(torch::MemoryFormat::Contiguous).view({-1});  // (images)
     const Tensor alpha = alphas.index({steps}).unsqueeze(1).unsqueeze(2).unsqueeze(3);
     const Tensor noisy = add_noise(flat, noise, alpha);
     Tensor error = dit_(noisy, steps, context);  // (images, 3, H, W)

@@ -125,4 +125,11 @@ Recipe recipe_of(const std::string& family, const std::vector<std::string>& inpu
   return {};
 }
 
+std::string data_dir_of(const std::vector<std::string>& input) {
+  const std::optional<Document> document = document_of(input);
+  if (!document || document->kind != Document::Kind::command) return "";
+  Job unused;
+  return Reader(unused, *document).text("/flags/data_dir");
+}
+
 }  // namespace plimsoll::measure

@@ -1,4 +1,4 @@
-// How a trainer learns: its own file, flags or presets say it. Memory does not depend on it, so that a Job does not hold it.
+// How a trainer learns, and on what: its own file, flags or presets say it. Memory does not depend on it, so that a Job does not hold it.
 #pragma once
 
 #include <string>
@@ -13,5 +13,8 @@ struct Recipe {
 
 // What `input` (a model, a file, a script, the words of a command) says, over what the trainer of this family does when nothing is said.
 Recipe recipe_of(const std::string& family, const std::vector<std::string>& input);
+
+// The folder that a command's own --data_dir names; empty: none.
+std::string data_dir_of(const std::vector<std::string>& input);
 
 }  // namespace plimsoll::measure

@@ -40,24 +40,6 @@ ScalerSettings scaler_settings_of(const Job& job, const TrainSettings& settings)
 
 bool uses_autocast(const Job& job) { return job.precision == Precision::amp || job.precision == Precision::amp_fp16; }
 
-void check_recipe(const Job& job) {
-  if (job.precision == Precision::bf16 || job.precision == Precision::fp16)
-    throw Error(fmt::format("[measure] precision {}: weights are in fp32 here", to_string(job.precision)),
-                "add --precision fp32 or --precision amp");
-  if (job.optimizer.name != "AdamW")
-    throw Error(fmt::format("[measure] optimizer {} is simulated, not run", job.optimizer.name), "add --optimizer AdamW");
-  const std::optional<AdapterSettings>& adapter = job.tuning.adapter;
-  if (job.tuning.quantization ||
-      (adapter && (adapter->kind != AdapterKind::lora || adapter->use_dora || !adapter->modules_to_save.empty())))
-    throw Error("[measure] of adapters plain LoRA is run here, on a base that is not quantised",
-                "e.g. --lora r=8,target_modules=to_q+to_v; without --quantize");
-  const EmaSettings& ema = job.averaging;
-  if (job.ema && (ema.place != EmaPlace::device || ema.dtype != EmaType::weights ||
-                  (ema.update != EmaUpdate::loop && ema.update != EmaUpdate::diffusers && ema.update != EmaUpdate::ai_toolkit)))
-    throw Error(fmt::format("[measure] {} is simulated, not run", to_string(ema)), "leave it out, or take plain --ema");
-  if (job.parallel.any()) throw Error("[measure] one process trains", "leave out the settings of several");
-}
-
 }  // namespace
 
 Trainer::Trainer(const Job& job, const TrainSettings& settings, const Data& data)
@@ -68,7 +50,6 @@ Trainer::Trainer(const Job& job, const TrainSettings& settings, const Data& data
       build_(settings.seed, Tuning(job.tuning, job.family)),
       global_batch_(job.batch * job.accumulation),
       scaler_(scaler_settings_of(job, settings)) {
-  check_recipe(job);
   scaler_.predict_with(
       [this](int64_t failed, std::optional<int64_t> limit) { return limit ? largest_that_fits(job_, failed, *limit) : 0; });
   build_.checkpointing = job.checkpointing.on;
@@ -151,7 +132,7 @@ StepResult Trainer::train_step(int64_t step) {
   budget_.begin_step();
   result.loss = accumulate_gradients(step, result);
   if (!std::isfinite(result.loss))
-    throw Error(fmt::format("[measure] step {}: the loss is {}", step + 1, result.loss),
+    throw Error(fmt::format("[measure] step {}: the loss is {}", step + 1, std::isnan(result.loss) ? "nan" : "infinite"),
                 "lower --lr, add --clip 1, or look for such numbers in the data; the last checkpoint is of before");
   begin_phase(Phase::optimizer);
   try {

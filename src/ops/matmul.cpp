@@ -24,6 +24,10 @@ void multiply(const Tensor& a, const Tensor& b, bool with_bias = false) {
     if (!suits_blas(a)) left = tape.scratch(checked_mul(a.numel(), size_of(a.dtype())));
     if (!suits_blas(b)) right = tape.scratch(checked_mul(b.numel(), size_of(b.dtype())));
   }
+  if (tape.dialect.cpu && a.dim() == 2) {  // addmm_impl_cpu_ copies by the same rule, the right one first: results are in rows
+    if (!suits_blas(b)) right = tape.allocate(checked_mul(b.numel(), size_of(b.dtype())));
+    if (!suits_blas(a)) left = tape.allocate(checked_mul(a.numel(), size_of(a.dtype())));
+  }
   tape.use_blas(with_bias);
   tape.flops(2.0 * static_cast<double>(a.numel()) * static_cast<double>(b.size(-1)), a.dtype(), Unit::matmul);
 }

@@ -124,12 +124,24 @@ class Planner {
     const Bytes thought = answer->needs[device_].device.high;
     evaluator_.confirm({changes, no_changes()});
     const Candidate& found = evaluator_.of(changes);
+    // The smallest may fit though a more careful search found nothing.
+    if (best_ == nullptr && fits(found)) plan_.best = {kind_of(changes), {}}, best_ = &found;
     if (plan_.best) plan_.best->run = planned(found, device_);
     if (best_ == nullptr || fits(found)) return true;
     if (found.needs.empty()) return false;
     searched_limit_ =
         share(searched_limit_, static_cast<double>(thought.count) / static_cast<double>(found.needs[device_].device.high.count));
     return false;
+  }
+
+  // The most that one of its levers disturbs.
+  LeverKind kind_of(const Recipe& changes) const {
+    LeverKind most = LeverKind::same_result;
+    for (const Lever& l : levers_for(request_.job)) {
+      const auto turned = [&](const auto& s) { return changes.contains(s.first) && changes[s.first] == s.second; };
+      if (std::all_of(l.settings.begin(), l.settings.end(), turned)) most = std::max(most, l.kind);
+    }
+    return most;
   }
 
   // The least disturbance that fits is the plan.
@@ -218,6 +230,10 @@ class Planner {
       return;
     }
     s.missing = s.smallest.need.device.high - plan_.limit;
+    if (s.missing.count <= 0) {  // only where what was extrapolated did not hold, again and again
+      plan_.unanswered = "what short runs promised did not hold in full ones; --full executes every candidate in full";
+      return;
+    }
     const Recipe base = smallest_->changes;
     const auto add = [&](std::string what, std::string flags, const Candidate& c) {
       s.changes.push_back({std::move(what), std::move(flags), planned(c, device_)});
