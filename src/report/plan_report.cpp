@@ -152,7 +152,9 @@ std::string numbers_text(const Plan& plan, const Style& style) {
   if (plan.batch) {
     out += "\n" + style.bold("Batch") +
            style.dim(plan.best ? "  with the plan's recipe, a device and micro-step" : "  with the run as it is") + "\n";
-    out += fmt::format("  at most {}; recommended at most {} (nine tenths of the device)\n", plan.batch->maximum, plan.batch->recommended);
+    out += plan.batch->recommended > 0 ? fmt::format("  at most {}; recommended at most {} (nine tenths of the device)\n",
+                                                     plan.batch->maximum, plan.batch->recommended)
+                                       : fmt::format("  at most {}; none leaves a tenth of the device free\n", plan.batch->maximum);
     if (!plan.batch->note.empty()) out += "  " + plan.batch->note + "\n";
   }
   if (!plan.sensitivity.empty()) {
