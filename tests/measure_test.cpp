@@ -492,7 +492,7 @@ TEST_F(Measure, TheSystemsOwnFilesAreTrained) {
 TEST_F(Measure, WhatIsOnlySimulatedIsRefused) {
   for (const char* setting :
        {"--compile", "--offload-activations=pinned", "--optimizer-in-backward", "--optimizer SGD", "--ema-update lerp", "--ema-place host",
-        "--drop-after", "--zero-grad before-backward", "--loss logits-sum", "--precision bf16"}) {
+        "--drop-after", "--zero-grad before-backward", "--loss logits-sum"}) {
     const Result r = run(kMamba + setting);
     EXPECT_EQ(r.code, 5) << setting << r.out;
     EXPECT_NE(r.out.find("[measure]"), std::string::npos) << setting << r.out;
