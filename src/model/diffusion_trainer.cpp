@@ -206,12 +206,14 @@ class ToolkitStep : public DenoiserStep {
     while (!waiting.empty()) {
       const Module& module = *waiting.back();
       waiting.pop_back();
-      const AdapterSettings* adapter = dynamic_cast<const Linear*>(&module) ? model_.build().tuning.adapter_of(module.path(), true) : nullptr;
+      const AdapterSettings* adapter =
+          dynamic_cast<const Linear*>(&module) ? model_.build().tuning.adapter_of(module.path(), true) : nullptr;
       if (adapter) return *adapter;
       for (const Module* child : module.children()) waiting.push_back(child);
     }
-    throw Error("[diffusion-trainer] train_text_encoder: no linear layer of the denoiser has an adapter to give the text encoders one like it",
-                "give target_modules that it has, or leave train_text_encoder out");
+    throw Error(
+        "[diffusion-trainer] train_text_encoder: no linear layer of the denoiser has an adapter to give the text encoders one like it",
+        "give target_modules that it has, or leave train_text_encoder out");
   }
 
   // What the optimizer gets of a network: of one with an adapter no layers of its own.

@@ -1,4 +1,5 @@
-// Builders of more decoders: those of transformers that are alone in their file, litgpt's one class, and the first Qwen's beside its weights.
+// Builders of more decoders: those of transformers that are alone in their file, litgpt's one class, and the first Qwen's beside its
+// weights.
 #pragma once
 
 #include "job/config.h"

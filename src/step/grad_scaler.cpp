@@ -31,7 +31,7 @@ void GradScaler::unscale_grads(const std::vector<Parameter*>& parameters, const 
 
 void GradScaler::unscale(const std::vector<Parameter*>& parameters) {
   Tensor inv_scale = amp_scalar("_to_copy", DType::float64, scale_.tape());  // scale.double()
-  inv_scale = temporary("reciprocal", inv_scale);                        // still double
+  inv_scale = temporary("reciprocal", inv_scale);                            // still double
   inv_scale = amp_scalar("_to_copy", DType::float32, scale_.tape());         // .float()
   const Tensor found_inf = amp_scalar("full", DType::float32, scale_.tape());
   unscale_grads(parameters, inv_scale, found_inf);
