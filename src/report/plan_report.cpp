@@ -298,8 +298,8 @@ std::string plan_text(const Plan& plan, const Style& style) {
   if (!plan.extrapolated_from.empty())
     out += style.dim(fmt::format(
         "\nThis model loops over tokens: millions of ops a step. The run as it is{} executed in full; the other rows are drawn from runs\n"
-        "over {} to {} tokens. --full executes all of them, and looks for faster recipes that change more; it takes\n"
-        "many minutes.\n",
+        "over {} to {} tokens, and are too low where memory is fragmented. --full executes all of them, and looks for faster recipes that\n"
+        "change more; it takes many minutes.\n",
         plan.best ? " and the plan were" : " was", plan.extrapolated_from[0], plan.extrapolated_from[1]));
   if (plan.shortened)
     out += style.dim(
