@@ -1,12 +1,15 @@
-// What simulating costs: one step of two known models, and how the cost grows with layers, batch and sequence.
+// What simulating costs: one step of two known models, how the cost grows with layers, batch and sequence, and what a plan takes.
 #include <benchmark/benchmark.h>
 #include <nlohmann/json.hpp>
 
 #include "allocator/timeline.h"
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
+#include "hardware/lookup.h"
 #include "model/resolve.h"
+#include "plan/layouts.h"
 #include "plan/levers.h"
+#include "plan/plan.h"
 #include "step/train.h"
 
 namespace plimsoll {
@@ -80,6 +83,32 @@ void what_if_of_four(benchmark::State& state) {
     for (const Job& job : jobs) benchmark::DoNotOptimize(what_if(job).effects.size());
 }
 BENCHMARK(what_if_of_four)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// `plimsoll plan llama-3.1-8b --gpu rtx-4090`, with ladders, quick fixes and all: seconds that a person waits, on all cores.
+void whole_plan(benchmark::State& state, const char* gpu, int64_t batch) {
+  PlanRequest request;
+  request.job.model = "llama-3.1-8b";
+  if (batch > 0) {
+    request.job.batch = batch;
+    request.job.origin["batch"] = "benchmark";
+  }
+  resolve_model(request.job);
+  size_t executed = 0;
+  for (auto _ : state) executed = make_plans(request, {target_device(find_device(gpu))}).front().executed;
+  state.counters["executed"] = static_cast<double>(executed);
+}
+BENCHMARK_CAPTURE(whole_plan, free_batch_on_24_gb, "rtx-4090", 0)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK_CAPTURE(whole_plan, batch_64_on_80_gb, "a100-80gb", 64)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// `plimsoll plan llama-3.1-405b --gpu h100-sxm --world 1024`: every layout.
+void every_layout(benchmark::State& state) {
+  LayoutRequest request;
+  request.job = job_for("llama-3.1-405b", 1, 8192, 2);
+  request.device = target_device(find_device("h100-sxm"));
+  request.world = 1024;
+  for (auto _ : state) benchmark::DoNotOptimize(plan_layouts(request).fitting.size());
+}
+BENCHMARK(every_layout)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void layers(benchmark::State& state) {
   Job job = job_for("llama-3.1-8b", 1, 2048, 1);

@@ -16,10 +16,11 @@ if(PLIMSOLL_MEASURE)
   endif()
   file(GLOB PLIMSOLL_MEASURE_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/measure/*.cpp)
   add_executable(plimsoll-measure ${PLIMSOLL_MEASURE_SOURCES} src/cli/job_flags.cpp)
+  compile_together(plimsoll-measure)
   target_include_directories(plimsoll-measure SYSTEM PRIVATE ${TORCH_INCLUDE_DIR} ${ATEN_INCLUDE_DIR} ${STB_INCLUDE_DIR})
   target_link_libraries(plimsoll-measure PRIVATE plimsoll_core CLI11::CLI11 ${TORCH_CPU_LIBRARY} ${C10_LIBRARY})
   target_compile_options(plimsoll-measure PRIVATE -O1)  # the work is done in libtorch
   # Its header takes longer to read than all of this to compile; ccache would not take the result of reading it once.
   target_precompile_headers(plimsoll-measure PRIVATE <torch/types.h> <torch/autograd.h> <torch/utils.h> <nlohmann/json.hpp> <fmt/format.h>)
-  set_target_properties(plimsoll-measure PROPERTIES CXX_COMPILER_LAUNCHER "" UNITY_BUILD OFF)
+  set_target_properties(plimsoll-measure PROPERTIES CXX_COMPILER_LAUNCHER "")
 endif()

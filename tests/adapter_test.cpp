@@ -12,7 +12,7 @@
 #include "nn/lokr.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::adapter_test {
 namespace {
 
 constexpr int64_t kWidth = 64, kInner = 96, kLayers = 2, kVocab = 300;
@@ -225,4 +225,4 @@ TEST(Quantization, OutliersCostMore) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::adapter_test

@@ -18,7 +18,7 @@
 #include "util/error.h"
 #include "util/parse_bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::allocator_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -332,4 +332,4 @@ TEST(AllocatorFuzz, TraceFiles) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::allocator_test

@@ -14,7 +14,7 @@
 #include "scale/batch_scaler.h"
 #include "util/error.h"
 
-namespace plimsoll {
+namespace plimsoll::batch_scaler_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -513,4 +513,4 @@ TEST(ScalerInC, SurvivesMisuse) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::batch_scaler_test

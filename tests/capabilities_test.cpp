@@ -9,7 +9,7 @@
 
 #include "util/text.h"
 
-namespace plimsoll {
+namespace plimsoll::capabilities_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ TEST(Capabilities, CommandsShowThem) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::capabilities_test

@@ -10,7 +10,7 @@
 #include "step/train.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::checkpointing_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -102,4 +102,4 @@ TEST(Compile, LiesBetweenTheEagerRunAndOneThatKeepsMatrixProducts) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::checkpointing_test

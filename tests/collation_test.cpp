@@ -8,7 +8,7 @@
 #include "step/train.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::collation_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -165,4 +165,4 @@ TEST(Collation, AModelThatDoesNotLookAtPositionsCannotPack) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::collation_test

@@ -10,7 +10,7 @@
 #include "model/registry.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::defaults_test {
 namespace {
 
 int64_t peak_of(const ModelEntry& entry, const nlohmann::json& config) {
@@ -40,4 +40,4 @@ TEST(Defaults, AreThoseOfTransformers) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::defaults_test

@@ -9,7 +9,7 @@
 #include "model/registry.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::denoiser_transformers_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -143,4 +143,4 @@ TEST(DenoiserTransformers, PositionsAreMadeForOtherSizesThanTheStoredOne) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::denoiser_transformers_test

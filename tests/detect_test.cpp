@@ -4,7 +4,7 @@
 #include "hardware/lookup.h"
 #include "made_up_machine.h"
 
-namespace plimsoll {
+namespace plimsoll::detect_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -338,4 +338,4 @@ TEST_F(Detect, ThisMachineAnswers) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::detect_test

@@ -11,7 +11,7 @@
 #include "model/resolve.h"
 #include "tensor/kernel_memory.h"
 
-namespace plimsoll {
+namespace plimsoll::device_test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
@@ -274,4 +274,4 @@ TEST(Fit, AnswersForEveryDeviceOfTheCatalogue) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::device_test

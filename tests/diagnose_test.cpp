@@ -19,7 +19,7 @@
 #include "report/help_bundle.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::diagnose_test {
 namespace {
 
 const std::string kFolder = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/data/oom/";
@@ -444,4 +444,4 @@ TEST(Diagnose, HostileLogsGiveAnAnswer) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::diagnose_test

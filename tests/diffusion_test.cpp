@@ -9,7 +9,7 @@
 #include "model/resolve.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::diffusion_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -252,4 +252,4 @@ TEST(Diffusion, TheToolkitsAverageIsOfWhatIsTrained) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::diffusion_test

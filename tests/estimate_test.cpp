@@ -11,7 +11,7 @@
 #include "report/estimate_report.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::estimate_test {
 namespace {
 
 Job small_job(const char* model) {
@@ -92,4 +92,4 @@ TEST(Trace, NothingOfOneStepOutlivesTheNext) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::estimate_test

@@ -5,7 +5,7 @@
 
 #include "job/fields.h"
 
-namespace plimsoll {
+namespace plimsoll::fields_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -46,4 +46,4 @@ TEST(Fields, WhatIsWrongIsNamedWithAWayOut) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::fields_test

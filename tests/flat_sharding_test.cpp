@@ -10,7 +10,7 @@
 #include "step/train.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::flat_sharding_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -147,4 +147,4 @@ TEST(DeepSpeed, TheBucketHasItsSizeWhateverTheModels) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::flat_sharding_test

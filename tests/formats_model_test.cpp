@@ -8,7 +8,7 @@
 #include "job/settings.h"
 #include "weights_files.h"
 
-namespace plimsoll {
+namespace plimsoll::formats_model_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -403,4 +403,4 @@ TEST(Directory, AModelThatTheJobNamesStaysWhenOnlyWeightsAreThere) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::formats_model_test

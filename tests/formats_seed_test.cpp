@@ -5,7 +5,7 @@
 #include "job/formats/mamba_vram.h"
 #include "seed_formats.h"
 
-namespace plimsoll {
+namespace plimsoll::formats_seed_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -574,4 +574,4 @@ TEST(AiToolkitFormat, RunPy) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::formats_seed_test

@@ -16,7 +16,7 @@
 #include "model/resolve.h"
 #include "optim/optimizer.h"
 
-namespace plimsoll {
+namespace plimsoll::formats_trainer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -1033,4 +1033,4 @@ TEST(Overlay, KeepsWhereValuesCameFrom) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::formats_trainer_test

@@ -14,7 +14,7 @@
 #include "step/train.h"
 #include "xla/compile.h"
 
-namespace plimsoll {
+namespace plimsoll::fsdm_test {
 namespace {
 
 std::map<std::string, int64_t> parameters_by_part(const char* config) {
@@ -142,4 +142,4 @@ TEST(Fsdm, CheckpointedBlocksKeepLessInPyTorchToo) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::fsdm_test

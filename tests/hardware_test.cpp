@@ -9,7 +9,7 @@
 #include "hardware/lookup.h"
 #include "util/error.h"
 
-namespace plimsoll {
+namespace plimsoll::hardware_test {
 namespace {
 
 const std::string kHeader =
@@ -216,4 +216,4 @@ TEST(Capacity, TheRuleCoversWhatWasSeen) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::hardware_test

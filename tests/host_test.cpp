@@ -15,7 +15,7 @@
 #include "job/settings.h"
 #include "model/resolve.h"
 
-namespace plimsoll {
+namespace plimsoll::host_test {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20;
@@ -87,7 +87,9 @@ TEST(Loader, RunsInSharedMemoryThatFitsAndFailsInOneThatDoesNotAsMeasured) {
   std::map<Verdict, int> seen;
   for (const auto& m : measured("limit")) {
     const Verdict v = judge(loader_memory(loader_job(m["workers"], m["prefetch_factor"], 4, kMiB)).shm, Bytes{m["shm_bytes"]});
-    if (v != Verdict::tight) EXPECT_EQ(v == Verdict::fits, m["ran"].get<bool>()) << m;
+    if (v != Verdict::tight) {
+      EXPECT_EQ(v == Verdict::fits, m["ran"].get<bool>()) << m;
+    }
     ++seen[v];
   }
   for (const Verdict v : {Verdict::fits, Verdict::tight, Verdict::does_not_fit}) EXPECT_EQ(seen[v], 4) << to_string(v);
@@ -396,6 +398,30 @@ TEST(HostFit, WhatFitsNeedsNoAdvice) {
   EXPECT_TRUE(fit.advice.empty());
 }
 
+TEST(HostFit, RoomIsWhatStillFits) {
+  Job job = loader_job(2, 2, 32, 4 * kMiB);
+  job.host.dataset_size = 1000;
+  HostTarget target;
+  target.total = Bytes{16 * kGiB.count};
+  target.system = reserve_of(kGiB, "test");
+  const HostRoom room = host_fit(job, facts(), target).room;
+  ASSERT_TRUE(room.workers);
+  ASSERT_LT(*room.workers, HostRoom::kMostWorkers);
+  EXPECT_GE(room.cache_bytes.count, 1000 * 4 * kMiB);
+  EXPECT_EQ(room.cache, Verdict::fits);
+  const auto verdict_with = [&](int64_t workers) {
+    Job other = job;
+    other.host.workers = workers;
+    return host_fit(other, facts(), target).ram;
+  };
+  EXPECT_EQ(verdict_with(*room.workers), Verdict::fits);
+  EXPECT_NE(verdict_with(*room.workers + 1), Verdict::fits);
+  job.host.dataset_size = 100'000;
+  EXPECT_EQ(host_fit(job, facts(), target).room.cache, Verdict::does_not_fit);
+  job.host.item_bytes = Bytes{int64_t{1} << 52};  // 64 workers of these overflow
+  EXPECT_FALSE(host_fit(job, facts(), target).room.workers);
+}
+
 // ---- bad input ------------------------------------------------------------------------------------------------------
 
 TEST(HostSettings, WhatNoLoaderAcceptsIsAnError) {
@@ -454,4 +480,4 @@ TEST(HostSettings, SizesAreBytesOrTextWithAUnit) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::host_test

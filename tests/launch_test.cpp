@@ -7,7 +7,7 @@
 #include "support.h"
 #include "weights_files.h"
 
-namespace plimsoll {
+namespace plimsoll::launch_test {
 namespace {
 
 constexpr const char* kTrainer = " train.py --model_name_or_path gpt2 --per_device_train_batch_size 1";
@@ -113,4 +113,4 @@ TEST(Launch, AFileThatIsNoTextIsNotPassedOver) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::launch_test

@@ -17,7 +17,7 @@
 #include "report/layouts_report.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::layouts_test {
 namespace {
 
 TargetDevice card(double gib, const char* like = "a100-40gb-sxm") {
@@ -77,8 +77,12 @@ TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
     const Layout& l = plan.fitting[i];
     EXPECT_EQ(l.global_batch, 32);
     EXPECT_EQ(l.job.parallel.replicas(), l.replicas);
-    if (i > 0) EXPECT_GE(l.need.time->seconds, plan.fitting[i - 1].need.time->seconds);
-    if (kinds.insert(l.kind).second || i < 5) EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+    if (i > 0) {
+      EXPECT_GE(l.need.time->seconds, plan.fitting[i - 1].need.time->seconds);
+    }
+    if (kinds.insert(l.kind).second || i < 5) {
+      EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+    }
   }
   for (const LayoutKind& k : layout_kinds()) EXPECT_TRUE(kinds.contains(k.title)) << k.title;
 }
@@ -105,7 +109,9 @@ TEST(Layouts, EqualBruteForce) {
           }
     }
     ASSERT_EQ(plan.fitting.empty(), !std::isfinite(best)) << gib;
-    if (!plan.fitting.empty()) EXPECT_NEAR(plan.fitting.front().need.time->seconds, best, best * 1e-9) << gib;
+    if (!plan.fitting.empty()) {
+      EXPECT_NEAR(plan.fitting.front().need.time->seconds, best, best * 1e-9) << gib;
+    }
   }
 }
 
@@ -169,4 +175,4 @@ TEST(Layouts, RefuseWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::layouts_test

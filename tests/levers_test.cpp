@@ -11,7 +11,7 @@
 #include "report/levers_report.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::levers_test {
 namespace {
 
 const LeverEffect& effect(const WhatIf& w, const std::string& name) {
@@ -126,4 +126,4 @@ TEST(Levers, OfAVideoAreFramesAndPixelsNotItsSequence) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::levers_test

@@ -7,7 +7,7 @@
 
 #include "util/text.h"
 
-namespace plimsoll {
+namespace plimsoll::line_diff_test {
 namespace {
 
 TEST(LineDiff, OfTheSameTextIsEmpty) {
@@ -58,4 +58,4 @@ TEST(LineDiff, HoldsEveryChangedLineOfRandomTexts) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::line_diff_test

@@ -8,7 +8,7 @@
 #include "step/train.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::loss_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -136,4 +136,4 @@ TEST(LigerLayers, KeepTheInputAndOneNumberARow) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::loss_test

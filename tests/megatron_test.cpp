@@ -12,7 +12,7 @@
 #include "step/pipeline_schedule.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::megatron_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -173,4 +173,4 @@ TEST(Megatron, ImpossibleLayoutsNameThePossible) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::megatron_test

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-namespace plimsoll {
+namespace plimsoll::memory_viz_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -54,4 +54,4 @@ TEST(MemoryViz, OpensAPredictedRunAndCountsTheSame) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::memory_viz_test

@@ -6,7 +6,7 @@
 #include "model/registry.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::models_test {
 namespace {
 
 struct Refused {
@@ -160,4 +160,4 @@ TEST(Models, RefuseCheckpointingWhereTransformersDoes) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::models_test

@@ -7,7 +7,7 @@
 #include "model/registry.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::moe_test {
 namespace {
 
 Job tiny(const std::string& family, nlohmann::json changes = nlohmann::json::object()) {
@@ -113,4 +113,4 @@ TEST(Moe, RefusesWhatIsNotSimulated) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::moe_test

@@ -7,7 +7,7 @@
 #include "report/estimate_report.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::offload_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -76,4 +76,4 @@ TEST(SwappedBlocks, NeedsBlocksAndSomethingFrozen) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::offload_test

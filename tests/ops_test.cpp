@@ -9,7 +9,7 @@
 #include "ops/reduce.h"
 #include "ops/reshape.h"
 
-namespace plimsoll {
+namespace plimsoll::ops_test {
 namespace {
 
 constexpr DType kFloat = DType::float32;
@@ -256,4 +256,4 @@ TEST_F(Ops, WithoutAutocastNothingIsCast) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::ops_test

@@ -9,7 +9,7 @@
 #include "step/clip.h"
 #include "step/grad_scaler.h"
 
-namespace plimsoll {
+namespace plimsoll::optim_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -625,4 +625,4 @@ TEST(GradScaler, AFusedOptimizerUnscalesItself) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::optim_test

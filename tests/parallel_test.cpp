@@ -13,7 +13,7 @@
 #include "step/train.h"
 #include "step/zero1.h"
 
-namespace plimsoll {
+namespace plimsoll::parallel_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -117,4 +117,4 @@ TEST(Parallel, SeveralRanksNeedACommunicator) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::parallel_test

@@ -12,7 +12,7 @@
 #include "util/error.h"
 #include "util/mapped_file.h"
 
-namespace plimsoll {
+namespace plimsoll::pickle_test {
 namespace {
 
 using Kind = Pickle::Kind;
@@ -360,4 +360,4 @@ TEST(MappedFile, MapsFilesAndReadsWhatCannotBeMapped) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::pickle_test

@@ -12,7 +12,7 @@
 #include "report/plan_report.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::plan_test {
 namespace {
 
 // A card with the rates of one of the catalogue and memory as the test wants it.
@@ -246,7 +246,9 @@ void expect_least_recomputation(const Job& job, double slack) {
   EXPECT_GT(p.best->run.need.time->seconds, none.time->seconds) << job.model;
   for (int k = 2; k <= 24; ++k) {
     const Need every = need({{"every", k}});
-    if (every.device.high <= between) EXPECT_LE(p.best->run.need.time->seconds, every.time->seconds) << job.model << " every " << k;
+    if (every.device.high <= between) {
+      EXPECT_LE(p.best->run.need.time->seconds, every.time->seconds) << job.model << " every " << k;
+    }
   }
 }
 
@@ -314,6 +316,36 @@ TEST(Plans, SayWhatIsMissingAndWhatWouldFit) {
   EXPECT_NE(text.find("missing at the least"), std::string::npos);
   EXPECT_NE(text.find("without --keep adapter"), std::string::npos) << text;
   EXPECT_NE(text.find("a larger device"), std::string::npos) << text;
+  const auto spread = std::find_if(p.shortage->changes.begin(), p.shortage->changes.end(),
+                                   [](const GoalChange& c) { return c.flags.starts_with("--num-gpus"); });
+  ASSERT_NE(spread, p.shortage->changes.end()) << text;
+  EXPECT_TRUE(spread->run.job.parallel.fsdp);
+  EXPECT_TRUE(fits_again(spread->run, p));
+}
+
+TEST(Plans, NameTheSmallestChangesThatWouldFit) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 1}, {"precision", "fp32"}, {"seq", 1024}}));
+  r.wishes.keep = {"precision", "optimizer", "adapter", "update", "checkpointing", "attention", "loss", "output", "offload"};
+  r.leave_free = 0.2;
+  r.brief = true;
+  const Bytes alone = plan_for(r, card(80)).as_is.need.device.high;
+  const TargetDevice d = card(1.1 * static_cast<double>(alone.count) / (1 << 30));  // enough for all, too little for 80 %
+  const Plan p = plan_for(r, d);
+  ASSERT_TRUE(p.shortage);
+  const auto change = [&](const std::string& flags) -> const GoalChange* {
+    for (const GoalChange& c : p.shortage->changes)
+      if (c.flags.starts_with(flags)) return &c;
+    return nullptr;
+  };
+  EXPECT_TRUE(change("without --leave-free"));
+  ASSERT_TRUE(change("--seq"));
+  const PlannedRun& shorter = change("--seq")->run;
+  EXPECT_GT(shorter.job.seq, 512);
+  EXPECT_TRUE(fits_again(shorter, p));
+  Job longer = shorter.job;
+  longer.seq += std::max<int64_t>(64, longer.seq / 16) + 64;
+  longer.eval_batch = longer.batch;
+  EXPECT_GT(Fitting(longer).need(d).memory.device.high, p.limit);
 }
 
 TEST(Plans, ReachOtherGoals) {
@@ -345,6 +377,30 @@ TEST(Plans, ClimbDownStepByStep) {
   }
 }
 
+TEST(Plans, ClimbDownWithoutWhatIsKept) {
+  PlanRequest r = request_for(job_of("gpt2-xl", {{"batch", 8}, {"seq", 512}}));
+  r.wishes.keep = {"precision", "adapter", "optimizer"};
+  const Plan p = plan_for(r, card(40));
+  ASSERT_FALSE(p.down.empty());
+  for (const Rung& rung : p.down)
+    for (const char* key : {"precision", "autocast", "lora", "optimizer"}) EXPECT_FALSE(rung.run.changes.contains(key)) << rung.name;
+}
+
+// What is said of the micro-batch holds with the micro-steps that the total then takes.
+TEST(Plans, GiveBatchesOfTheTotalThatIsKept) {
+  const PlanRequest r = request_for(job_of("gpt2", {{"batch", 16}, {"seq", 512}}));
+  const Plan p = plan_for(r, card(6));
+  ASSERT_TRUE(p.best && p.batch);
+  ASSERT_GT(p.best->run.job.accumulation, 1);
+  EXPECT_GE(p.batch->maximum, p.best->run.job.batch);
+  EXPECT_LE(p.batch->recommended, p.batch->maximum);
+  Job next = p.best->run.job;
+  next.batch = p.batch->maximum + 1;
+  next.accumulation = (16 + next.batch - 1) / next.batch;
+  next.eval_batch = next.batch;
+  EXPECT_EQ(Fitting(next).need(p.device).verdict, Verdict::does_not_fit);
+}
+
 TEST(Plans, GiveBatchesAndSensitivities) {
   const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 8}})), card(16));
   ASSERT_TRUE(p.batch);
@@ -353,7 +409,7 @@ TEST(Plans, GiveBatchesAndSensitivities) {
   const auto at = [&](int64_t batch) {
     Job job = p.best->run.job;
     job.batch = job.eval_batch = batch;
-    job.accumulation = 1;
+    job.accumulation = (8 + batch - 1) / batch;
     return Fitting(job).need(p.device);
   };
   EXPECT_GE(at(p.batch->maximum).margin.count, 0);
@@ -384,8 +440,12 @@ TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
   const Plan &discrete = plans[0], &unified = plans[1];
   EXPECT_TRUE(std::any_of(discrete.fixes.begin(), discrete.fixes.end(), [](const QuickFix& f) { return moves_to_host(f.lever); }));
   EXPECT_TRUE(discrete.left_out.empty());
-  if (unified.best) EXPECT_FALSE(to_host(unified.best->run.changes));
-  if (unified.shortage) EXPECT_FALSE(to_host(unified.shortage->smallest.changes));
+  if (unified.best) {
+    EXPECT_FALSE(to_host(unified.best->run.changes));
+  }
+  if (unified.shortage) {
+    EXPECT_FALSE(to_host(unified.shortage->smallest.changes));
+  }
   for (const Alternative& a : unified.alternatives) EXPECT_FALSE(to_host(a.run.changes));
   for (const PlannedRun& p : unified.front) EXPECT_FALSE(to_host(p.changes));
   for (const std::vector<Rung>* rungs : {&unified.up, &unified.down})
@@ -396,4 +456,4 @@ TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::plan_test

@@ -7,7 +7,7 @@
 #include "model/registry.h"
 #include "model/resolve.h"
 
-namespace plimsoll {
+namespace plimsoll::presets_test {
 namespace {
 
 // sum(p.numel() for p in model.parameters()) of the family's first class, built from the preset's configuration.
@@ -332,4 +332,4 @@ TEST(Presets, HaveTheParametersOfTheirReference) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::presets_test

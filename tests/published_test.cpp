@@ -9,7 +9,7 @@
 #include "report/published_report.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::published_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST(PublishedTruth, MediansAndIntervalsHoldOnTheDevelopmentRows) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::published_test

@@ -7,7 +7,7 @@
 #include "report/seed_report.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::report_test {
 namespace {
 
 Job small_job() {
@@ -109,4 +109,4 @@ TEST(Explain, SaysWhereEachValueComesFrom) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::report_test

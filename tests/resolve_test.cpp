@@ -10,7 +10,7 @@
 #include "trace/trace_file.h"
 #include "weights_files.h"
 
-namespace plimsoll {
+namespace plimsoll::resolve_test {
 namespace {
 
 std::string error_of_input(const std::vector<std::string>& words) {
@@ -132,4 +132,4 @@ TEST(InputDirectory, ThatCannotBeReadIsAnError) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::resolve_test

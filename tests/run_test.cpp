@@ -23,7 +23,7 @@
 #include "scale/scheduler.h"
 #include "util/error.h"
 
-namespace plimsoll {
+namespace plimsoll::run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -685,4 +685,4 @@ TEST(Run, RealPyTorchAloneAndUnderTorchrun) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::run_test

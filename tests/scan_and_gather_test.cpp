@@ -8,7 +8,7 @@
 #include "model/registry.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::scan_and_gather_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -148,4 +148,4 @@ TEST(Mamba, TheKernelsKeepAStateForEvery2048Tokens) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::scan_and_gather_test

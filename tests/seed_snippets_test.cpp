@@ -12,7 +12,7 @@
 #include "seed_formats.h"
 #include "util/text.h"
 
-namespace plimsoll {
+namespace plimsoll::seed_snippets_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -203,4 +203,4 @@ TEST(SeedSnippets, AreReadOrRefusedForTheRightReason) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::seed_snippets_test

@@ -12,7 +12,7 @@
 #include "step/largest_rank.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::sharding_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -224,4 +224,4 @@ TEST(LargestRank, WhatIsNotExecutedIsCounted) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::sharding_test

@@ -20,7 +20,7 @@
 #include "step/train.h"
 #include "util/error.h"
 
-namespace plimsoll {
+namespace plimsoll::snapshot_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -684,4 +684,4 @@ TEST(SnapshotFuzz, AnyNumbersGiveAReplayOrAnError) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::snapshot_test

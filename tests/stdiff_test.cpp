@@ -12,7 +12,7 @@
 #include "ops/pointwise.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::stdiff_test {
 namespace {
 
 const nlohmann::json kSmall{
@@ -244,4 +244,4 @@ TEST(SourceLocations, WhatNoEntryNamesIsItsPartOrNothing) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::stdiff_test

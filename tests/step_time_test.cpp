@@ -9,7 +9,7 @@
 #include "hardware/lookup.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::step_time_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -428,4 +428,4 @@ TEST(StepTime, IsWithinAStatedFactorOfPublishedRuns) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::step_time_test

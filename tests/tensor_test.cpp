@@ -8,7 +8,7 @@
 #include "tensor/iterator.h"
 #include "tensor/node.h"
 
-namespace plimsoll {
+namespace plimsoll::tensor_test {
 namespace {
 
 constexpr DType kFloat = DType::float32;
@@ -371,4 +371,4 @@ TEST_F(Checkpointed, RunsUnderTheAutocastOfItsForward) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::tensor_test

@@ -12,7 +12,7 @@
 #include "step/pipeline_schedule.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::torchtitan_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -183,4 +183,4 @@ TEST(Mesh, ReservedIsAtLeastTheSumOfThePools) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::torchtitan_test

@@ -6,7 +6,7 @@
 
 #include "estimate/score.h"
 
-namespace plimsoll {
+namespace plimsoll::truth_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -56,4 +56,4 @@ TEST(Truth, SharedRowsAreEqualToTheByte) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::truth_test

@@ -7,7 +7,7 @@
 #include "model/resolve.h"
 #include "step/train.h"
 
-namespace plimsoll {
+namespace plimsoll::tuning_test {
 namespace {
 
 Job job_with(const char* model, const char* setting, const nlohmann::json& value) {
@@ -84,4 +84,4 @@ TEST(Frozen, ModulesGetNoGradientAndNoState) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::tuning_test

@@ -11,7 +11,7 @@
 #include "step/train.h"
 #include "util/error.h"
 
-namespace plimsoll {
+namespace plimsoll::uintx_test {
 namespace {
 
 TEST(UIntX, CodesArePackedByShards) {
@@ -75,4 +75,4 @@ TEST(UIntX, IsNotBitsandbytes) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::uintx_test

@@ -7,7 +7,7 @@
 #include "estimate/unified_memory.h"
 #include "model/resolve.h"
 
-namespace plimsoll {
+namespace plimsoll::unified_test {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -187,4 +187,4 @@ TEST(RuleOfThumb, HasNoRuleForTokens) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::unified_test

@@ -12,7 +12,7 @@
 #include "step/train.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::update_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -180,4 +180,4 @@ TEST(OptimizerCosts, TheTableInTheDocumentationIsWhatTheCommandPrints) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::update_test

@@ -15,7 +15,7 @@
 #include "watch/view.h"
 #include "watch/watcher.h"
 
-namespace plimsoll {
+namespace plimsoll::watch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -757,4 +757,4 @@ TEST_F(Watching, WhatWasMeasuredCorrectsTheNextEstimate) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::watch_test

@@ -11,7 +11,7 @@
 #include "step/train.h"
 #include "weights_files.h"
 
-namespace plimsoll {
+namespace plimsoll::weights_only_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -248,4 +248,4 @@ TEST(WeightsOnly, WhatIsNoModelIsAnError) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::weights_only_test

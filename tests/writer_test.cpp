@@ -21,7 +21,7 @@
 #include "job/writer.h"
 #include "util/text.h"
 
-namespace plimsoll {
+namespace plimsoll::writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -794,4 +794,4 @@ TEST(WritingPage, NamesEveryKey) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::writer_test

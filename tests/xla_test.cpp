@@ -24,7 +24,7 @@
 #include "xla/builder.h"
 #include "xla/optax.h"
 
-namespace plimsoll {
+namespace plimsoll::xla_test {
 namespace {
 
 constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
@@ -454,4 +454,4 @@ TEST(JaxSettings, TorchvisionsModelsAndModelsWithoutGradientsAreRefused) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::xla_test

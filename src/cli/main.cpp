@@ -1,3 +1,5 @@
+#include <malloc.h>
+
 #include <cstdio>
 #include <iostream>
 #include <string_view>
@@ -18,6 +20,9 @@ int report(const Error& e) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A plan simulates a hundred runs of some megabytes each: what one gave back is kept for the next.
+  mallopt(M_MMAP_THRESHOLD, 64 << 20);
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
   CLI::App app("Plimsoll: will this training run fit in memory, what takes it, and what to change.", "plimsoll");
   app.set_version_flag("--version", std::string("plimsoll ") + version());
   app.footer("`plimsoll COMMAND --help` teaches each command. Exit codes: docs/exit-codes.md.");

@@ -25,6 +25,31 @@ std::string shm_size_for(Bytes need) {
 
 using Apply = std::function<void(HostSettings&)>;
 
+HostEstimate host_memory_with(Job job, const HostFacts& facts, const SystemReserve& system, const Apply& apply) {
+  apply(job.host);
+  if (job.host.workers == 0) {
+    job.host.prefetch_factor.reset();
+    job.host.persistent_workers = false;
+  }
+  if (job.host.cache == CacheKind::none) job.host.cache_item_bytes.reset();
+  return host_memory(job, facts, system);
+}
+
+// The largest of 0 ... `most` for which it holds, when it holds for all below; -1: not even for 0.
+int64_t largest_of(int64_t most, const std::function<bool(int64_t)>& holds) {
+  int64_t best = -1;
+  for (int64_t low = 0, high = most; low <= high;) {
+    const int64_t middle = low + (high - low) / 2;
+    if (holds(middle)) {
+      best = middle;
+      low = middle + 1;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return best;
+}
+
 // One shortage, of RAM or of /dev/shm, and what each change does to it.
 class Adviser {
  public:
@@ -58,16 +83,7 @@ class Adviser {
     return out;
   }
 
-  HostEstimate with(const Apply& apply) const {
-    Job job = job_;
-    apply(job.host);
-    if (job.host.workers == 0) {
-      job.host.prefetch_factor.reset();
-      job.host.persistent_workers = false;
-    }
-    if (job.host.cache == CacheKind::none) job.host.cache_item_bytes.reset();
-    return host_memory(job, facts_, fit_.target.system);
-  }
+  HostEstimate with(const Apply& apply) const { return host_memory_with(job_, facts_, fit_.target.system, apply); }
 
   Verdict verdict_of(const HostEstimate& e) const { return shm_ ? judge(e.shm, fit_.target.shm) : judge(worst(e), fit_.target.total); }
   Bytes need_of(const HostEstimate& e) const { return shm_ ? e.shm.bytes : e.peak().bytes; }
@@ -88,16 +104,8 @@ class Adviser {
         s.workers = n;
       };
     };
-    int64_t best = 0;
-    for (int64_t low = 1, high = job_.host.workers - 1; low <= high;) {
-      const int64_t middle = low + (high - low) / 2;
-      if (verdict_of(with(set(middle))) == Verdict::fits) {
-        best = middle;
-        low = middle + 1;
-      } else {
-        high = middle - 1;
-      }
-    }
+    const int64_t best =
+        std::max<int64_t>(0, largest_of(job_.host.workers - 1, [&](int64_t n) { return verdict_of(with(set(n))) == Verdict::fits; }));
     consider(fmt::format("{}workers: {}", prefix, best), set(best));
   }
 
@@ -155,12 +163,43 @@ Verdict HostFit::overall() const {
   return std::max(ram, shm);
 }
 
+namespace {
+
+HostRoom room_for(const Job& job, const HostFacts& facts, const HostTarget& target) {
+  HostRoom room;
+  if (!target.total) return room;
+  // More than can be counted does not fit.
+  const auto with = [&](const Apply& apply) -> std::optional<HostEstimate> {
+    try {
+      return host_memory_with(job, facts, target.system, apply);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  };
+  const auto verdict = [&](const std::optional<HostEstimate>& e) {
+    if (!e) return Verdict::does_not_fit;
+    return HostFit{target, *e, judge(worst(*e), target.total), judge(e->shm, target.shm), {}, {}}.overall();
+  };
+  const int64_t workers = largest_of(HostRoom::kMostWorkers,
+                                     [&](int64_t n) { return verdict(with([n](HostSettings& s) { s.workers = n; })) == Verdict::fits; });
+  if (workers >= 0) room.workers = workers;
+  if (job.host.dataset_size > 0 && job.host.cache == CacheKind::none) {
+    const std::optional<HostEstimate> cached = with([](HostSettings& s) { s.cache = CacheKind::ram; });
+    room.cache = verdict(cached);
+    if (cached) room.cache_bytes = cached->steady_peak.bytes - host_memory(job, facts, target.system).steady_peak.bytes;
+  }
+  return room;
+}
+
+}  // namespace
+
 HostFit host_fit(const Job& job, const HostFacts& facts, const HostTarget& target) {
   HostFit v;
   v.target = target;
   v.need = host_memory(job, facts, target.system);
   v.ram = judge(worst(v.need), target.total);
   v.shm = judge(v.need.shm, target.shm);
+  v.room = room_for(job, facts, target);
   std::vector<HostAdvice> advice;
   const auto append = [&](std::vector<HostAdvice> more) { advice.insert(advice.end(), more.begin(), more.end()); };
   if (is_short(v.shm)) {

@@ -29,11 +29,20 @@ struct HostAdvice {
   Verdict after = Verdict::unknown;
 };
 
+// What the machine has room for beside this run.
+struct HostRoom {
+  static constexpr int64_t kMostWorkers = 64;  // looked for: more than most machines have cores
+  std::optional<int64_t> workers;              // the most with which all fits; none: not known, or not even without workers
+  std::optional<Verdict> cache;                // every item in RAM, with the workers of the job; none: how many there are is not said
+  Bytes cache_bytes;                           // that the items take
+};
+
 struct HostFit {
   HostTarget target;
   HostEstimate need;
   Verdict ram = Verdict::unknown;
   Verdict shm = Verdict::unknown;
+  HostRoom room;
   std::vector<HostAdvice> advice;  // for each shortage what makes it fit first, then by saving; empty when all fits
 
   Verdict overall() const;  // the worse of both; unknown counts only when both are

@@ -261,7 +261,7 @@ Answer train(Flags& flags, const Job& job) {
   return a;
 }
 
-nlohmann::ordered_json document_of(const Flags& flags, const Job& job, const Answer& a) {
+nlohmann::ordered_json answer_document(const Flags& flags, const Job& job, const Answer& a) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
   for (const StepResult& r : a.out.steps) steps.push_back(json_of(r));
   nlohmann::ordered_json document{{"schema", 1},
@@ -285,7 +285,7 @@ ExitCode run(Flags& flags) {
   const Job job = job_of(flags);
   const Answer a = train(flags, job);
   if (flags.json) {
-    std::cout << document_of(flags, job, a).dump(2) << '\n';
+    std::cout << answer_document(flags, job, a).dump(2) << '\n';
   } else {
     std::cout << text_of(job, a.out, flags.train.recipe.learning_rate, a.out.steps.empty() ? a.limit : a.out.steps.back().limit);
     std::cout << (a.twin ? "\n" + twin_text(*a.twin) : expectation_text(a.expected));

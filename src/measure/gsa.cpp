@@ -8,14 +8,14 @@ namespace plimsoll::measure {
 
 namespace {
 
-struct Settings {
-  explicit Settings(const Job& job)
-      : Settings(job.config, job.config.find({"gsa"}) ? Config("gsa", *job.config.find({"gsa"})) : job.config) {
+struct GsaSettings {
+  explicit GsaSettings(const Job& job)
+      : GsaSettings(job.config, job.config.find({"gsa"}) ? Config("gsa", *job.config.find({"gsa"})) : job.config) {
     if (d_head % 2 != 0 || d_model % n_heads != 0 || n_heads % n_kv_heads != 0)
       throw Error("[measure] gsa: d_model, n_heads and n_kv_heads do not divide each other into even heads",
                   "`plimsoll explain` says which");
   }
-  Settings(const Config& c, const Config& gsa)
+  GsaSettings(const Config& c, const Config& gsa)
       : d_model(c.size({"d_model"}, 512)),
         n_layers(c.size({"n_layers"}, 8)),
         n_heads(c.size({"n_heads"}, 8)),
@@ -78,7 +78,7 @@ struct Gate : Unit {
 };
 
 struct GSARotaryEmbedding : Unit {
-  GSARotaryEmbedding(const Unit& parent, std::string_view name, const Settings& c)
+  GSARotaryEmbedding(const Unit& parent, std::string_view name, const GsaSettings& c)
       : Unit(parent, name),
         inv_freq(buffer({c.d_head / 2})),
         cos_cached(buffer({c.positions, c.d_head})),
@@ -121,7 +121,7 @@ Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 }
 
 struct GatedLightningIndexer : Unit {
-  GatedLightningIndexer(const Unit& parent, std::string_view name, const Settings& c)
+  GatedLightningIndexer(const Unit& parent, std::string_view name, const GsaSettings& c)
       : Unit(parent, name),
         c(c),
         bias(parameter("bias", {c.n_indexer_heads}, Init::zeros())),
@@ -150,7 +150,7 @@ struct GatedLightningIndexer : Unit {
     return scores;
   }
 
-  const Settings& c;
+  const GsaSettings& c;
   Tensor bias;
   Linear q_proj, k_proj, weight_proj;
 };
@@ -160,7 +160,7 @@ struct Selection {
 };
 
 struct AdaptiveTopKSelector : Unit {
-  AdaptiveTopKSelector(const Unit& parent, std::string_view name, const Settings& c) : Unit(parent, name), c(c) {}
+  AdaptiveTopKSelector(const Unit& parent, std::string_view name, const GsaSettings& c) : Unit(parent, name), c(c) {}
 
   Tensor adaptive_k(const Tensor& scores) const {
     const Tensor valid_mask = scores != -std::numeric_limits<double>::infinity();
@@ -201,11 +201,11 @@ struct AdaptiveTopKSelector : Unit {
     return {indices, mask};
   }
 
-  const Settings& c;
+  const GsaSettings& c;
 };
 
 struct GatedSparseAttention : Unit {
-  GatedSparseAttention(const Unit& parent, std::string_view name, const Settings& c)
+  GatedSparseAttention(const Unit& parent, std::string_view name, const GsaSettings& c)
       : Unit(parent, name),
         c(c),
         q_proj(*this, "q_proj", c.d_model, c.n_heads * c.d_head, false),
@@ -273,7 +273,7 @@ struct GatedSparseAttention : Unit {
     return x_expanded.gather(2, indices_expanded);
   }
 
-  const Settings& c;
+  const GsaSettings& c;
   Linear q_proj, k_proj, v_proj, o_proj;
   GatedLightningIndexer indexer;
   AdaptiveTopKSelector topk_selector;
@@ -303,7 +303,7 @@ struct GatedMLP : Unit {
 };
 
 struct GSADecoderLayer : Unit {
-  GSADecoderLayer(const Unit& parent, std::string_view name, const Settings& c)
+  GSADecoderLayer(const Unit& parent, std::string_view name, const GsaSettings& c)
       : Unit(parent, name),
         input_layernorm(*this, "input_layernorm", c.d_model),
         self_attn(*this, "self_attn", c),
@@ -329,7 +329,7 @@ struct GSADecoderLayer : Unit {
 };
 
 struct GSALlamaModel : Unit {
-  GSALlamaModel(const Unit& parent, std::string_view name, const Settings& c)
+  GSALlamaModel(const Unit& parent, std::string_view name, const GsaSettings& c)
       : Unit(parent, name),
         embed_tokens(parameter("embed_tokens.weight", {c.vocab_size, c.d_model}, Init::normal(0.02))),
         layers(*this, "layers") {
@@ -357,7 +357,7 @@ struct GSALlamaModel : Unit {
 
 class GSALlamaForCausalLM : public LiveLanguageModel, public Unit {
  public:
-  GSALlamaForCausalLM(Build& build, const Job& job, const Settings& settings)
+  GSALlamaForCausalLM(Build& build, const Job& job, const GsaSettings& settings)
       : LiveLanguageModel(job.seq, settings.vocab_size),
         Unit(build),
         keeps_logits_(!job.drop_output),
@@ -381,7 +381,7 @@ class GSALlamaForCausalLM : public LiveLanguageModel, public Unit {
 
  private:
   bool keeps_logits_;
-  const Settings c_;
+  const GsaSettings c_;
   GSALlamaModel model_;
   Tensor lm_head_;
   Tensor logits_;  // the caller's `outputs` keep them until the next forward has returned
@@ -390,7 +390,7 @@ class GSALlamaForCausalLM : public LiveLanguageModel, public Unit {
 }  // namespace
 
 std::unique_ptr<LiveModel> make_live_gsa(Build& build, const Job& job) {
-  return std::make_unique<GSALlamaForCausalLM>(build, job, Settings(job));
+  return std::make_unique<GSALlamaForCausalLM>(build, job, GsaSettings(job));
 }
 
 }  // namespace plimsoll::measure

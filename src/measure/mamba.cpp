@@ -6,8 +6,8 @@ namespace plimsoll::measure {
 
 namespace {
 
-struct Settings {
-  explicit Settings(const Job& job)
+struct MambaSettings {
+  explicit MambaSettings(const Job& job)
       : vocab_size(job.config.size({"vocab_size"}, 50257)),
         d_model(job.config.size({"d_model"}, 768)),
         n_layers(job.config.size({"n_layers"}, 12)),
@@ -32,7 +32,7 @@ struct Settings {
 };
 
 struct SelectiveSSM : Unit {
-  SelectiveSSM(const Unit& parent, std::string_view name, const Settings& c)
+  SelectiveSSM(const Unit& parent, std::string_view name, const MambaSettings& c)
       : Unit(parent, name),
         d_state(c.d_state),
         dt_rank((c.d_inner + 15) / 16),
@@ -103,7 +103,7 @@ struct SelectiveSSM : Unit {
 };
 
 struct MambaBlock : Unit {
-  MambaBlock(const Unit& parent, std::string_view name, const Settings& c)
+  MambaBlock(const Unit& parent, std::string_view name, const MambaSettings& c)
       : Unit(parent, name),
         norm(*this, "norm", c.d_model),
         in_proj(*this, "in_proj", c.d_model, 2 * c.d_inner, false),
@@ -135,7 +135,7 @@ struct MambaBlock : Unit {
 };
 
 struct DepthGate : Unit {
-  DepthGate(const Unit& parent, std::string_view name, const Settings& c)
+  DepthGate(const Unit& parent, std::string_view name, const MambaSettings& c)
       : Unit(parent, name), first(*this, "0", c.d_model, c.d_model / 2), second(*this, "2", c.d_model / 2, c.max_recursion_depth) {}
   Tensor operator()(Tensor x) const {
     const Within here(place);
@@ -148,7 +148,7 @@ struct DepthGate : Unit {
 };
 
 struct RecursiveLayer : Unit {
-  RecursiveLayer(const Unit& parent, std::string_view name, const Settings& c)
+  RecursiveLayer(const Unit& parent, std::string_view name, const MambaSettings& c)
       : Unit(parent, name),
         norm(*this, "0", c.d_model),
         up(*this, "1", c.d_model, 2 * c.d_model),
@@ -168,7 +168,7 @@ struct RecursiveLayer : Unit {
 };
 
 struct RecursiveProcessor : Unit {
-  RecursiveProcessor(const Unit& parent, std::string_view name, const Settings& c)
+  RecursiveProcessor(const Unit& parent, std::string_view name, const MambaSettings& c)
       : Unit(parent, name), depth_gate(*this, "depth_gate", c), recursive_layers(*this, "recursive_layers") {
     for (int64_t i = 0; i < c.max_recursion_depth; ++i) recursive_layers.add(c);
     memory_mixer = std::make_unique<Linear>(*this, "memory_mixer", 2 * c.d_model, c.d_model);
@@ -268,7 +268,7 @@ struct HierarchicalAttention : Unit {
 };
 
 struct RecursiveMambaBlock : Unit {
-  RecursiveMambaBlock(const Unit& parent, std::string_view name, const Settings& c)
+  RecursiveMambaBlock(const Unit& parent, std::string_view name, const MambaSettings& c)
       : Unit(parent, name), mamba_block(*this, "mamba_block", c), recursive_processor(*this, "recursive_processor", c), dropout(c.dropout) {
     if (c.use_hierarchical_attention)
       hierarchical_attention = std::make_unique<HierarchicalAttention>(*this, "hierarchical_attention", c.d_model);
@@ -307,7 +307,7 @@ struct RecursiveMambaBlock : Unit {
 template <class Block>
 class MambaLanguageModel : public LiveLanguageModel, public Unit {
  public:
-  MambaLanguageModel(Build& build, const Job& job, const Settings& c)
+  MambaLanguageModel(Build& build, const Job& job, const MambaSettings& c)
       : LiveLanguageModel(job.seq, c.vocab_size),
         Unit(build),
         pos_embedding(parameter("pos_embedding", {1, c.max_seq_len, c.d_model}, Init::zeros())),
@@ -347,7 +347,7 @@ class MambaLanguageModel : public LiveLanguageModel, public Unit {
 }  // namespace
 
 std::unique_ptr<LiveModel> make_live_mamba(Build& build, const Job& job) {
-  const Settings settings(job);
+  const MambaSettings settings(job);
   if (settings.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, job, settings);
   return std::make_unique<MambaLanguageModel<MambaBlock>>(build, job, settings);
 }

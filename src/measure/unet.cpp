@@ -12,8 +12,8 @@ namespace {
 
 constexpr int64_t kPixelsPerLatent = 8, kTextTokens = 77;
 
-struct Settings {
-  explicit Settings(const Config& c)
+struct UnetSettings {
+  explicit UnetSettings(const Config& c)
       : in_channels(c.size({"in_channels"}, 4)),
         out_channels(c.size({"out_channels"}, 4)),
         groups(c.size({"norm_num_groups"}, 32)),
@@ -40,7 +40,7 @@ struct Settings {
 struct Level {
   int64_t channels, heads, text_width, transformers;
 };
-Level level_of(const Settings& c, size_t i) { return {c.channels[i], c.heads[i], c.text_width[i], c.transformers[i]}; }
+Level level_of(const UnetSettings& c, size_t i) { return {c.channels[i], c.heads[i], c.text_width[i], c.transformers[i]}; }
 
 struct ResnetBlock2D : Unit {
   ResnetBlock2D(const Unit& parent, std::string_view name, int64_t in, int64_t out, int64_t temb, int64_t groups)
@@ -237,7 +237,7 @@ struct Layers : Unit {
 };
 
 struct DownBlock : Layers {
-  DownBlock(const Unit& parent, std::string_view name, const Settings& c, size_t level) : Layers(parent, name) {
+  DownBlock(const Unit& parent, std::string_view name, const UnetSettings& c, size_t level) : Layers(parent, name) {
     const int64_t out = c.channels[level];
     const bool attends = c.down_types[level] == "CrossAttnDownBlock2D";
     for (int64_t k = 0; k < c.layers[level] && attends; ++k) attentions.add(level_of(c, level), c.groups);
@@ -265,7 +265,7 @@ struct DownBlock : Layers {
 };
 
 struct UpBlock : Layers {
-  UpBlock(const Unit& parent, std::string_view name, const Settings& c, size_t i) : Layers(parent, name) {
+  UpBlock(const Unit& parent, std::string_view name, const UnetSettings& c, size_t i) : Layers(parent, name) {
     const size_t n = c.channels.size(), level = n - 1 - i;
     const int64_t out = c.channels[level], before = c.channels[i == 0 ? level : level + 1],
                   skipped = c.channels[level == 0 ? 0 : level - 1];
@@ -297,7 +297,7 @@ struct UpBlock : Layers {
 };
 
 struct MidBlock : Unit {
-  MidBlock(const Unit& parent, std::string_view name, const Settings& c)
+  MidBlock(const Unit& parent, std::string_view name, const UnetSettings& c)
       : Unit(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {
     attentions.add(level_of(c, c.channels.size() - 1), c.groups);
     for (int i = 0; i < 2; ++i) resnets.add(c.channels.back(), c.channels.back(), 4 * c.channels[0], c.groups);
@@ -316,7 +316,7 @@ struct MidBlock : Unit {
 };
 
 struct UNet2DConditionModel : Unit {
-  UNet2DConditionModel(const Unit& parent, std::string_view name, const Settings& c)
+  UNet2DConditionModel(const Unit& parent, std::string_view name, const UnetSettings& c)
       : Unit(parent, name),
         width(c.channels[0]),
         conv_in(*this, "conv_in", c.in_channels, width, 3, 1, 1),
@@ -328,7 +328,7 @@ struct UNet2DConditionModel : Unit {
         conv_out(*this, "conv_out", width, c.out_channels, 3, 1, 1) {}
 
   // Both lists come before the middle, in the order of parameters, too.
-  const Unit& with_blocks(const Settings& c) {
+  const Unit& with_blocks(const UnetSettings& c) {
     for (size_t i = 0; i < c.channels.size(); ++i) down_blocks.add(c, i);
     for (size_t i = 0; i < c.channels.size(); ++i) up_blocks.add(c, i);
     return *this;
@@ -407,7 +407,7 @@ class DiffusionUNet : public LiveModel, public Unit {
   }
 
  private:
-  const Settings c_;
+  const UnetSettings c_;
   int64_t side_;
   UNet2DConditionModel net_;
 };

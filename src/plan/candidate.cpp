@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <set>
 #include <thread>
 
 #include "allocator/timeline.h"
@@ -134,20 +133,26 @@ std::vector<Candidate> Evaluator::execute_all(const std::vector<Recipe>& all, bo
 }
 
 void Evaluator::prepare(const std::vector<Recipe>& all) {
-  std::set<std::string> names;
   std::vector<Recipe> missing;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Recipe& c : all) {
-      std::string name = c.dump();
-      if (!candidates_.contains(name) && names.insert(std::move(name)).second) missing.push_back(c);
-    }
+  std::vector<std::string> names;
+  std::unique_lock lock(mutex_);
+  for (const Recipe& c : all) {
+    names.push_back(c.dump());
+    if (!candidates_.contains(names.back()) && under_way_.insert(names.back()).second) missing.push_back(c);
   }
-  if (missing.empty()) return;
-  std::vector<Candidate> results = execute_all(missing, false);
-  const std::lock_guard lock(mutex_);
-  for (Candidate& c : results) candidates_.try_emplace(c.changes.dump(), std::move(c));
-  if (progress) progress(candidates_.size());
+  if (!missing.empty()) {
+    lock.unlock();
+    std::vector<Candidate> results = execute_all(missing, false);
+    lock.lock();
+    for (Candidate& c : results) {
+      const std::string name = c.changes.dump();
+      under_way_.erase(name);
+      candidates_.try_emplace(name, std::move(c));
+    }
+    arrived_.notify_all();
+    if (progress) progress(candidates_.size());
+  }
+  arrived_.wait(lock, [&] { return std::all_of(names.begin(), names.end(), [&](const auto& n) { return candidates_.contains(n); }); });
 }
 
 void Evaluator::confirm(const std::vector<Recipe>& all) {

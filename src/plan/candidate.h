@@ -2,11 +2,13 @@
 // device asked about, and how long its step takes there.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,9 @@ inline Recipe no_changes() { return Recipe::object(); }
 Recipe merged(Recipe a, const Recipe& b);
 Job with(const Job& job, const Recipe& changes);
 
+// Steps in which sequences or images are cut: what data is padded to.
+inline int64_t shape_unit(const Job& job) { return job.inputs == InputKind::image ? 32 : 64; }
+
 // That run the job together: processes, or replicas of JAX.
 int64_t devices_of(const Job& job);
 
@@ -32,6 +37,9 @@ struct Need {
   std::string unknown;           // why there is no verdict
   std::optional<StepTime> time;  // none: the device's figures are not known
 };
+
+// Even its upper end is within the limit.
+inline bool fits(const Need& need, Bytes limit) { return need.verdict == Verdict::fits && need.device.high <= limit; }
 
 struct Candidate {
   Recipe changes;
@@ -61,7 +69,7 @@ class Evaluator {
   Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {}, bool extrapolates = false);
 
   const Candidate& of(const Recipe& changes);
-  void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel
+  void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel; what others are executing is waited for
   // Executes in full those that were extrapolated, in parallel; what of() gave for them is then exact. Nobody else may ask meanwhile.
   void confirm(const std::vector<Recipe>& all);
   bool extrapolates() const { return extrapolates_; }
@@ -85,6 +93,8 @@ class Evaluator {
   bool extrapolates_;
   mutable std::mutex mutex_;
   std::map<std::string, Candidate> candidates_;  // by the text of their changes; never removed
+  std::set<std::string> under_way_;              // by somebody's prepare()
+  std::condition_variable arrived_;
 };
 
 }  // namespace plimsoll

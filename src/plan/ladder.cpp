@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <set>
 
 namespace plimsoll {
@@ -60,10 +61,15 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
   std::vector<Rung> out;
   if (!plan.best || !plan.device.capacity) return out;
   const Space fixed = only(space, plan.best->run.changes);
-  for (const auto& [name, share] : kRungs) {
+  const auto within = [&](double share) {
     const Bytes limit{static_cast<int64_t>(share * static_cast<double>(plan.device.capacity->low.count))};
-    Search search(evaluator, fixed, placement, device, std::min(limit, plan.limit), plan.objective);
-    const Candidate* c = search.best(LeverKind::same_result);
+    return Search(evaluator, fixed, placement, device, std::min(limit, plan.limit), plan.objective).best(LeverKind::same_result);
+  };
+  std::vector<std::future<const Candidate*>> found;
+  for (const auto& [name, share] : kRungs) found.push_back(std::async(std::launch::async, within, share));
+  for (size_t i = 0; i < found.size(); ++i) {
+    const char* name = kRungs[i].first;
+    const Candidate* c = found[i].get();
     if (!c) continue;
     if (!out.empty() && out.back().run.changes == c->changes) {
       out.back().name += std::string(", ") + name;
@@ -74,7 +80,8 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
   return out;
 }
 
-std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& start, size_t device) {
+std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Wishes& wishes, const Plan& plan, const Recipe& start,
+                              size_t device) {
   std::vector<Rung> out;
   const Candidate* now = &evaluator.of(start);
   std::set<std::string> tried;
@@ -82,7 +89,7 @@ std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Pl
   const double enough = now->needs.empty() ? 0 : need(*now) / 5;
   while (out.size() < kMostRungs && !now->needs.empty() && need(*now) > enough) {
     std::vector<Lever> levers = levers_for(now->job, plan.device);
-    std::erase_if(levers, [](const Lever& l) { return l.knob == "batch" || !l.searched; });
+    std::erase_if(levers, [&](const Lever& l) { return l.knob == "batch" || !l.searched || wishes.keep.contains(l.knob); });
     if (std::optional<Lever> smaller = smaller_batch(space, now->job)) levers.push_back(*smaller);
     std::stable_sort(levers.begin(), levers.end(), [](const Lever& a, const Lever& b) { return order_of(a) < order_of(b); });
     const Candidate* next = nullptr;

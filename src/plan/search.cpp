@@ -73,9 +73,7 @@ const Candidate& Search::run(const Recipe& changes) {
   return c;
 }
 
-bool Search::fits(const Candidate& c) const {
-  return !c.needs.empty() && c.needs[device_].verdict == Verdict::fits && c.needs[device_].device.high <= limit_;
-}
+bool Search::fits(const Candidate& c) const { return !c.needs.empty() && plimsoll::fits(c.needs[device_], limit_); }
 
 std::tuple<double, size_t, int64_t> Search::cost(const Candidate& c) const {
   const double seconds = seconds_per_sample(c, device_);
@@ -215,57 +213,58 @@ void Search::run_smallest(LeverKind kind) {
   }
 }
 
-// Groups that differ in nothing but the optimizer and its place train with the same kernels: what a loss, an offload or a length takes or
-// gives is executed for the first of each such class, and added to the corner of the others.
-std::vector<Search::Ranked> Search::ranked(LeverKind kind) {
+std::vector<Search::Combination> Search::combinations(LeverKind kind) const {
   const auto class_of = [](Recipe changes) {
     for (const char* key : {"optimizer", "optimizer_args", "optimizer_in_backward", "offload_optimizer"}) changes.erase(key);
     return changes.dump();
   };
-  struct Entry {
-    const Choice* group;
-    size_t first;  // of its class, as an index into `entries`
-  };
-  std::vector<Entry> entries;
-  std::map<std::string, size_t> classes;
-  for (const Choice& g : space_.groups)
-    if (g.kind <= kind && least_of(merged(space_.free, g.changes)) <= limit_)
-      entries.push_back({&g, classes.try_emplace(class_of(g.changes), entries.size()).first->second});
-  const auto recipe = [&](size_t entry, size_t l, size_t o, size_t n) {
-    return recipe_of(*entries[entry].group, space_.losses[l], space_.offloads[o], space_.lengths[n]);
-  };
-  struct Place {
-    size_t entry, loss, offload, length;
-  };
-  std::vector<Place> places;
+  std::map<std::string, const Choice*> classes;
+  std::vector<Combination> out;
+  for (const Choice& g : space_.groups) {
+    if (g.kind > kind || least_of(merged(space_.free, g.changes)) > limit_) continue;
+    const Choice* like = classes.try_emplace(class_of(g.changes), &g).first->second;
+    for (const Choice& offload : space_.offloads)
+      for (size_t loss = 0; loss < space_.losses.size(); ++loss)
+        for (const Choice& length : space_.lengths)
+          if (std::max({g.kind, offload.kind, space_.losses[loss].kind, length.kind}) == kind)
+            out.push_back({&g, like, loss, &offload, &length});
+  }
+  return out;
+}
+
+// Its own without the rest, that of its class with the rest, and without.
+std::array<Recipe, 3> Search::probes_of(const Combination& c) const {
+  const auto plain = [&](const Choice& group) { return recipe_of(group, space_.losses[0], space_.offloads[0], space_.lengths[0]); };
+  return {corner_of(plain(*c.group)), corner_of(recipe_of(*c.like, space_.losses[c.loss], *c.offload, *c.length)),
+          corner_of(plain(*c.like))};
+}
+
+std::optional<StepTime> Search::corner_time(const Combination& c) {
+  std::vector<StepTime> times;
+  for (const Recipe& probe : probes_of(c)) {
+    const Candidate& p = run(probe);
+    if (p.needs.empty() || !p.needs[device_].time) return std::nullopt;
+    times.push_back(*p.needs[device_].time);
+  }
+  StepTime& own = times[0];
+  for (double StepTime::*part :
+       {&StepTime::seconds, &StepTime::forward, &StepTime::backward, &StepTime::optimizer, &StepTime::communication, &StepTime::transfers})
+    own.*part = std::max(0.0, own.*part + times[1].*part - times[2].*part);
+  return own;
+}
+
+std::vector<Search::Ranked> Search::ranked(LeverKind kind) {
+  const std::vector<Combination> all = combinations(kind);
   std::vector<Recipe> probes;
-  for (size_t e = 0; e < entries.size(); ++e)
-    for (size_t o = 0; o < space_.offloads.size(); ++o)
-      for (size_t l = 0; l < space_.losses.size(); ++l)
-        for (size_t n = 0; n < space_.lengths.size(); ++n) {
-          if (std::max({entries[e].group->kind, space_.offloads[o].kind, space_.losses[l].kind, space_.lengths[n].kind}) != kind) continue;
-          places.push_back({e, l, o, n});
-          for (const Recipe& r : {recipe(e, 0, 0, 0), recipe(entries[e].first, l, o, n), recipe(entries[e].first, 0, 0, 0)})
-            probes.push_back(corner_of(r));
-        }
+  for (const Combination& c : all)
+    for (const Recipe& probe : probes_of(c)) probes.push_back(probe);
   evaluator_.prepare(probes);
   std::vector<Ranked> out;
-  for (const Place& p : places) {
-    const auto corner = [&](const Recipe& r) -> const std::optional<StepTime>* {
-      const Candidate& c = run(corner_of(r));
-      return c.needs.empty() || !c.needs[device_].time ? nullptr : &c.needs[device_].time;
-    };
-    Ranked& r = out.emplace_back(Ranked{recipe(p.entry, p.loss, p.offload, p.length), p.loss, {}, kNever});
-    const auto *own = corner(recipe(p.entry, 0, 0, 0)), *with_it = corner(recipe(entries[p.entry].first, p.loss, p.offload, p.length)),
-               *without = corner(recipe(entries[p.entry].first, 0, 0, 0));
-    if (!own || !with_it || !without) continue;
-    StepTime t = **own;
-    for (double StepTime::*part : {&StepTime::seconds, &StepTime::forward, &StepTime::backward, &StepTime::optimizer,
-                                   &StepTime::communication, &StepTime::transfers})
-      t.*part = std::max(0.0, t.*part + (**with_it).*part - (**without).*part);
-    r.corner = t;
+  for (const Combination& c : all) {
+    Ranked& r = out.emplace_back(Ranked{recipe_of(*c.group, space_.losses[c.loss], *c.offload, *c.length), c.loss, corner_time(c), kNever});
+    if (!r.corner) continue;
     const Job job = with(evaluator_.job(), corner_of(r.changes));
-    r.seconds = t.seconds / static_cast<double>(checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)));
+    r.seconds = r.corner->seconds / static_cast<double>(checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)));
   }
   // The fastest first, so that the others need not be looked at closely.
   std::stable_sort(out.begin(), out.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });

@@ -3,6 +3,7 @@
 // step faster. Each is used only to leave candidates out that could not win; what wins was executed.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "plan/placement.h"
@@ -44,6 +45,17 @@ class Search {
   Bytes least_of(const Recipe& recipe) const;
   Recipe recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
   Recipe corner_of(const Recipe& recipe) const { return at(recipe, splits_for(recipe)[0], full()); }
+  // One choice of each kind. Groups that differ in nothing but the optimizer and its place train with the same kernels: what a loss, an
+  // offload or a length takes or gives is executed for the first of each such class, and added to the corner of the others.
+  struct Combination {
+    const Choice* group;
+    const Choice* like;  // the first of its class
+    size_t loss;
+    const Choice *offload, *length;
+  };
+  std::vector<Combination> combinations(LeverKind kind) const;
+  std::array<Recipe, 3> probes_of(const Combination& c) const;
+  std::optional<StepTime> corner_time(const Combination& c);  // none: not known
   // A recipe, and how long its corner (the smallest micro-batch, everything checkpointed) is thought to take.
   struct Ranked {
     Recipe changes;

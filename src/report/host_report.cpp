@@ -64,6 +64,18 @@ std::string capacity_text(const HostFit& f, const Style& style) {
   return out;
 }
 
+std::string room_text(const HostRoom& r, const HostSettings& now) {
+  std::string out;
+  if (r.workers)
+    out += fmt::format("  {:<22} {:>11}  that fit, each as the loader's settings have it; {} now\n", "workers",
+                       *r.workers == HostRoom::kMostWorkers ? fmt::format("{} and more", *r.workers) : fmt::format("up to {}", *r.workers),
+                       now.workers);
+  if (r.cache)
+    out += fmt::format("  {:<22} {:>11}  for {} items with cache: ram: {}\n", "a cache in RAM", to_string(r.cache_bytes), now.dataset_size,
+                       to_string(*r.cache));
+  return out;
+}
+
 std::string advice_text(const HostFit& f) {
   if (f.advice.empty()) return "";
   std::string out = "\nWhat to change\n";
@@ -111,7 +123,7 @@ std::string host_text(const HostFit& f, const HostSettings& settings, const Styl
     out += row_text("saving a checkpoint", e.save_peak, fmt::format("+ {}: {}", to_string(r.size.bytes), r.source), style);
   out += row_text("loading the model", e.load_peak, "before workers and batches:" + loads_text(e), style);
   if (e.shm.high.count > 0) out += row_text("of it in /dev/shm", e.shm, "counts as RAM and against the size of /dev/shm", style);
-  out += capacity_text(f, style) + failures(f);
+  out += capacity_text(f, style) + failures(f) + room_text(f.room, settings);
   for (const std::string& note : e.notes) out += "  note: " + note + "\n";
   if (!f.target.shm || *f.target.shm > kDockerShm)
     if (e.shm.high > kDockerShm)
@@ -133,6 +145,8 @@ Json host_json(const HostFit& f) {
   j["verdict"] = to_string(f.overall());
   j["ram_verdict"] = to_string(f.ram);
   j["shm_verdict"] = to_string(f.shm);
+  j["most_workers"] = f.room.workers ? Json(*f.room.workers) : Json(nullptr);
+  j["cache"] = f.room.cache ? Json{{"bytes", f.room.cache_bytes.count}, {"verdict", to_string(*f.room.cache)}} : Json(nullptr);
   j["advice"] = Json::array();
   for (const HostAdvice& a : f.advice)
     j["advice"].push_back({{"change", a.change},

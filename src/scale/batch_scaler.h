@@ -53,10 +53,10 @@ const char* to_string(ScalerAction action);
 struct StepReport {
   ScalerPhase phase = ScalerPhase::training;
   bool out_of_memory = false;
-  std::optional<int64_t> peak;   // bytes that the process held at most
-  std::optional<int64_t> limit;  // bytes that it could have held: free ones and its own
-  int64_t retries = 0;           // of the allocator in this step: it gave its cache back and asked again
-  std::optional<double> seconds;
+  std::optional<int64_t> peak{};   // bytes that the process held at most
+  std::optional<int64_t> limit{};  // bytes that it could have held: free ones and its own
+  int64_t retries = 0;             // of the allocator in this step: it gave its cache back and asked again
+  std::optional<double> seconds{};
 };
 
 struct ScalerDecision {

@@ -34,9 +34,8 @@ Edge gradient_edge(const Tensor& t) {
   Parameter* p = t.parameter();
   if (!p) return {};
   if (!p->accumulate) {
-    auto* node = new AccumulateGrad(*p);
+    auto* node = make_node<AccumulateGrad>(t.tape(), *p);
     p->accumulate = Ref<Node>(node);
-    node->tape = &t.tape();
     node->sequence = UINT64_MAX;
     node->name = "AccumulateGrad";
     node->outputs.push_back({t.sizes(), t.dtype()});
@@ -57,7 +56,6 @@ Op::Op(Tape& tape, const char* name, std::initializer_list<const Tensor*> inputs
       if (t) tape.work->reads(*t);
   }
   if (!tape.grad_enabled) return;
-  edges_.reserve(inputs.size());
   for (const Tensor* t : inputs) add_input(t);
   if (recording_) sequence_ = tape.next_sequence();
 }
@@ -73,7 +71,6 @@ Op::Op(Tape& tape, const char* name, const Tensors& inputs) : tape_(tape), name_
     for (const Tensor& t : inputs) tape.work->reads(t);
   }
   if (!tape.grad_enabled) return;
-  edges_.reserve(inputs.size());
   for (const Tensor& t : inputs) add_input(&t);
   if (recording_) sequence_ = tape.next_sequence();
 }
@@ -92,7 +89,6 @@ void Op::end_call() const {
 void Op::result(Tensor& out) const { tape_.dataflow->returns(out); }
 
 void Op::init(Node& node) {
-  node.tape = &tape_;
   node.name = name_;
   node.scope = tape_.scope;
   node.sequence = sequence_;
@@ -115,10 +111,9 @@ void Op::attach(const Ref<Node>& node, Tensor& out, uint16_t nr) {
 }
 
 void make_leaf(Tensor& t) {
-  auto* accumulate = new AccumulateLeafGrad(detach(t));
+  auto* accumulate = make_node<AccumulateLeafGrad>(t.tape(), detach(t));
   Ref<Node> node(accumulate);
   t.body().parameter = &accumulate->leaf;
-  node->tape = &t.tape();
   node->sequence = UINT64_MAX;
   node->name = "AccumulateGrad";
   node->scope = t.tape().scope;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "tensor/inline_vector.h"
 #include "tensor/tape.h"
 
 namespace plimsoll {
@@ -20,27 +21,30 @@ struct TensorMeta {
   DType dtype;
 };
 
+using Edges = InlineVector<Edge, 4>;
+
 // Which inputs of a node want a gradient.
 class Needs {
  public:
-  explicit Needs(const std::vector<Edge>& edges) : edges_(edges) {}
+  explicit Needs(const Edges& edges) : edges_(edges) {}
   bool operator[](size_t i) const { return static_cast<bool>(edges_[i].node); }
 
  private:
-  const std::vector<Edge>& edges_;
+  const Edges& edges_;
 };
 
 struct Node {
   uint32_t refs = 0;
+  uint32_t bytes = 0;         // of the whole object, for the pool it is from
   uint32_t dependencies = 0;  // engine: edges into this node that have not delivered
   uint64_t visited = 0;       // engine: the backward run that counted this node
   uint64_t sequence = 0;
   ScopeId scope = 0;
   const char* name = "";
   Tape* tape = nullptr;
-  std::vector<Edge> next;           // one per input of the op
-  std::vector<TensorMeta> outputs;  // one per output of the op: what its gradient must look like
-  Tensors buffer;                   // engine: gradients collected so far
+  Edges next;                           // one per input of the op
+  InlineVector<TensorMeta, 1> outputs;  // one per output of the op: what its gradient must look like
+  Tensors buffer;                       // engine: gradients collected so far
   // Attributes of a Python function's ctx: they live as long as the node.
   Tensors kept;
   std::shared_ptr<const void> kept_closure;
@@ -50,6 +54,15 @@ struct Node {
   virtual void release_variables() = 0;
   static void destroy(Node* n) { n->tape->bury(n); }
 };
+
+// In the memory of that tape.
+template <class N, class... Args>
+N* make_node(Tape& tape, Args&&... args) {
+  N* node = new (tape.node_memory.take(sizeof(N))) N(std::forward<Args>(args)...);
+  node->bytes = sizeof(N);
+  node->tape = &tape;
+  return node;
+}
 
 template <class F>
 struct NodeOf final : Node {
@@ -136,7 +149,7 @@ class Op {
  private:
   template <class F>
   Ref<Node> make(F backward) {
-    Ref<Node> node(new NodeOf<F>(std::move(backward)));
+    Ref<Node> node(make_node<NodeOf<F>>(tape_, std::move(backward)));
     init(*node);
     return node;
   }
@@ -151,7 +164,7 @@ class Op {
   const char* outer_;
   bool recording_ = false;
   uint64_t sequence_ = 0;
-  std::vector<Edge> edges_;
+  Edges edges_;
   Tensors kept_;
   std::shared_ptr<const void> kept_closure_;
 };

@@ -26,6 +26,9 @@ void Storage::destroy(Storage* s) {
   tape.storage_pool.destroy(s);
 }
 
+TensorBody::TensorBody(Ref<Storage> s, const Dims& size, const Dims& stride, DType type)
+    : dtype(type), storage(std::move(s)), sizes(size), strides(stride) {}
+
 void TensorBody::destroy(TensorBody* b) { b->storage->tape->body_pool.destroy(b); }
 
 Tape::Tape(Dialect d) : dialect(d) {}
@@ -139,7 +142,9 @@ void Tape::bury(Node* n) {
   while (!graves_.empty()) {
     Node* next = graves_.back();
     graves_.pop_back();
-    delete next;
+    const size_t bytes = next->bytes;
+    next->~Node();
+    node_memory.give(next, bytes);
   }
   digging_ = false;
 }
@@ -155,12 +160,8 @@ AutocastGuard::~AutocastGuard() {
 }
 
 Tensor make_tensor(Ref<Storage> storage, const Dims& sizes, const Dims& strides, DType dtype) {
-  Ref<TensorBody> body(storage->tape->body_pool.make());
-  body->storage = std::move(storage);
-  body->sizes = sizes;
-  body->strides = strides;
-  body->dtype = dtype;
-  return Tensor(std::move(body));
+  Pool<TensorBody>& pool = storage->tape->body_pool;
+  return Tensor(Ref<TensorBody>(pool.make(std::move(storage), sizes, strides, dtype)));
 }
 
 Tensor empty_strided(Tape& tape, const Dims& sizes, const Dims& strides, DType dtype) {

@@ -124,6 +124,7 @@ class Tape {
 
   Pool<Storage> storage_pool;
   Pool<TensorBody> body_pool;
+  SizedPool node_memory;  // of the graph
 
  private:
   NameId op_name();

@@ -52,6 +52,7 @@ struct Storage {
 };
 
 struct TensorBody {
+  TensorBody(Ref<Storage> s, const Dims& size, const Dims& stride, DType type);
   uint32_t refs = 0;
   DType dtype = DType::float32;
   bool requires_grad = false;

@@ -24,7 +24,7 @@ std::optional<int64_t> number_of(const std::string& text, const std::string& key
   return {};
 }
 
-std::optional<Bytes> kilobytes(const std::string& text, const char* key) {
+std::optional<Bytes> meminfo_bytes(const std::string& text, const char* key) {
   const auto n = number_of(text, key);
   return n && *n <= INT64_MAX / 1024 ? std::optional(Bytes{*n * 1024}) : std::nullopt;
 }
@@ -44,10 +44,10 @@ constexpr double kSecondsBetweenGroups = 10, kSecondsBetweenCpus = 5;
 
 void HostReader::read_meminfo(HostSample& h) const {
   const std::string text = s_.read("/proc/meminfo").value_or("");
-  h.total = kilobytes(text, "MemTotal");
-  h.available = kilobytes(text, "MemAvailable");
-  h.swap_total = kilobytes(text, "SwapTotal");
-  if (const auto free = kilobytes(text, "SwapFree"); free && h.swap_total) h.swap_used = *h.swap_total - *free;
+  h.total = meminfo_bytes(text, "MemTotal");
+  h.available = meminfo_bytes(text, "MemAvailable");
+  h.swap_total = meminfo_bytes(text, "SwapTotal");
+  if (const auto free = meminfo_bytes(text, "SwapFree"); free && h.swap_total) h.swap_used = *h.swap_total - *free;
 }
 
 void HostReader::read_group(HostSample& h, double now) {

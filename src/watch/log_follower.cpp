@@ -18,7 +18,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kHistory = 64 << 10;                            // of what is there already
+constexpr int64_t kReadBack = 64 << 10;                           // of what is there already
 constexpr size_t kMostAtOnce = 1 << 20, kLongestLine = 64 << 10;  // a log that grows faster is read in part
 constexpr double kWindow = 120;
 
@@ -37,7 +37,7 @@ LogFollower::LogFollower(std::string path) : path_(std::move(path)) {
   struct stat info {};
   if (fstat(descriptor_, &info) == 0 && S_ISDIR(info.st_mode))
     throw Error("[watch] " + path_ + " is a directory", "give a log file, or a pid");
-  offset_ = std::max<int64_t>(0, info.st_size - kHistory);
+  offset_ = std::max<int64_t>(0, info.st_size - kReadBack);
   std::vector<std::string> ignored;
   read_rest(0, ignored);
   points_.clear();

@@ -12,12 +12,12 @@ namespace plimsoll {
 
 struct Plot {
   const Series& series;
-  std::string title;
-  std::string note;                    // behind the title: which of how many
-  std::optional<ByteRange> predicted;  // a line of its own
-  bool bytes = true;                   // else plain numbers
-  double now = 0, span = 300;          // seconds
-  double warning = 0, critical = 0;    // values from which on it has another colour; 0: none
+  std::string title{};
+  std::string note{};                    // behind the title: which of how many
+  std::optional<ByteRange> predicted{};  // a line of its own
+  bool bytes = true;                     // else plain numbers
+  double now = 0, span = 300;            // seconds
+  double warning = 0, critical = 0;      // values from which on it has another colour; 0: none
   bool unicode = true;
 };
 

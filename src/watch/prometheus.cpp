@@ -16,7 +16,7 @@ std::string quoted(const std::string& text) {
 
 using Labels = std::initializer_list<std::pair<const char*, std::string>>;
 
-class Writer {
+class MetricsWriter {
  public:
   // Announces a metric; it is written only when a value follows.
   void metric(const char* name, const char* help, const char* type = "gauge") {
@@ -45,7 +45,7 @@ class Writer {
   std::string name_, head_, out_;
 };
 
-void write_processes(Writer& w, const Sample& s) {
+void write_processes(MetricsWriter& w, const Sample& s) {
   const auto each = [&](const char* name, const char* help, std::optional<Bytes> ProcessSample::*field) {
     w.metric(name, help);
     for (const ProcessSample& p : s.processes)
@@ -63,7 +63,7 @@ void write_processes(Writer& w, const Sample& s) {
     w.value({{"pid", std::to_string(p.pid)}, {"role", to_string(p.role)}, {"name", p.name}}, p.cpu);
 }
 
-void write_devices(Writer& w, const Sample& s) {
+void write_devices(MetricsWriter& w, const Sample& s) {
   const auto each = [&](const char* name, const char* help, const std::function<void(const DeviceSample&, Labels)>& write) {
     w.metric(name, help);
     for (const DeviceSample& d : s.devices) write(d, {{"device", std::to_string(d.index)}, {"name", d.name}});
@@ -78,7 +78,7 @@ void write_devices(Writer& w, const Sample& s) {
       w.value({{"device", std::to_string(d.index)}, {"pid", std::to_string(o.pid)}, {"name", o.name}}, o.used);
 }
 
-void write_host(Writer& w, const HostSample& h) {
+void write_host(MetricsWriter& w, const HostSample& h) {
   const auto one = [&](const char* name, const char* help, const auto& value) {
     w.metric(name, help);
     w.value({}, value);
@@ -97,7 +97,7 @@ void write_host(Writer& w, const HostSample& h) {
   one("host_idle_cores", "Cores with nothing to do.", h.idle_cpus);
 }
 
-void write_prediction(Writer& w, const Prediction& p) {
+void write_prediction(MetricsWriter& w, const Prediction& p) {
   w.metric("predicted_bytes", "What was predicted: the value and the ends of its interval.");
   const auto range = [&](const char* what, const std::optional<ByteRange>& r) {
     if (!r) return;
@@ -114,7 +114,7 @@ void write_prediction(Writer& w, const Prediction& p) {
 
 std::string prometheus_text(const Judge& judge) {
   const Sample& s = judge.now();
-  Writer w;
+  MetricsWriter w;
   w.metric("look_time_seconds", "When this was seen, since 1970.");
   w.value({}, s.time);
   write_processes(w, s);

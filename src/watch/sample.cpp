@@ -47,7 +47,7 @@ void step_fields(S& s, F f) {
   f("step", s.step), f("total", s.total), f("seen", s.seen), f("rate", s.rate), f("rounds", s.rounds);
 }
 
-struct Writer {
+struct FieldWriter {
   Json& json;
   void operator()(const char* name, const std::optional<Bytes>& b) const { json[name] = b ? Json(b->count) : Json(); }
   void operator()(const char* name, const std::optional<double>& v) const { json[name] = v ? Json(*v) : Json(); }
@@ -138,27 +138,27 @@ Json sample_json(const Sample& s) {
   Json j{{"time", s.time}, {"processes", Json::array()}, {"devices", Json::array()}};
   for (const ProcessSample& p : s.processes) {
     Json row{{"role", to_string(p.role)}, {"state", std::string(1, p.state)}};
-    process_fields(p, Writer{row});
+    process_fields(p, FieldWriter{row});
     j["processes"].push_back(std::move(row));
   }
   for (const DeviceSample& d : s.devices) {
     Json row = Json::object();
-    device_fields(d, Writer{row});
+    device_fields(d, FieldWriter{row});
     row["others"] = Json::array();
     for (const OtherProcess& o : d.others) {
       Json other = Json::object();
-      other_fields(o, Writer{other});
+      other_fields(o, FieldWriter{other});
       row["others"].push_back(std::move(other));
     }
     j["devices"].push_back(std::move(row));
   }
   Json host = Json::object();
-  host_fields(s.host, Writer{host});
+  host_fields(s.host, FieldWriter{host});
   j["host"] = std::move(host);
   j["steps"] = nullptr;
   if (s.steps) {
     Json steps = Json::object();
-    step_fields(*s.steps, Writer{steps});
+    step_fields(*s.steps, FieldWriter{steps});
     j["steps"] = std::move(steps);
   }
   j["events"] = s.events;

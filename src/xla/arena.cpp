@@ -7,23 +7,28 @@ namespace plimsoll {
 
 namespace {
 
-struct Span {
-  int64_t begin, end;
+// What was placed: where it lies, up to where the alignment lets the next begin, and while which ops.
+struct Placed {
+  int64_t offset, edge;
+  OpId begin, end;
 };
 
-// The smallest gap of at least `bytes` between the spans, which are sorted by their beginning; else behind the last.
-int64_t best_fit(const std::vector<Span>& spans, int64_t bytes) {
+// The smallest gap of at least `bytes` between those that live beside `b`; else behind the last. They are in the order of their offsets.
+int64_t best_fit(const std::vector<Placed>& placed, const XlaBuffer& b) {
   int64_t best = -1, smallest = INT64_MAX, edge = 0;
-  for (const Span& s : spans) {
-    const int64_t gap = s.begin - edge;
-    if (gap >= bytes && gap < smallest) {
+  for (const Placed& p : placed) {
+    if (p.begin > b.end || b.begin > p.end) continue;
+    const int64_t gap = p.offset - edge;
+    if (gap >= b.bytes && gap < smallest) {
       best = edge;
       smallest = gap;
     }
-    edge = std::max(edge, s.end);
+    edge = std::max(edge, p.edge);
   }
   return best >= 0 ? best : edge;
 }
+
+int64_t aligned(int64_t bytes, int64_t alignment) { return checked_mul(checked_add(bytes, alignment - 1) / alignment, alignment); }
 
 }  // namespace
 
@@ -36,20 +41,15 @@ Arena pack(const std::vector<XlaBuffer>& buffers, int64_t alignment) {
   });
   Arena arena;
   arena.offsets.resize(buffers.size());
-  std::vector<size_t> placed;
-  std::vector<Span> beside;
+  std::vector<Placed> placed;
+  placed.reserve(buffers.size());
   for (const size_t i : order) {
     const XlaBuffer& b = buffers[i];
-    beside.clear();
-    for (const size_t j : placed) {
-      const XlaBuffer& other = buffers[j];
-      if (other.begin <= b.end && b.begin <= other.end) beside.push_back({arena.offsets[j], checked_add(arena.offsets[j], other.bytes)});
-    }
-    for (Span& s : beside) s.end = checked_mul((s.end + alignment - 1) / alignment, alignment);
-    std::sort(beside.begin(), beside.end(), [](const Span& x, const Span& y) { return x.begin < y.begin; });
-    arena.offsets[i] = best_fit(beside, b.bytes);
-    arena.bytes = std::max(arena.bytes, checked_add(arena.offsets[i], b.bytes));
-    placed.push_back(i);
+    const int64_t offset = best_fit(placed, b), end = checked_add(offset, b.bytes);
+    arena.offsets[i] = offset;
+    arena.bytes = std::max(arena.bytes, end);
+    const auto place = std::upper_bound(placed.begin(), placed.end(), offset, [](int64_t at, const Placed& p) { return at < p.offset; });
+    placed.insert(place, {offset, aligned(end, alignment), b.begin, b.end});
   }
   return arena;
 }

@@ -1,0 +1,85 @@
+#include "plan/batch_answer.h"
+
+#include <algorithm>
+#include <future>
+
+namespace plimsoll {
+
+namespace {
+
+constexpr double kRecommendedShare = 0.9;
+constexpr int64_t kLargest = 1 << 20;
+
+class Batches {
+ public:
+  Batches(Evaluator& evaluator, const Space& space, const Recipe& from, size_t device)
+      : evaluator_(evaluator), space_(space), from_(from), device_(device), job_(with(evaluator.job(), from)) {}
+
+  // Straight lines through two batches lead to the edge, and every answer was executed.
+  int64_t largest(Bytes capacity, const std::function<bool(const Need&)>& fits) {
+    const auto good = [&](int64_t b) {
+      const Need* n = at(b);
+      return n != nullptr && fits(*n);
+    };
+    if (!good(1)) return 0;
+    const Need *one = at(1), *two = at(2);
+    if (two == nullptr) return 1;
+    const int64_t slope = std::max<int64_t>(1, (two->device.bytes - one->device.bytes).count);
+    int64_t low = 1, high = 0, guess = std::clamp<int64_t>(1 + (capacity - one->device.high).count / slope, 2, kLargest);
+    for (int64_t reach = std::max<int64_t>(1, guess / 32); guess <= 2 * kLargest && (high == 0 || high - low > 1); reach *= 2) {
+      if (good(guess)) {
+        low = guess;
+        guess = high ? (low + high) / 2 : low + reach;
+      } else {
+        high = guess;
+        guess = high - reach > low && low == 1 ? high - reach : (low + high) / 2;
+      }
+    }
+    return low;
+  }
+
+ private:
+  // Where the global batch is free, as many micro-steps as the recipe has.
+  int64_t accumulation_for(int64_t batch) const {
+    if (job_.framework == Framework::jax || !space_.global) return job_.accumulation;
+    const int64_t samples = checked_mul(batch, devices_of(job_));
+    return std::max<int64_t>(1, (*space_.global + samples - 1) / samples);
+  }
+
+  const Need* at(int64_t b) {
+    Recipe changes = from_;
+    const Job& now = evaluator_.job();
+    for (const auto& [key, value, old] : {std::tuple("batch", b, now.batch), {"accumulation", accumulation_for(b), now.accumulation}}) {
+      changes.erase(key);
+      if (value != old) changes[key] = value;
+    }
+    const Candidate& c = evaluator_.of(changes);
+    return c.needs.empty() ? nullptr : &c.needs[device_];
+  }
+
+  Evaluator& evaluator_;
+  const Space& space_;
+  const Recipe& from_;
+  size_t device_;
+  Job job_;
+};
+
+}  // namespace
+
+std::optional<BatchAnswer> batch_answer(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& from, size_t device) {
+  if (!plan.device.capacity || evaluator.of(from).needs.empty() || !space.batch) return std::nullopt;
+  const Bytes capacity = plan.device.capacity->low;
+  Batches batches(evaluator, space, from, device);
+  const Bytes recommended{static_cast<int64_t>(kRecommendedShare * static_cast<double>(capacity.count))};
+  auto careful = std::async(std::launch::async, [&] {
+    return batches.largest(capacity, [&](const Need& n) { return fits(n, std::min(plan.limit, recommended)); });
+  });
+  BatchAnswer a;
+  a.maximum = batches.largest(capacity, [](const Need& n) { return n.verdict == Verdict::fits || n.verdict == Verdict::tight; });
+  a.recommended = careful.get();
+  const int64_t global = plan.best ? plan.best->run.global_batch : plan.as_is.global_batch;
+  if (global <= 2) a.note = "an optimizer step of 1 or 2 samples has noisy gradients; 4 or more are steadier: raise accumulation";
+  return a;
+}
+
+}  // namespace plimsoll
