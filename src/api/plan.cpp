@@ -8,6 +8,7 @@
 #include "api/plan_files.h"
 #include "api/plan_matrix.h"
 #include "estimate/calibration.h"
+#include "job/command_line.h"
 #include "job/lint.h"
 #include "plan/layouts.h"
 #include "plan/plan.h"
@@ -64,7 +65,20 @@ PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vect
   return out;
 }
 
+void check_goal(const SearchRequest& r) {
+  static const std::vector<std::string> kGoals{"throughput", "memory", "batch", "sequence", "gpus"};
+  const auto refuse = [](const std::string& what, const std::string& hint) { throw Error("[plan] " + what, hint, ExitCode::usage); };
+  if (std::find(kGoals.begin(), kGoals.end(), r.goal) == kGoals.end())
+    refuse(fmt::format("the goal '{}' is not known", printable(r.goal, 60)), did_you_mean(r.goal, kGoals));
+  if (r.goal == "gpus" && r.num_gpus == 1 && r.world == 0)
+    refuse("--goal gpus: how many devices there are is not said", "--num-gpus 8 for those of one machine, --world 64 for a cluster");
+  if (r.world > 0 && r.goal != "gpus" && r.goal != "throughput")
+    refuse(fmt::format("--goal {} is not for --world", r.goal),
+           "layouts are searched for throughput, or for the fewest devices: --goal gpus");
+}
+
 void check(const SearchRequest& r) {
+  check_goal(r);
   const auto refuse = [](const std::string& what, const char* hint) { throw Error("[plan] " + what, hint, ExitCode::usage); };
   if (r.total_batch < 0 || r.total_batch > int64_t{1} << 31)
     refuse(fmt::format("a total batch of {}", r.total_batch), "--total-batch is between 1 and 2^31");
@@ -80,17 +94,64 @@ void check(const SearchRequest& r) {
            "--step-time is what one optimizer step takes, between a microsecond and a million seconds");
   if (!r.write.empty()) check_new_file(r.write);
   if (r.flags + r.diff + !r.generate.empty() > 1) refuse("--flags, --diff and --generate are three answers", "ask for one of them");
+  if (r.flags && !r.write.empty()) refuse("--flags makes no file to write", "leave --write out, or --flags");
+  if (!r.host_memory.empty() && (r.world > 0 || wants_file(r)))
+    refuse("--host-memory is answered beside a plan alone", "ask for it without --world, --flags, --diff, --write and --generate");
 }
 
-// With as few devices as will do: one, two, four, ... up to what is allowed.
-std::vector<Plan> fewest_gpus(PlanRequest request, const std::vector<TargetDevice>& devices) {
-  std::vector<Plan> plans;
+// How many devices a run has is its own affair once it says so.
+void check_devices(const SearchRequest& r, const Job& job) {
+  if (r.num_gpus == 1) return;
+  if (job.framework == Framework::jax)
+    throw Error(fmt::format("[plan] --num-gpus {} is for framework pytorch", r.num_gpus), "JAX's devices are --replicas", ExitCode::usage);
+  if (job.parallel.any())
+    throw Error(
+        fmt::format("[plan] --num-gpus {} beside a run that says its layout over {} ranks itself", r.num_gpus, job.parallel.world()),
+        "leave one of the two out", ExitCode::usage);
+}
+
+// A table shows runs as they are asked for: what a plan would be made by has no meaning there.
+void check_matrix(const SearchRequest& r) {
+  const std::pair<const char*, bool> others[]{{"--goal", r.goal != "throughput"},
+                                              {"--keep", !r.keep.empty()},
+                                              {"--allow", !r.allow.empty()},
+                                              {"--total-batch", r.total_batch != 0},
+                                              {"--num-gpus", r.num_gpus != 1},
+                                              {"--leave-free", r.leave_free != 0},
+                                              {"--host-memory", !r.host_memory.empty()},
+                                              {"--step-time", r.step_time != 0},
+                                              {"--world", r.world != 0},
+                                              {"--layouts", !r.layouts.empty()},
+                                              {"--flags", r.flags},
+                                              {"--diff", r.diff},
+                                              {"--write", !r.write.empty()},
+                                              {"--generate", !r.generate.empty()}};
+  for (const auto& [flag, given] : others)
+    if (given)
+      throw Error(fmt::format("[plan] {} means nothing to --matrix, which shows runs as they are", flag), "leave one of the two out",
+                  ExitCode::usage);
+}
+
+bool any_fits(const std::vector<Plan>& plans) {
+  return std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); });
+}
+
+// As few devices as will do, of those that there are: doubled until something fits, then halved in between. All of them when nothing does.
+int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& devices) {
   const int64_t most = request.wishes.gpus;
-  for (int64_t n = 1;; n = std::min(n * 2, most)) {
+  request.brief = true;
+  const auto fits = [&](int64_t n) {
     request.wishes.gpus = n;
-    plans = make_plans(request, devices);
-    if (n == most || std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); })) return plans;
+    return any_fits(make_plans(request, devices));
+  };
+  int64_t few = 0, enough = 1;
+  while (!fits(enough)) {
+    if (enough == most) return most;
+    few = enough;
+    enough = std::min(enough * 2, most);
   }
+  while (enough - few > 1) (fits((few + enough) / 2) ? enough : few) = (few + enough) / 2;
+  return enough;
 }
 
 // Where the user's file has no word for something, the plan does without it if it can.
@@ -111,9 +172,11 @@ std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequ
 
 // Before its flags, and after them.
 std::pair<std::string, std::string> run_text(const JobRequest& job) {
-  if (job.run.size() == 1) return {"plimsoll estimate " + job.run[0], ""};
-  if (job.run.empty()) return {"plimsoll estimate --job " + job.job_file, ""};
-  return {"plimsoll estimate", " -- " + join(job.run, " ")};
+  std::string words;
+  for (const std::string& word : job.run) words += " " + shell_quoted(word);
+  const std::string file = job.job_file.empty() ? "" : " --job " + shell_quoted(job.job_file);
+  if (job.run.size() > 1) return {"plimsoll estimate" + file, " --" + words};
+  return {"plimsoll estimate" + words + file, ""};
 }
 
 // The plan's own host side, or that of the run as it is when there is no plan.
@@ -142,9 +205,10 @@ void check_rules(const std::string& rules) {
 }
 
 SearchRequest search_request(const nlohmann::json& request) {
-  const Config fields = request_of(
-      request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time", "host_memory",
-                                               "matrix", "world", "layouts", "node", "network", "full", "calibrated"})));
+  const Config fields =
+      request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time",
+                                                          "host_memory", "matrix", "world", "layouts", "node", "network", "full",
+                                                          "calibrated", "flags", "diff", "write", "generate"})));
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
@@ -163,6 +227,10 @@ SearchRequest search_request(const nlohmann::json& request) {
   out.network = fields.number({"network"}, out.network);
   out.full = fields.flag({"full"}, false);
   out.calibrated = fields.flag({"calibrated"}, false);
+  out.flags = fields.flag({"flags"}, false);
+  out.diff = fields.flag({"diff"}, false);
+  out.write = fields.text({"write"}, "");
+  out.generate = fields.text({"generate"}, "");
   return out;
 }
 
@@ -199,17 +267,24 @@ ExitCode answer_layouts(const SearchRequest& request, const Job& job, const std:
 ExitCode answer(const SearchRequest& request, const Show& show) {
   check(request);
   Job job = request.job.job();
-  if (!request.matrix.empty()) return answer_matrix(request, job, show);
+  if (!request.matrix.empty()) {
+    check_matrix(request);
+    return answer_matrix(request, job, show);
+  }
   const std::vector<TargetDevice> devices = devices_of(request);
+  check_devices(request, job);
+  if (!request.host_memory.empty() && devices.size() > 1)
+    throw Error(fmt::format("[plan] --host-memory is asked about one device, and {} were named", devices.size()),
+                "name one: --gpu rtx-4090", ExitCode::usage);
   if (request.world > 0) return answer_layouts(request, job, devices, show);
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   PlanRequest plan = plan_request(request, job, devices);
   plan.wishes.placements = !wants_file(request);
   plan.brief |= wants_file(request);
-  std::vector<Plan> plans = request.goal == "gpus" ? fewest_gpus(plan, devices) : make_plans(plan, devices);
-  if (wants_file(request)) plans = sayable(request, job, plan, devices, std::move(plans));
-  const bool any = std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); });
-  if (wants_file(request)) return answer_with_file(request, job, plans, show);
+  if (request.goal == "gpus") plan.wishes.gpus = fewest_devices(plan, devices);
+  std::vector<Plan> plans = make_plans(plan, devices);
+  for (Plan& p : plans) p.fewest = request.goal == "gpus";
+  if (wants_file(request)) return answer_with_file(request, job, sayable(request, job, plan, devices, std::move(plans)), show);
   if (plans.size() == 1) {
     const std::optional<HostAnswer> host = host_of(request, plans[0]);
     show(
@@ -224,13 +299,9 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   } else {
     const auto [run, after] = run_text(request.job);
     show([&, run = run, after = after](const Style& style) { return plans_table(plans, run, after, style); },
-         [&] {
-           nlohmann::ordered_json out{{"schema", 1}, {"plans", nlohmann::ordered_json::array()}};
-           for (const Plan& p : plans) out["plans"].push_back(plan_json(p));
-           return out;
-         });
+         [&, run = run, after = after] { return plans_json(plans, run, after); });
   }
-  return any ? ExitCode::ok : ExitCode::no;
+  return any_fits(plans) ? ExitCode::ok : ExitCode::no;
 }
 
 ExitCode answer_plan(const nlohmann::json& request, const Show& show) {

@@ -9,8 +9,11 @@
 #include "job/input.h"
 #include "job/launch_files.h"
 #include "job/writer.h"
+#include "model/resolve.h"
 #include "plan/layout_launch.h"
+#include "report/fit_report.h"
 #include "report/layouts_report.h"
+#include "report/plan_report.h"
 #include "util/line_diff.h"
 #include "util/output_file.h"
 #include "util/text.h"
@@ -59,7 +62,23 @@ std::string notes_of(const Rewritten& r) {
   return out;
 }
 
-nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path) {
+// What the new text stands for, executed; it is less than the plan where that could not be written.
+Fit as_written(const Rewritten& file, const TargetDevice& device) {
+  Job job = file.job;
+  resolve_model(job);
+  return fits_of(std::move(job), {device}).front();
+}
+
+std::string as_written_text(const Fit& fit, const PlannedRun& run) {
+  const Bytes need = fit.memory.device.bytes;
+  std::string out = fmt::format("as written it needs {}", to_string(need));
+  if (fit.device.capacity) out += " of " + to_string(fit.device.capacity->bytes);
+  out += fmt::format(": {}", to_string(fit.verdict));
+  if (need != run.need.device.bytes) out += fmt::format("; the plan needs {}", to_string(run.need.device.bytes));
+  return out + "\n";
+}
+
+nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path, const PlannedRun& run) {
   nlohmann::ordered_json written = nlohmann::ordered_json::array(), left = written, more = written;
   for (const WrittenValue& w : r.written) written.push_back({{"key", w.key}, {"before", w.before}, {"after", w.after}});
   for (const NotWritten& n : r.not_written) left.push_back({{"setting", n.setting}, {"value", n.value}, {"instead", n.instead}});
@@ -70,7 +89,8 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path) {
           {"written", written},
           {"not_written", left},
           {"consequences", more},
-          {"environment", r.environment}};
+          {"environment", r.environment},
+          {"plan", planned_json(run)}};
 }
 
 }  // namespace
@@ -99,6 +119,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
   }
   Rewritten file;
   std::string original;
+  std::optional<Fit> written;
   if (!request.generate.empty()) {
     file = generate(run.job, parse_launch_file(request.generate));
   } else {
@@ -107,21 +128,27 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
                   "point at one (plimsoll plan train.yaml --gpu ...), or make one: --generate deepspeed", ExitCode::usage);
     file = rewritten(request, *document, job, run);
     original = document->text;
+    written = as_written(file, plans.front().device);
   }
   if (!request.write.empty()) write_output_file(request.write, file.text);
-  const std::string notes = notes_of(file);
+  const std::string notes = notes_of(file) + (written ? as_written_text(*written, run) : "");
+  const std::string difference = request.diff ? line_diff(original, file.text, document->name) : "";
   show(
-      [&](const Style& style) {
-        std::string text = request.diff            ? line_diff(original, file.text, document->name)
+      [&](const Style&) {
+        std::string text = request.diff            ? (difference.empty() ? "nothing needs to be changed\n" : difference)
                            : request.write.empty() ? file.text
                                                    : fmt::format("{} written\n", request.write);
-        if (request.diff && text.empty()) text = "nothing needs to be changed\n";
         if (request.diff || !request.write.empty()) return text + notes;
         std::cerr << notes;  // the file itself is the answer
         return text;
       },
-      [&] { return file_json(file, request.write); });
-  return ExitCode::ok;
+      [&] {
+        nlohmann::ordered_json out = file_json(file, request.write, run);
+        if (request.diff) out["diff"] = difference;
+        if (written) out["as_written"] = {{"device_bytes", range_json(written->memory.device)}, {"verdict", to_string(written->verdict)}};
+        return out;
+      });
+  return written ? exit_code_of({*written}) : ExitCode::ok;
 }
 
 ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan& plan, const Show& show) {

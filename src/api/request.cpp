@@ -36,7 +36,7 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
   if (size.count <= 0) throw Error("[gpu] a device of " + text + " has no memory", "give a size above 0", ExitCode::usage);
   TargetDevice d;
   d.spec.vendor = "NVIDIA";
-  d.name = text;
+  d.name = d.spec.name = text;
   d.capacity = Capacity{size, size, size, "as given"};
   return d;
 }

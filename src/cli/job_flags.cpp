@@ -39,7 +39,7 @@ void JobFlags::add_to(CLI::App& app) {
           ->type_name("KEY=VALUE")
           ->group(kGroup);
     } else if (*s.value == '\0') {
-      app.add_flag(flag_of(s), switches[key], s.help)->group(kGroup);
+      app.add_flag(flag_of(s), values[key], s.help)->type_name("")->group(kGroup);
     } else if (*s.value == '=') {  // a switch that may have a value
       app.add_flag(flag_of(s), values[key], s.help)->type_name(fmt::format("[{}]", s.value))->group(kGroup);
     } else {
@@ -53,8 +53,6 @@ JobRequest JobFlags::request() const {
   const auto set = [&](const std::string& key, nlohmann::json value, const std::string& flag) {
     out.settings[key] = {std::move(value), flag};
   };
-  for (const auto& [key, on] : switches)
-    if (on) set(key, true, "--" + key);
   for (const auto& [key, text] : values)
     if (!text.empty()) set(key, parse_scalar(text), "--" + key);
   if (!config.empty()) set("config", key_values(config, "--config"), "--config");

@@ -1,6 +1,8 @@
 // Bounds of a number on the command line. CLI11's own let through what is not a number at all ("nan").
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <string>
@@ -13,7 +15,7 @@ inline CLI::Validator number_between(double low, double high) {
         char* end = nullptr;
         const double value = std::strtod(text.c_str(), &end);
         if (!text.empty() && *end == '\0' && value >= low && value <= high) return "";
-        return "'" + text + "' is not between " + CLI::detail::to_string(low) + " and " + CLI::detail::to_string(high);
+        return fmt::format("'{}' is not between {} and {}", text, low, high);
       },
       "", "between");
 }

@@ -67,9 +67,9 @@ AiToolkitRequest rules_request(const PlanFlags& f) {
     } else if (key == "workers") {
       out.workers = number(setting.value, "--workers");
     } else if (key == "ema") {
-      out.ema = true;
+      out.ema = setting.value == true;
     } else if (key == "checkpointing") {
-      out.checkpointing = true;
+      (setting.value == false ? out.no_checkpointing : out.checkpointing) = true;
     } else if (key == "quantization") {
       out.quantization = setting.value.is_string() ? setting.value.get<std::string>() : dump(setting.value);
     } else {
@@ -80,8 +80,43 @@ AiToolkitRequest rules_request(const PlanFlags& f) {
   return out;
 }
 
+constexpr const char* kGoal = "The goal";
+constexpr const char* kCluster = "Many devices";
+constexpr const char* kAnswer = "The answer";
+constexpr const char* kRules = "Rules of others, with --batch, --workers, --ema, --checkpointing and --quantization 8bit|4bit";
+
+// Rules of others and a search are two questions: a flag of the one says nothing to the other.
+void check_flags(const CLI::App& app, bool rules) {
+  for (const CLI::Option* o : app.get_options()) {
+    const std::string group = o->get_group();
+    const bool of_rules = group == kRules && o->get_name() != "--rules";
+    const bool of_search = group == kGoal || group == kCluster || group == kAnswer || group == "Devices";
+    if (o->count() == 0 || (rules ? !of_search : !of_rules)) continue;
+    if (rules)
+      throw Error(fmt::format("[plan] {} means nothing to --rules", o->get_name()), "leave it out, or plan without --rules",
+                  ExitCode::usage);
+    throw Error(fmt::format("[plan] {} is for --rules ai-toolkit", o->get_name()),
+                o->get_name() == "--unified" ? "a device whose memory is the host's is named: --gpu gb10; RAM is --host-memory"
+                                             : "name a device (--gpu rtx-4090 or --gpu 24GiB), or ask the rules: --rules ai-toolkit",
+                ExitCode::usage);
+  }
+}
+
+// "120" or "120GB", as the rules count.
+CLI::Validator gigabytes() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        const std::string given = text;
+        if (text.ends_with("GB")) text.resize(text.size() - 2);
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        return !text.empty() && *end == '\0' && value > 0 && value < 1e6 ? "" : fmt::format("'{}' is no number of GB, e.g. 120", given);
+      },
+      "", "gigabytes");
+}
+
 void add_rules_to(CLI::App& app, PlanFlags& f) {
-  const std::string group = "Rules of others, with --batch, --workers, --ema, --checkpointing and --quantization 8bit|4bit";
+  const char* group = kRules;
   AiToolkitRequest& t = f.toolkit;
   app.add_option("--rules", f.rules, "what the rules of others answer instead: ai-toolkit")->type_name("NAME")->group(group);
   app.add_option("--arch", t.arch, "the toolkit's name of the model: " + join(ai_toolkit::architectures(), ", "))
@@ -93,10 +128,16 @@ void add_rules_to(CLI::App& app, PlanFlags& f) {
   app.add_option("--save-every", t.save_every, "steps between checkpoints (default 500)")->type_name("N")->group(group);
   app.add_flag("--dop", t.dop, "with differential output preservation")->group(group);
   app.add_flag("--no-checkpointing", t.no_checkpointing, "without gradient checkpointing (default: as proposed)")->group(group);
-  app.add_option("--vram", t.vram, "GB of the card (default 24)")->type_name("GB")->group(group);
-  app.add_option("--unified", t.unified, "one pool for CPU and GPU, in place of --vram")->type_name("GB")->group(group);
-  app.add_option("--ram", t.ram, "of the host (default 64, or the pool)")->type_name("GB")->group(group);
-  app.add_option("--available-ram", t.available_ram, "what is free of it (default: all)")->type_name("GB")->group(group);
+  app.add_option("--vram", t.vram, "GB of the card (default 24)")->transform(gigabytes())->type_name("GB")->group(group);
+  app.add_option("--unified", t.unified, "one pool for CPU and GPU, in place of --vram")
+      ->transform(gigabytes())
+      ->type_name("GB")
+      ->group(group);
+  app.add_option("--ram", t.ram, "of the host (default 64, or the pool)")->transform(gigabytes())->type_name("GB")->group(group);
+  app.add_option("--available-ram", t.available_ram, "what is free of it (default: all)")
+      ->transform(gigabytes())
+      ->type_name("GB")
+      ->group(group);
   app.add_option("--cores", t.cores, "of the CPU (default 8)")->type_name("N")->group(group);
   app.add_option("--storage", t.storage, "hdd, ssd or nvme")->type_name("NAME")->group(group);
   app.add_option("--gpu-type", t.gpu, "nvidia, amd, unified_memory or cpu_only")->type_name("NAME")->group(group);
@@ -129,7 +170,6 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       "Exit codes: 0 a plan was found, 3 nothing that may be changed makes it fit, 2 wrong usage, 5 input not understood, 6 no GPU here\n"
       "and none named, 1 a bug.");
   f->job.add_input_to(app);
-  constexpr const char* kGoal = "The goal";
   app.add_option("--goal", f->search.goal, "throughput (default), memory, batch, sequence or gpus (as few as will do)")
       ->type_name("NAME")
       ->group(kGoal);
@@ -144,16 +184,15 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("KNOB,...")
       ->group(kGoal);
   app.add_option("--total-batch", f->search.total_batch, "samples of an optimizer step, all devices together")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1, 1LL << 31))
       ->type_name("N")
       ->group(kGoal);
   app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 and -2, and FSDP2 are tried")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1, 1 << 20))
       ->type_name("N")
       ->group(kGoal);
-  constexpr const char* kCluster = "Many devices";
   app.add_option("--world", f->search.world, "the fastest layouts over so many devices, of PyTorch and of Megatron-LM")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1, 1 << 17))
       ->type_name("N")
       ->group(kCluster);
   app.add_option("--layouts", f->search.layouts, "only these kinds: " + layout_names())
@@ -161,9 +200,12 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("KIND,...")
       ->group(kCluster);
-  app.add_option("--node", f->search.node, "devices of one node (default 8)")->check(CLI::PositiveNumber)->type_name("N")->group(kCluster);
+  app.add_option("--node", f->search.node, "devices of one node (default 8)")
+      ->check(number_between(1, 1 << 17))
+      ->type_name("N")
+      ->group(kCluster);
   app.add_option("--network", f->search.network, "what a device reaches other nodes with, in GB/s (default 40: a 400 Gb/s adapter each)")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1e-3, 1e5))
       ->type_name("GB/S")
       ->group(kCluster);
   app.add_option("--leave-free", f->search.leave_free, "part of the device to leave free, beside the interval, e.g. 0.1")
@@ -174,11 +216,10 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("BYTES")
       ->group(kGoal);
   app.add_option("--step-time", f->search.step_time, "seconds that a step of the run as it is takes on your machine: times are tied to it")
-      ->check(CLI::PositiveNumber)
+      ->check(number_between(1e-6, 1e6))
       ->type_name("SECONDS")
       ->group(kGoal);
   app.add_flag("--no-calibration", f->uncalibrated, "leave out what `plimsoll watch` timed of like runs on this machine")->group(kGoal);
-  constexpr const char* kAnswer = "The answer";
   app.add_flag("--flags", f->search.flags, "only what changes, as flags of the trainer, on one line")->group(kAnswer);
   app.add_flag("--diff", f->search.diff, "what changes in the file or script")->group(kAnswer);
   app.add_option("--write", f->search.write, "write the file with the changes; comments and all else stay")
@@ -197,7 +238,8 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
   f->output.add_to(app);
   f->job.add_to(app);
   add_rules_to(app, *f);
-  return [f] {
+  return [f, &app] {
+    check_flags(app, !f->rules.empty());
     if (!f->rules.empty()) {
       check_rules(f->rules);
       return answer(rules_request(*f), f->output.show());
@@ -206,12 +248,21 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
     request.job = f->job.request();
     request.devices = f->devices;
     request.calibrated = !f->uncalibrated;
-    if (!f->output.json) request.progress = progress_line();
+    request.progress = progress_line();
+    // Wiped before anything else is said, be it an error.
+    const auto wipe = [shown = static_cast<bool>(request.progress)] {
+      if (shown) std::cerr << "\r\033[K";
+    };
     const Show show = f->output.show();
-    return answer(request, [&](const auto& text, const auto& json) {
-      if (request.progress) std::cerr << "\r\033[K";
-      show(text, json);
-    });
+    try {
+      return answer(request, [&](const auto& text, const auto& json) {
+        wipe();
+        show(text, json);
+      });
+    } catch (...) {
+      wipe();
+      throw;
+    }
   };
 }
 

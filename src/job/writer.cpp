@@ -397,7 +397,8 @@ std::string flags_for(const Changes& changes) {
     const auto setting = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return key == s.key; });
     if (setting == all.end()) throw Error("[plan] setting '" + key + "' is not known", "plimsoll list settings names them all");
     out += (out.empty() ? "" : " ") + flag_of(*setting);
-    if (value != true) out += (*setting->value == '=' ? "=" : " ") + shell_quoted(text_of(value, text_of));
+    const bool is_switch = *setting->value == '=' || *setting->value == '\0';
+    if (value != true) out += (is_switch ? "=" : " ") + shell_quoted(text_of(value, text_of));
   }
   return out;
 }

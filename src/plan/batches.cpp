@@ -39,6 +39,11 @@ std::vector<Split> thinned(const std::vector<Split>& all) {
 
 int64_t global_batch(const Split& s, int64_t world) { return checked_mul(checked_mul(s.batch, s.accumulation), world); }
 
+Split nearest_split(int64_t global, int64_t world, int64_t batch) {
+  const int64_t step = checked_mul(world, batch);
+  return {batch, std::max<int64_t>(1, (global + step / 2) / step)};
+}
+
 std::vector<Split> splits_of(int64_t global, int64_t world) {
   if (global % world == 0) return thinned(exact(global / world));
   std::vector<Split> all;
@@ -46,8 +51,7 @@ std::vector<Split> splits_of(int64_t global, int64_t world) {
   const auto miss = [&](const Split& s) { return std::abs(global_batch(s, world) - global); };
   const int64_t most = std::min(global / world + 1, kMostListed);
   for (int64_t b = 1; b <= most; ++b) {
-    const int64_t step = checked_mul(world, b);
-    all.push_back({b, std::max<int64_t>(1, (global + step / 2) / step)});
+    all.push_back(nearest_split(global, world, b));
     least = std::min(least, miss(all.back()));
   }
   const int64_t allowed = std::max(least, global / 50);

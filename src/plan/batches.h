@@ -14,6 +14,9 @@ struct Split {
 
 int64_t global_batch(const Split& s, int64_t world);
 
+// So many micro-steps of that micro-batch that they come nearest to the global batch; one at the least.
+Split nearest_split(int64_t global, int64_t world, int64_t batch);
+
 // Every micro-batch, smallest first, with which `world` devices make the global batch exactly. When it cannot be divided by the
 // devices: those that miss it by the least, or by 2 % at most (3 devices make 252 of 256 in 21 steps of 4). Where
 // there are more than a dozen, those that differ by a fifth.

@@ -80,8 +80,7 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
   return out;
 }
 
-std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Wishes& wishes, const Plan& plan, const Recipe& start,
-                              size_t device) {
+std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& start, size_t device) {
   std::vector<Rung> out;
   const Candidate* now = &evaluator.of(start);
   std::set<std::string> tried;
@@ -89,7 +88,7 @@ std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Wi
   const double enough = now->needs.empty() ? 0 : need(*now) / 5;
   while (out.size() < kMostRungs && !now->needs.empty() && need(*now) > enough) {
     std::vector<Lever> levers = levers_for(now->job, plan.device);
-    std::erase_if(levers, [&](const Lever& l) { return l.knob == "batch" || !l.searched || wishes.keep.contains(l.knob); });
+    std::erase_if(levers, [&](const Lever& l) { return l.knob == "batch" || !l.searched || space.keep.contains(l.knob); });
     if (std::optional<Lever> smaller = smaller_batch(space, now->job)) levers.push_back(*smaller);
     std::stable_sort(levers.begin(), levers.end(), [](const Lever& a, const Lever& b) { return order_of(a) < order_of(b); });
     const Candidate* next = nullptr;

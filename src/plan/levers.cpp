@@ -124,14 +124,13 @@ class Catalogue {
   }
 
   void batch() {
-    if (job_.batch > 1) {
-      const int64_t half = (job_.batch + 1) / 2;
-      add("batch", "half the batch, twice the accumulation", {{"batch", half}, {"accumulation", checked_mul(job_.accumulation, 2)}},
-          LeverKind::same_result, "little while a half batch still fills the device");
-      if (half > 1)
-        add("batch", "batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
-            LeverKind::same_result, "much where one sample does not fill the device");
-    }
+    if (job_.batch % 2 == 0)
+      add("batch", "half the batch, twice the accumulation",
+          {{"batch", job_.batch / 2}, {"accumulation", checked_mul(job_.accumulation, 2)}}, LeverKind::same_result,
+          "little while a half batch still fills the device");
+    if (job_.batch > 2)
+      add("batch", "batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
+          LeverKind::same_result, "much where one sample does not fill the device");
     if (job_.seq > 128 && job_.inputs != InputKind::image && !has_own_sides(job_))
       add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
     if (job_.seq >= 64 && job_.inputs == InputKind::image)

@@ -56,7 +56,7 @@ class Planner {
     if (everything) {
       const Recipe from = plan_.best ? plan_.best->run.changes : no_changes();
       auto faster = std::async(std::launch::async, [this] { alternatives(); });
-      auto down = std::async(std::launch::async, [&] { return ladder_down(evaluator_, space_, request_.wishes, plan_, from, device_); });
+      auto down = std::async(std::launch::async, [&] { return ladder_down(evaluator_, space_, plan_, from, device_); });
       plan_.up = ladder_up(evaluator_, space_, placement_, plan_, device_);
       plan_.batch = batch_answer(evaluator_, space_, plan_, from, device_);
       plan_.sensitivity = sensitivities(evaluator_, from, placement_.blocks(), device_);

@@ -80,6 +80,7 @@ struct Shortage {
 struct Plan {
   TargetDevice device;
   Objective objective = Objective::throughput;
+  bool fewest = false;            // on as few devices as will do
   Bytes limit;                    // for the upper end of the need
   std::optional<int64_t> global;  // that was to be kept
   PlannedRun as_is;

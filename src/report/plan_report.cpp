@@ -18,8 +18,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* goal_text(Objective o) {
-  switch (o) {
+const char* goal_text(const Plan& plan) {
+  if (plan.fewest) return "the fastest recipe on as few devices as will do";
+  switch (plan.objective) {
     case Objective::throughput: return "the fastest recipe that fits";
     case Objective::memory: return "the recipe that needs least";
     case Objective::batch: return "the recipe with the largest micro-batch";
@@ -38,11 +39,14 @@ std::string seconds_text(double s) {
 
 double per_sample(const PlannedRun& r) { return r.need.time ? r.need.time->seconds / static_cast<double>(r.global_batch) : std::nan(""); }
 
+// Three digits or more, and no powers of ten.
+std::string rate_text(double r) { return r >= 100 ? fmt::format("{:.0f}", r) : fmt::format("{:.3g}", r); }
+
 std::string speed_text(const PlannedRun& r) {
   if (!r.need.time) return "speed unknown";
   const StepTime& t = *r.need.time;
-  std::string out = fmt::format("{} a step, {:.3g} samples/s", seconds_text(t.seconds), t.samples_per_second);
-  if (t.tokens_per_second > 0) out += fmt::format(", {:.3g} tokens/s", t.tokens_per_second);
+  std::string out = fmt::format("{} a step, {} samples/s", seconds_text(t.seconds), rate_text(t.samples_per_second));
+  if (t.tokens_per_second > 0) out += fmt::format(", {} tokens/s", rate_text(t.tokens_per_second));
   return out;
 }
 
@@ -177,7 +181,20 @@ std::string shortage_text(const Plan& plan, const Style& style) {
   return out;
 }
 
-Json run_json(const PlannedRun& r) {
+Json rungs_json(const std::vector<Rung>& rungs) {
+  Json out = Json::array();
+  for (const Rung& r : rungs) {
+    Json row = planned_json(r.run);
+    row["name"] = r.name;
+    row["share"] = r.share;
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace
+
+Json planned_json(const PlannedRun& r) {
   Json out{{"changes", Json(r.changes)},
            {"flags", flags_of(r.changes)},
            {"batch", r.job.batch},
@@ -192,19 +209,6 @@ Json run_json(const PlannedRun& r) {
   out["time"] = time_json(r.need.time);
   return out;
 }
-
-Json rungs_json(const std::vector<Rung>& rungs) {
-  Json out = Json::array();
-  for (const Rung& r : rungs) {
-    Json row = run_json(r.run);
-    row["name"] = r.name;
-    row["share"] = r.share;
-    out.push_back(std::move(row));
-  }
-  return out;
-}
-
-}  // namespace
 
 Json time_json(const std::optional<StepTime>& time) {
   if (!time) return nullptr;
@@ -267,7 +271,7 @@ std::string front_plot(const Plan& plan, const Style& style) {
 std::string plan_text(const Plan& plan, const Style& style) {
   const std::string has = plan.device.capacity ? to_string(plan.device.capacity->bytes) : "memory unknown";
   std::string out = style.bold(fmt::format("Plan for {} on {} ({})", plan.as_is.job.model, plan.device.name, has)) +
-                    style.dim(fmt::format("  {}", goal_text(plan.objective))) + "\n";
+                    style.dim(fmt::format("  {}", goal_text(plan))) + "\n";
   if (plan.as_is_impossible.empty()) {
     out += head_row(plan, "as it is", plan.as_is, recipe_text(plan.as_is.job, ""), style);
   } else {
@@ -277,8 +281,8 @@ std::string plan_text(const Plan& plan, const Style& style) {
     out += head_row(plan, "plan", plan.best->run, to_string(plan.best->kind), style);
     out += "\n" + style.bold("What to change") + "\n" + changes_text(plan, plan.best->run, style);
     if (plan.global && plan.best->run.global_batch != *plan.global)
-      out += fmt::format("  The total batch is {} in place of {}: {} is not a multiple of {} devices.\n", plan.best->run.global_batch,
-                         *plan.global, *plan.global, devices_of(plan.best->run.job));
+      out += fmt::format("  The total batch is {} ({}) in place of {}, which such micro-batches do not make.\n",
+                         plan.best->run.global_batch, batch_text(plan.best->run), *plan.global);
   } else if (plan.shortage) {
     out += shortage_text(plan, style);
   } else {
@@ -320,28 +324,29 @@ Json plan_json(const Plan& plan) {
            {"device_id", plan.device.spec.id},
            {"capacity_bytes", plan.device.capacity ? Json(plan.device.capacity->bytes.count) : Json(nullptr)},
            {"limit_bytes", plan.limit.count},
-           {"goal", to_string(plan.objective)},
+           {"goal", plan.fewest ? "gpus" : to_string(plan.objective)},
            {"global_batch", plan.global ? Json(*plan.global) : Json(nullptr)},
-           {"as_is", run_json(plan.as_is)}};
+           {"as_is", planned_json(plan.as_is)}};
   if (!plan.as_is_impossible.empty()) out["as_is"]["impossible"] = plan.as_is_impossible;
-  out["plan"] = plan.best ? run_json(plan.best->run) : Json(nullptr);
+  out["plan"] = plan.best ? planned_json(plan.best->run) : Json(nullptr);
   if (plan.best) out["plan"]["kind"] = to_string(plan.best->kind);
   out["alternatives"] = Json::array();
   for (const Alternative& a : plan.alternatives) {
-    out["alternatives"].push_back(run_json(a.run));
+    out["alternatives"].push_back(planned_json(a.run));
     out["alternatives"].back()["kind"] = to_string(a.kind);
   }
   if (plan.shortage) {
     Json goals = Json::array();
-    for (const GoalChange& g : plan.shortage->changes) goals.push_back({{"what", g.what}, {"flags", g.flags}, {"run", run_json(g.run)}});
+    for (const GoalChange& g : plan.shortage->changes)
+      goals.push_back({{"what", g.what}, {"flags", g.flags}, {"run", planned_json(g.run)}});
     out["shortage"] = {
-        {"missing_bytes", plan.shortage->missing.count}, {"smallest", run_json(plan.shortage->smallest)}, {"would_fit", goals}};
+        {"missing_bytes", plan.shortage->missing.count}, {"smallest", planned_json(plan.shortage->smallest)}, {"would_fit", goals}};
   } else {
     out["shortage"] = nullptr;
   }
   out["unanswered"] = plan.unanswered.empty() ? Json(nullptr) : Json(plan.unanswered);
   out["front"] = Json::array();
-  for (const PlannedRun& r : plan.front) out["front"].push_back(run_json(r));
+  for (const PlannedRun& r : plan.front) out["front"].push_back(planned_json(r));
   out["ladder"] = rungs_json(plan.up);
   out["after_oom"] = rungs_json(plan.down);
   out["fixes"] = Json::array();
@@ -381,12 +386,27 @@ std::string all_flags(const PlannedRun& r) {
   return flags_for(all);
 }
 
+std::string command_of(const PlannedRun& r, const std::string& run, const std::string& after) {
+  const std::string flags = all_flags(r);
+  return run + (flags.empty() ? "" : " ") + flags + after;
+}
+
 }  // namespace
+
+Json plans_json(const std::vector<Plan>& plans, const std::string& run, const std::string& after) {
+  Json out{{"schema", 1}, {"plans", Json::array()}};
+  for (const Plan& p : plans) {
+    Json row = plan_json(p);
+    row["command"] = p.best ? Json(command_of(p.best->run, run, after)) : Json(nullptr);
+    out["plans"].push_back(std::move(row));
+  }
+  return out;
+}
 
 std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const std::string& after, const Style& style) {
   std::string out =
       style.bold(fmt::format("{} on {} device{}", plans.front().as_is.job.model, plans.size(), plans.size() == 1 ? "" : "s")) +
-      style.dim(fmt::format("  {}", goal_text(plans.front().objective))) + "\n";
+      style.dim(fmt::format("  {}", goal_text(plans.front()))) + "\n";
   out += style.dim(
              fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}", "device", "has", "needs", "", "a sample", "batch", "command")) +
          "\n";
@@ -398,9 +418,9 @@ std::string plans_table(const std::vector<Plan>& plans, const std::string& run, 
       continue;
     }
     const PlannedRun& r = p.best->run;
-    out += fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}\n", printable(p.device.name, 30), has,
-                       to_string(r.need.device.bytes), share_text(r.need, p.device), seconds_text(per_sample(r)), batch_text(r),
-                       style.dim(join({run, all_flags(r) + after}, " ")));
+    out +=
+        fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}\n", printable(p.device.name, 30), has, to_string(r.need.device.bytes),
+                    share_text(r.need, p.device), seconds_text(per_sample(r)), batch_text(r), style.dim(command_of(r, run, after)));
   }
   return out;
 }

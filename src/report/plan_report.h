@@ -12,10 +12,13 @@ namespace plimsoll {
 
 std::string plan_text(const Plan& plan, const Style& style);
 nlohmann::ordered_json plan_json(const Plan& plan);
+nlohmann::ordered_json planned_json(const PlannedRun& run);
 
 // One row a device: what to set, what that needs, how fast it is, and the command: `run` and `after` stand around its flags, as the user
 // named the run.
 std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const std::string& after, const Style& style);
+// The same as JSON: the plans, each with its command; null where there is none.
+nlohmann::ordered_json plans_json(const std::vector<Plan>& plans, const std::string& run, const std::string& after);
 
 // The parts of a step; null: not known.
 nlohmann::ordered_json time_json(const std::optional<StepTime>& time);
