@@ -75,7 +75,7 @@ void check_world(const TorchtitanSettings& t) {
     throw Error(fmt::format("[torchtitan] world {} is no multiple of tensor {} x pipeline {} x context {}", t.world, t.tensor, t.pipeline,
                             t.context),
                 nearest_multiples(model, t.world));
-  if ((t.data() * t.context) % t.replicas != 0)
+  if (t.data() % t.replicas != 0)
     throw Error(fmt::format("[torchtitan] {} data ranks are no multiple of replicas {}", t.data(), t.replicas),
                 nearest_multiples(t.replicas, t.data()));
 }

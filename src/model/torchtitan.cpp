@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
+#include "model/resolve.h"
 #include "nn/gemma.h"
 #include "nn/rotary.h"
 #include "nn/tensor_parallel.h"
@@ -219,6 +223,18 @@ TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) :
   if (!qwen3) c.require_divides("num_attention_heads", heads, "hidden_size", dim);
   head_dim = qwen3 ? c.size({"head_dim"}, 128) : dim / heads;
   vocab = c.size({"vocab_size"}, qwen3 ? 151936 : 32000);
+}
+
+const TorchtitanModel* torchtitan_model(const Job& job) {
+  const std::vector<std::string> families = torchtitan_families();
+  if (std::find(families.begin(), families.end(), job.family) == families.end()) return nullptr;
+  const TorchtitanConfig shape(job.family, job.config);
+  for (const TorchtitanModel& m : torchtitan_models())
+    for (const Preset& p : presets())
+      if (std::string_view(p.name) == m.preset && p.family == job.family &&
+          TorchtitanConfig(p.family, Config(p.name, nlohmann::json::parse(p.config))) == shape)
+        return &m;
+  return nullptr;
 }
 
 std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts, bool ends_count) {

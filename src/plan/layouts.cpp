@@ -122,15 +122,22 @@ class Exploration {
       out = {{request_.job.batch, std::max<int64_t>(1, global_ / s.replicas / request_.job.batch)}};
     else if (global_ >= s.replicas)
       out = splits_of(global_, s.replicas);
+    const int64_t least = s.pipeline;  // of its micro-batches
     std::erase_if(out, [&](const Split& x) {
       const int64_t miss = std::abs(global_batch(x, s.replicas) - global_);
-      return miss > global_ / 50 || x.accumulation % s.micro_batches != 0 || (s.accumulates && x.accumulation == 1);
+      return miss > global_ / 50 || x.accumulation < least || x.accumulation % s.micro_batches != 0 ||
+             (s.accumulates && x.accumulation == 1);
     });
     return out;
   }
 
   Recipe recipe(const Spread& s, const Split& split, const nlohmann::json& level) const {
-    return merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}});
+    Recipe r = merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}});
+    if (s.pipeline == 1) return r;
+    r["batch"] = split.batch * split.accumulation;
+    r["accumulation"] = 1;
+    r["torchtitan"]["micro_batches"] = split.accumulation;
+    return r;
   }
 
   std::optional<Job> job_of(const Recipe& changes) const {
@@ -235,7 +242,7 @@ LayoutPlan searched(const LayoutRequest& request) {
   }
   if (!plan.smallest)
     throw Error(fmt::format("[plan] none of the {} layouts of {} ranks can be executed", plan.possible, request.world),
-                "ask about one alone: plimsoll estimate with --fsdp or --megatron says why");
+                "ask about one alone: plimsoll estimate with --fsdp, --torchtitan or --megatron says why");
   std::stable_sort(plan.fitting.begin(), plan.fitting.end(),
                    [](const Layout& a, const Layout& b) { return seconds_a_sample(a) < seconds_a_sample(b); });
   return plan;

@@ -33,15 +33,20 @@ std::vector<Spread> zero1_spreads(const LayoutRequest& r) {
   return {{std::move(zero), r.world}};
 }
 
-// Weights in bf16 with ZeRO's own fp32 copies do what autocast does: how DeepSpeed trains in bf16.
+// Weights in bf16 with ZeRO's own fp32 copies do what autocast does: how DeepSpeed trains in bf16. Stages 1 and 2 wait for their
+// reductions, or hide them behind backward with a second bucket; stage 3 has streams of its own.
 std::vector<Spread> deepspeed_spreads(const LayoutRequest& r) {
   if (r.world < 2) throw Error("it shares out between 2 devices or more", "");
   std::vector<Spread> out;
-  for (const int64_t stage : {1, 2}) {
+  const auto add = [&](int64_t stage, bool overlap) {
     Spread s{{{"zero", {{"world", r.world}, {"stage", stage}}}}, r.world};
+    if (overlap) s.settings["zero"]["overlap_comm"] = true;
     if (r.job.precision == Precision::amp) s.settings["precision"] = "bf16";
     out.push_back(std::move(s));
-  }
+  };
+  for (const int64_t stage : {1, 2})
+    for (const bool overlap : {false, true}) add(stage, overlap);
+  add(3, false);
   return out;
 }
 

@@ -20,7 +20,7 @@ constexpr const char* kTrainer = "torchtitan";
 
 // Gives whether it is one of those known here.
 bool read_model(Reader& r) {
-  const std::string preset = preset_of({r.text("model.name", "llama3"), r.text("model.flavor", "debugmodel")});
+  const std::string preset = preset_of(r.text("model.name", "llama3"), r.text("model.flavor", "debugmodel"));
   r.ignore({"model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion", "model.norm_type"});
   if (!preset.empty())
     r.set("model", preset, "model.flavor");
