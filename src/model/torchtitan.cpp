@@ -213,7 +213,9 @@ std::vector<std::string> torchtitan_families() { return {"llama", "qwen3"}; }
 
 TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) : qwen3(family == "qwen3") {
   if (family != "llama" && !qwen3)
-    throw Error("[torchtitan] " + family + ": its code is not simulated", "take a model of " + join(torchtitan_families(), " or "));
+    throw Error(
+        "[torchtitan] " + family + ": its code is not simulated",
+        "take a model of " + join(torchtitan_families(), " or ") + "; with experts, Megatron-LM's layout: --megatron world=64,expert=8");
   layers = c.size({"num_hidden_layers"}, 32);
   dim = c.size({"hidden_size"}, 4096);
   ffn = c.size({"intermediate_size"}, qwen3 ? 22016 : 11008);

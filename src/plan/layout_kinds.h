@@ -15,6 +15,7 @@ struct Spread {
   int64_t replicas = 1;       // ranks that have samples of their own
   int64_t micro_batches = 1;  // the accumulation is a multiple of it
   bool accumulates = false;   // differs from another one only in how it accumulates
+  bool needs_more = false;    // at the same micro-batch and recomputation, than the last one before it that has this not
   int64_t pipeline = 1;       // stages that take all micro-batches of a step as one batch, at least as many as they are: torchtitan's
 };
 

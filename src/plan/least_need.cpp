@@ -1,6 +1,10 @@
 #include "plan/least_need.h"
 
+#include <algorithm>
+
+#include "model/torchtitan.h"
 #include "step/optimizer_costs.h"
+#include "step/torchtitan_checks.h"
 
 namespace plimsoll {
 
@@ -26,13 +30,35 @@ double least_of_megatron(const MegatronSettings& m) {
   return rank / static_cast<double>(m.tensor * m.pipeline * m.expert);
 }
 
-// fp32 weights, gradients and Adam's states over the ranks of fully_shard, on the largest stage at least; a pipeline keeps bf16 weights and
-// fp32 gradients whole until its last backward, when gradients have no shards yet.
-double least_of_torchtitan(const Job& job) {
+// What a block of torchtitan's models keeps of each token for backward, in bytes: its input under a checkpoint; the result of one of the
+// two large products, too, when every second is kept; without one what silu, its product with the other and the last product need, and
+// queries, keys, values and result of attention.
+double least_kept(const TorchtitanConfig& c, const Checkpointing& checkpointing) {
+  const auto dim = static_cast<double>(c.dim), ffn = static_cast<double>(c.ffn);
+  if (!checkpointing.on) return 2 * (4 * ffn + 4 * static_cast<double>(c.heads * c.head_dim));
+  return 2 * (checkpointing.save.empty() ? dim : ffn + dim);
+}
+
+// Of the first stage of a pipeline, which has as many micro-batches in flight as there are stages.
+double least_activations(const Job& job) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
-  const double shards = static_cast<double>(t.shards()), states = state_bytes(job);
-  const double rank = t.pipelined() ? 6 + (4 + states) / shards : (8 + states) / shards;
-  return rank / static_cast<double>(t.tensor * t.pipeline);
+  const TorchtitanConfig c(job.family, job.config);
+  const int64_t micro = torchtitan_micro_batches(job);
+  const int64_t layers = !t.layers.empty() ? t.layers.front()
+                         : t.pipelined()   ? std::max<int64_t>(1, (c.layers + 2) / t.pipeline - 1)
+                                           : c.layers;
+  const double tokens = static_cast<double>(job.batch) / static_cast<double>(micro) * static_cast<double>(job.seq / t.context);
+  const double in_flight = static_cast<double>(layers * std::min(micro, t.pipeline));
+  return in_flight * tokens * least_kept(c, job.checkpointing) / static_cast<double>(t.tensor);
+}
+
+// Over the ranks of fully_shard, on the largest stage at least: fp32 weights, states and gradients; or weights and states and what the
+// first backward needs. A pipeline keeps bf16 weights, and in the end fp32 gradients, whole.
+double least_of_torchtitan(const Job& job, double parameters) {
+  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const double own = parameters / static_cast<double>(t.tensor * t.pipeline), shard = own / static_cast<double>(t.shards());
+  const double states = (4 + state_bytes(job)) * shard, whole = t.pipelined() ? own : 0;
+  return std::max(states + (t.pipelined() ? 6 * own : 4 * shard), states + 2 * whole + least_activations(job));
 }
 
 struct Shares {
@@ -63,7 +89,7 @@ Shares shares_of(const ParallelSettings& p) {
 Bytes least_need(const Job& job, int64_t parameters) {
   const auto all = static_cast<double>(parameters);
   if (job.parallel.megatron) return Bytes{static_cast<int64_t>(all * least_of_megatron(*job.parallel.megatron))};
-  if (job.parallel.torchtitan) return Bytes{static_cast<int64_t>(all * least_of_torchtitan(job))};
+  if (job.parallel.torchtitan) return Bytes{static_cast<int64_t>(least_of_torchtitan(job, all))};
   const bool on_host = job.swap_blocks > 0 || (job.parallel.fsdp1 && job.parallel.fsdp1->offload);
   if (job.tuning.quantization || on_host || job.framework != Framework::pytorch) return {};
   const Shares share = shares_of(job.parallel);

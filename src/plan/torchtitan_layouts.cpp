@@ -28,9 +28,10 @@ bool titan_possible(Job job, const TorchtitanSettings& t) {
   }
 }
 
-void add_titan(const Job& job, const TorchtitanSettings& t, std::vector<Spread>& out) {
+void add_titan(const Job& job, const TorchtitanSettings& t, bool needs_more, std::vector<Spread>& out) {
   if (!titan_possible(job, t)) return;
   Spread s;
+  s.needs_more = needs_more;
   s.settings = {{"torchtitan", without_defaults(to_json(t), to_json(TorchtitanSettings{}))}, {"precision", "fp32"}};
   if (!job.clip) s.settings["clip"] = 1;  // training.max_norm; it always clips
   s.replicas = t.data();
@@ -39,24 +40,26 @@ void add_titan(const Job& job, const TorchtitanSettings& t, std::vector<Spread>&
   out.push_back(std::move(s));
 }
 
-// Of a pipeline in one or two chunks a stage; else with blocks that are resharded after forward, or kept whole.
-void add_titan_variants(const Job& job, TorchtitanSettings t, std::vector<Spread>& out) {
+// In one or two chunks a stage. Its weights are gathered once a step, which copies of them would not make much faster.
+void add_titan_pipelines(const Job& job, TorchtitanSettings t, std::vector<Spread>& out) {
+  t.replicas = 1;
   for (const int64_t chunks : {1, 2}) {
-    if (!t.pipelined() && chunks > 1) continue;
     t.virtual_stages = chunks;
     t.schedule = chunks > 1 ? PipelineKind::interleaved : PipelineKind::one_f_one_b;
-    add_titan(job, t, out);
+    add_titan(job, t, chunks > 1, out);
   }
-  if (t.pipelined()) return;
-  t.reshard = ReshardPolicy::never;
-  add_titan(job, t, out);
 }
 
-// One copy of the weights of a stage, or one for every node that the stage has.
-std::vector<int64_t> copies_of(const TorchtitanSettings& t, int64_t node) {
-  const int64_t ranks = t.world / t.pipeline;
-  if (ranks <= node || ranks % node != 0 || node % (t.tensor * t.context) != 0) return {1};
-  return {1, ranks / node};
+// One copy of the weights over all ranks, or one for every node; blocks are resharded after forward, or kept whole.
+void add_titan_shards(const Job& job, TorchtitanSettings t, int64_t node, std::vector<Spread>& out) {
+  std::vector<int64_t> copies{1};
+  if (t.world > node && t.world % node == 0 && node % (t.tensor * t.context) == 0) copies.push_back(t.world / node);
+  for (const int64_t n : copies)
+    for (const ReshardPolicy policy : {ReshardPolicy::by_default, ReshardPolicy::never}) {
+      t.replicas = n;
+      t.reshard = policy;
+      add_titan(job, t, n > 1 || policy == ReshardPolicy::never, out);
+    }
 }
 
 }  // namespace
@@ -75,22 +78,26 @@ std::vector<Spread> torchtitan_spreads(const LayoutRequest& r) {
     for (t.pipeline = 1; t.tensor * t.pipeline <= r.world; t.pipeline *= 2)
       for (t.context = 1; t.context == 1 || r.job.seq / t.context >= kTokensOfRank; t.context *= 2) {
         if (r.world % (t.tensor * t.pipeline * t.context) != 0) break;
-        for (const int64_t copies : copies_of(t, r.cluster.node)) {
-          t.replicas = copies;
-          add_titan_variants(r.job, t, out);
-        }
+        if (t.pipelined())
+          add_titan_pipelines(r.job, t, out);
+        else
+          add_titan_shards(r.job, t, r.cluster.node, out);
       }
   if (out.empty()) throw Error("it takes 2 devices or more, and heads and tokens that can be shared by them", "");
   return out;
 }
 
-// The first stage has the most micro-batches in flight, the second the most layers of those after it, the last one the logits.
+// The first stage has the most micro-batches in flight, the second the most layers of those after it, the last one the logits. A
+// pipeline has the optimizer's states from the start, so that one step is the steady state.
 std::vector<Job> torchtitan_ranks(const Job& job) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   std::vector<Job> out;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, t.pipeline - 1), t.pipeline - 1}) {
     out.push_back(job);
     out.back().parallel.torchtitan->stage = stage;
+    if (!t.pipelined()) continue;
+    out.back().warm_optimizer = true;
+    out.back().steps = 1;
   }
   return out;
 }

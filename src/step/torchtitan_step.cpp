@@ -40,6 +40,7 @@ class TorchtitanTrainer {
   Simulation run() {
     make_model();
     optimizer_->attach(parameters_);
+    if (job_.warm_optimizer) warm_optimizer();
     if (tape_.dialect.recorder) make_batch();
     for (int64_t i = 0; i < job_.steps; ++i) {
       counting_ = counts_work_ && i == job_.steps - 1;
@@ -150,9 +151,21 @@ class TorchtitanTrainer {
     settings_.pipelined() ? run_pipelines() : run_batches();
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) clip_grad_norm(parameters_, mesh());
+    update();
+    if (tape_.dialect.recorder) drop_gradients();
+  }
+
+  void update() {
     optimizer_->step(parameters_);
     for (const Tensor& s : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
-    if (tape_.dialect.recorder) drop_gradients();
+  }
+
+  // States before the first step, from gradients that take no memory of their own.
+  void warm_optimizer() {
+    tape_.begin_phase(Phase::optimizer);
+    for (Parameter* p : parameters_) p->grad = detach(p->value);
+    update();
+    drop_gradients();
   }
 
   void drop_gradients() {

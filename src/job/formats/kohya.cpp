@@ -350,7 +350,10 @@ void read_zero(Reader& r) {
   const bool casts = mixed == "fp16" || mixed == "bf16";
   if (stage == 3 && casts) return not_simulated(r, "zero_stage", "ZeRO stage 3 under autocast");
   const bool several = r.job.parallel.world() > 1 && stage > 0;
-  if (several && casts) set_types(r, mixed, mixed, r.origin("mixed_precision"));
+  if (several && casts) {
+    apply_setting(r.job, "precision", mixed, r.origin("mixed_precision"));
+    apply_setting(r.job, "autocast", true, r.origin("mixed_precision"));
+  }
   if (several && mixed == "bf16")
     r.finding(Effect::partial, "deepspeed", "copies of bf16 weights in fp16 are not part of the answer",
               "the wrapper's torch.autocast names no type, and that of CUDA is fp16 unless it is told");

@@ -25,8 +25,9 @@ bool read_model(Reader& r) {
   if (!preset.empty())
     r.set("model", preset, "model.flavor");
   else
-    r.finding(Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
-              "no model of that name is known: name one beside the file");
+    r.finding(
+        Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
+        "no model of that name is known: name one beside the file; models with experts are simulated in Megatron-LM's layout (--megatron)");
   return !preset.empty();
 }
 
