@@ -15,6 +15,7 @@
 #include "job/yaml_reader.h"
 #include "model/resolve.h"
 #include "optim/optimizer.h"
+#include "support.h"
 
 namespace plimsoll::formats_trainer_test {
 namespace {
@@ -487,6 +488,11 @@ TEST_F(Trainers, Accelerate) {
   EXPECT_EQ(job.accumulation, 4);
   ASSERT_TRUE(job.parallel.deepspeed);
   EXPECT_EQ(job.parallel.deepspeed->world, 2);
+  job = read("a.yaml", "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 2\ndeepspeed_config: {zero_stage: 3}\n");
+  ASSERT_TRUE(job.parallel.deepspeed);
+  EXPECT_EQ(job.parallel.deepspeed->stage, 3);
+  EXPECT_EQ(job.precision, Precision::bf16) << "DeepSpeed's own, with weights in it";
+  EXPECT_FALSE(job.autocast);
   EXPECT_THROW(read("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 3\nnum_machines: 2\n"), Error);
   EXPECT_THROW(read("a.yaml", "distributed_type: MULTI_GPU\nnum_processes: 99999999999\n"), Error);
   EXPECT_THROW(read("a.yaml", "distributed_type: MULTI_GPU\nmixed_precision: int3\n"), Error);
@@ -823,6 +829,12 @@ TEST_F(Trainers, TorchtitanLayouts) {
   EXPECT_TRUE(finding(job, Effect::unknown, "stands in"));
   job = run(many + "--parallelism.expert_parallel_degree 2");
   EXPECT_TRUE(finding(job, Effect::none, "no experts"));
+  const std::string experts = error_of([&] {
+    run("torchrun --nproc_per_node 8 -m torchtitan.train --model.name deepseek_v3 --model.flavor 16B --parallelism.expert_parallel_degree "
+        "8");
+  });
+  EXPECT_NE(experts.find("expert_parallel_degree] is 8: experts of torchtitan's models are not simulated"), std::string::npos) << experts;
+  EXPECT_NE(experts.find("--megatron world=8,expert=8"), std::string::npos) << experts;
   job = run(many + "--training.tensor_parallel_degree 2");
   EXPECT_EQ(job.parallel.torchtitan->version, (Version{2025, 2})) << "names of that time";
   EXPECT_THROW(run(many + "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_microbatch_size 3"), Error);
@@ -867,6 +879,32 @@ TEST_F(Trainers, KohyaCommand) {
   EXPECT_TRUE(job.checkpointing.on);
   EXPECT_EQ(job.host.workers, 8);
   EXPECT_EQ(job.origin.at("workers"), "default of sd-scripts");
+}
+
+// library/deepspeed_utils.py of sd-scripts: its flags are those of accelerate's plugin.
+TEST_F(Trainers, KohyaWithDeepSpeed) {
+  const std::string train =
+      "accelerate launch --num_processes 4 sdxl_train.py --pretrained_model_name_or_path x.safetensors "
+      "--train_batch_size 1 --max_grad_norm 1.0 --deepspeed ";
+  Job job = run(train + "--mixed_precision fp16 --zero_stage 1");
+  ASSERT_TRUE(job.parallel.deepspeed) << all_findings(job);
+  EXPECT_FALSE(job.parallel.ddp);
+  EXPECT_EQ(job.parallel.deepspeed->world, 4);
+  EXPECT_EQ(job.parallel.deepspeed->stage, 1);
+  EXPECT_EQ(job.precision, Precision::fp16);
+  EXPECT_TRUE(job.autocast);
+  EXPECT_EQ(job.host.workers, 1);
+  job = run(train + "--mixed_precision bf16 --offload_optimizer_device cpu");
+  ASSERT_TRUE(job.parallel.deepspeed);
+  EXPECT_EQ(job.parallel.deepspeed->stage, 2);
+  EXPECT_TRUE(job.parallel.deepspeed->offload_optimizer);
+  EXPECT_EQ(job.precision, Precision::bf16);
+  EXPECT_TRUE(finding(job, Effect::partial, "deepspeed"));
+  job = run(train + "--mixed_precision bf16 --zero_stage 3");
+  EXPECT_FALSE(job.parallel.deepspeed);
+  EXPECT_TRUE(finding(job, Effect::unknown, "zero_stage"));
+  EXPECT_FALSE(run(train + "--zero_stage 0").parallel.deepspeed);
+  EXPECT_THROW(run(train + "--zero_stage 4"), Error);
 }
 
 TEST_F(Trainers, KohyaToml) {

@@ -1,20 +1,27 @@
 // Layouts over many devices: every answer fits when it is executed again, nothing faster was left out, and what starts it can be read.
 #include "plan/layouts.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "allocator/timeline.h"
 #include "hardware/lookup.h"
+#include "job/document.h"
+#include "job/input.h"
+#include "job/values.h"
 #include "plan/batches.h"
 #include "plan/layout_kinds.h"
 #include "plan/layout_launch.h"
+#include "plan/layout_time.h"
 #include "plan/least_need.h"
 #include "report/layouts_report.h"
+#include "step/torchtitan_checks.h"
 #include "support.h"
 
 namespace plimsoll::layouts_test {
@@ -58,10 +65,18 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
                                                                                        {"zero", "world=4,stage=1"},
                                                                                        {"zero", "world=4,reduce_bucket=1000000"},
                                                                                        {"zero", "world=4,offload_optimizer=true"},
+                                                                                       {"zero", "world=4,stage=3"},
+                                                                                       {"zero", "world=4,stage=3,offload_optimizer=true"},
+                                                                                       {"zero", "world=4,stage=3,offload_param=true"},
                                                                                        {"tensor_parallel", "world=4"},
-                                                                                       {"torchtitan", "world=4"}}) {
+                                                                                       {"torchtitan", "world=4"},
+                                                                                       {"torchtitan", "world=8,tensor=2,replicas=2"},
+                                                                                       {"torchtitan", "world=8,pipeline=2,context=2"},
+                                                                                       {"torchtitan", "world=6,pipeline=3"}}) {
     const Simulation whole = simulate(small());
-    const Job job = with(small(), {{setting, value}});
+    Job job = with(small(), {{setting, value}});
+    if (job.parallel.deepspeed) job.precision = Precision::bf16;
+    if (job.parallel.torchtitan) job.batch = 4;
     const Simulation rank = simulate(job);
     EXPECT_LE(least_need(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value;
     EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
@@ -84,7 +99,158 @@ TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
       EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
     }
   }
-  for (const LayoutKind& k : layout_kinds()) EXPECT_TRUE(kinds.contains(k.title)) << k.title;
+  for (const LayoutKind& k : layout_kinds())
+    if (std::string(k.name) != "torchtitan") EXPECT_TRUE(kinds.contains(k.title)) << k.title;  // it has no model of this shape
+}
+
+TEST(Layouts, OfDeepSpeedAreItsThreeStages) {
+  LayoutRequest r = request_for(job_of("llama-3.1-8b", {{"seq", 1024}, {"config", {{"num_hidden_layers", 12}}}}), 8, 80);
+  r.kinds = {"zero"};
+  std::map<int64_t, Bytes> least;  // by stage
+  for (const Layout& l : plan_layouts(r).fitting) {
+    const DeepSpeedSettings& d = *l.job.parallel.deepspeed;
+    if (l.job.batch == 1 && !l.job.checkpointing.on && d.overlap_comm == (d.stage == 3)) least[d.stage] = l.need.allocated;
+    EXPECT_EQ(l.job.precision, Precision::bf16);
+    EXPECT_GT(l.need.time->communication, 0);
+  }
+  ASSERT_EQ(least.size(), 3u);
+  EXPECT_LT(least[3], least[2]);
+  EXPECT_LE(least[2], least[1]);
+}
+
+// Weights are gathered twice and gradients reduced once in every micro-step, over a network of which no kernel hides anything.
+TEST(Layouts, Zero3MovesWhatFsdpDoesAndMoreThanZero2InEveryMicroStep) {
+  const Job job = job_of("llama-3.1-8b",
+                         {{"seq", 512}, {"precision", "bf16"}, {"batch", 1}, {"accumulation", 8}, {"config", {{"num_hidden_layers", 8}}}});
+  const Cluster slow{8, 1e9};
+  const DeviceSpec& device = find_device("h100-sxm");
+  const auto seconds = [&](const char* setting, const char* value) {
+    return step_time(with(job, {{setting, value}}), device, {}, slow).time->communication;
+  };
+  const double fsdp = seconds("fsdp", "world=64"), zero = seconds("zero", "world=64,stage=3");
+  EXPECT_NEAR(zero / fsdp, 1, 0.15);
+  EXPECT_GT(zero, 1.2 * seconds("zero", "world=64,stage=2,overlap_comm=true"));
+  EXPECT_GT(seconds("zero", "world=64,stage=2"), seconds("zero", "world=64,stage=2,overlap_comm=true"));
+}
+
+LayoutRequest titan_request(int64_t world, const char* model = "llama-3.1-8b") {
+  LayoutRequest r = request_for(job_of(model, {{"seq", 8192}}), world, 80);
+  r.device = target_device(find_device("h100-sxm"));
+  r.global_batch = 4 * world;
+  r.kinds = {"torchtitan"};
+  return r;
+}
+
+TEST(TorchtitanLayouts, AreThoseThatItsTrainerTakes) {
+  const LayoutRequest r = titan_request(32);
+  std::set<std::string> seen;
+  for (const Spread& s : torchtitan_spreads(r)) {
+    const Job job = with(r.job, merged(s.settings, {{"batch", s.pipeline}}));
+    EXPECT_NO_THROW(check_torchtitan(job)) << s.settings.dump();
+    const TorchtitanSettings& t = *job.parallel.torchtitan;
+    EXPECT_EQ(t.world, 32);
+    EXPECT_EQ(t.data(), s.replicas);
+    EXPECT_EQ(8 % t.tensor, 0) << "heads of keys and values";
+    EXPECT_GE(r.job.seq / t.context, 4096);
+    EXPECT_TRUE(seen.insert(s.settings.dump()).second) << s.settings.dump();
+    if (t.replicas > 1) EXPECT_EQ(t.shards() * t.tensor * t.replicas, 32 / t.pipeline);
+  }
+  for (const char* part : {"\"tensor\":8", "\"pipeline\":16", "\"context\":2", "\"virtual_stages\":2", "\"replicas\":4", "\"never\""})
+    EXPECT_TRUE(std::any_of(seen.begin(), seen.end(), [&](const std::string& s) { return s.find(part) != std::string::npos; })) << part;
+}
+
+// One batch goes through a pipeline: its micro-batches are what others accumulate.
+TEST(TorchtitanLayouts, FitWhenExecutedAgainAndMakeTheGlobalBatch) {
+  LayoutRequest r = titan_request(16);
+  const LayoutPlan plan = plan_layouts(r);
+  ASSERT_FALSE(plan.fitting.empty());
+  std::set<std::string> again;
+  for (const Layout& l : plan.fitting) {
+    const TorchtitanSettings& t = *l.job.parallel.torchtitan;
+    EXPECT_EQ(l.job.batch * l.job.accumulation * t.data(), 64);
+    if (t.pipelined()) {
+      EXPECT_EQ(l.job.accumulation, 1);
+      EXPECT_GE(t.micro_batches, t.pipeline);
+      EXPECT_GT(l.need.time->bubble, 0);
+    } else {
+      EXPECT_EQ(l.need.time->bubble, 0);
+    }
+    const std::string kind = fmt::format("{} {} {}", t.tensor, t.pipeline, t.context);
+    if (again.insert(kind).second) EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+  }
+}
+
+TEST(TorchtitanLayouts, AreNoneOfOtherModelsAndOptimizers) {
+  EXPECT_NE(error_of([] { torchtitan_spreads(titan_request(8, "llama-3.2-1b")); }).find("no model of this shape"), std::string::npos);
+  EXPECT_NE(error_of([] { torchtitan_spreads(titan_request(8, "gpt2")); }).find("no model of this shape"), std::string::npos);
+  LayoutRequest r = titan_request(8);
+  r.job = with(r.job, {{"config", {{"num_hidden_layers", 31}}}});
+  EXPECT_NE(error_of([&] { torchtitan_spreads(r); }).find("no model of this shape"), std::string::npos);
+  r = titan_request(8);
+  r.job.optimizer.name = "Lion";
+  EXPECT_NE(error_of([&] { torchtitan_spreads(r); }).find("Adam and AdamW"), std::string::npos);
+}
+
+// A bubble is what the other stages of a micro-batch take; more micro-batches and chunks make it smaller, slow links cost more.
+TEST(TorchtitanLayouts, TimeFollowsScheduleAndLinks) {
+  const Job base = with(job_of("llama-3.1-8b", {{"seq", 8192}, {"precision", "fp32"}}), {{"batch", 16}});
+  const DeviceSpec& device = find_device("h100-sxm");
+  const auto time = [&](const char* layout, double network = 40e9, int64_t batch = 16) {
+    return *step_time(with(base, {{"torchtitan", layout}, {"batch", batch}}), device, {}, {8, network}).time;
+  };
+  const StepTime plain = time("world=32,pipeline=4,stage=1"), chunks = time("world=32,pipeline=4,virtual_stages=2,stage=1"),
+                 large = time("world=32,pipeline=4,micro_batches=4,stage=1");
+  const double compute = compute_seconds(plain);
+  EXPECT_NEAR(plain.bubble, compute * 3 / 16, 1e-9 * compute);
+  EXPECT_NEAR(large.bubble, compute_seconds(large) * 3 / 4, 1e-9 * compute);
+  EXPECT_LT(chunks.bubble, 0.6 * plain.bubble);
+  EXPECT_NEAR(large.model_flops, plain.model_flops, 0.02 * plain.model_flops) << "the same samples";
+  for (const char* layout : {"world=32", "world=32,tensor=8", "world=32,context=2", "world=32,replicas=4", "world=32,pipeline=4"}) {
+    EXPECT_GT(time(layout).communication, 0) << layout;
+    EXPECT_GT(time(layout, 2e9).communication, time(layout).communication) << layout;
+  }
+  EXPECT_GT(time("world=32,tensor=8").communication, time("world=32,tensor=2").communication);
+  EXPECT_LT(time("world=32,replicas=4", 1e9, 1).communication, time("world=32", 1e9, 1).communication) << "gathers stay in a node";
+}
+
+// What is generated says the layout: read back, it is the same run.
+TEST(LayoutFiles, ReadBackAsWhatWasPlanned) {
+  for (const char* layout : {"world=16,tensor=2", "world=16,pipeline=4,virtual_stages=2,micro_batches=8", "world=16,context=2,replicas=2",
+                             "world=16,pipeline=2,tensor=4,micro_batches=4", "world=16,reshard=never"})
+    for (const nlohmann::json& level : {nlohmann::json(false), nlohmann::json("save=torchtitan"), nlohmann::json(true)}) {
+      Layout l;
+      l.changes = {{"torchtitan", layout}, {"precision", "fp32"}, {"checkpointing", level}, {"batch", 8}, {"clip", 1}};
+      l.job = with(job_of("llama-3.1-8b", {{"seq", 8192}}), l.changes);
+      l.global_batch = 8 * l.job.parallel.torchtitan->data();
+      const std::string text = layout_file("torchtitan").text(l, 8);
+      Job read;
+      read_input_document(read, parse_document(text, "train.toml"));
+      for (const char* key : {"torchtitan", "batch", "accumulation", "seq", "checkpointing", "clip", "optimizer", "precision"})
+        EXPECT_EQ(value_of(read, key), value_of(l.job, key)) << key << "\n" << text;
+      EXPECT_EQ(read.model, "llama-3.1-8b");
+      EXPECT_NE(launch_line(l, 8).find("--parallelism.tensor_parallel_degree"), std::string::npos);
+    }
+}
+
+TEST(LayoutFiles, OfDeepSpeedSayTheStageAndWhatIsNotItsDefault) {
+  for (const char* zero : {"world=8,stage=1", "world=8,stage=2,overlap_comm=true", "world=8,stage=3"}) {
+    Layout l;
+    l.changes = {{"zero", zero}, {"precision", "bf16"}, {"batch", 2}, {"accumulation", 4}};
+    l.job = with(small(), l.changes);
+    Job read;
+    apply_setting(read, "ddp", {{"world", 8}}, "launcher");
+    const std::string text = layout_file("deepspeed").text(l, 8);
+    read_input_document(read, parse_document(text, "ds_config.json"));
+    for (const char* key : {"zero", "batch", "accumulation", "precision"}) EXPECT_EQ(value_of(read, key), value_of(l.job, key)) << text;
+    const LayoutFile& accelerate = layout_file("accelerate");
+    const bool plain = std::string(zero).find("overlap") == std::string::npos;
+    ASSERT_EQ(accelerate.says(l), plain) << zero;
+    if (!plain) continue;
+    Job launched;
+    read_input_document(launched, parse_document(accelerate.text(l, 8), "accelerate.yaml"));
+    for (const char* key : {"zero", "accumulation", "precision"})
+      EXPECT_EQ(value_of(launched, key), value_of(l.job, key)) << accelerate.text(l, 8);
+  }
 }
 
 // What was left out because something smaller did not fit, or fits without recomputation, is neither faster nor smaller.
@@ -126,7 +292,7 @@ TEST(Layouts, OfOtherModelsAreThoseOfPyTorch) {
   const LayoutPlan plan = plan_layouts(r);
   EXPECT_EQ(plan.global_batch, 64);
   ASSERT_FALSE(plan.fitting.empty());
-  for (const Layout& l : plan.fitting) EXPECT_NE(l.kind, "Megatron-LM");
+  for (const Layout& l : plan.fitting) EXPECT_TRUE(l.kind != "Megatron-LM" && l.kind != "torchtitan") << l.kind;
   EXPECT_TRUE(std::any_of(plan.left_out.begin(), plan.left_out.end(), [](const auto& k) { return k.first == "Megatron-LM"; }));
 }
 

@@ -65,6 +65,8 @@ TEST(Torchtitan, WhatCannotBeNamesTheNearestThatCan) {
       {{{"world", 16}, {"virtual_stages", 2}}, "virtual_stages 2 without a pipeline"},
       {{{"world", 16}, {"pipeline", 2}, {"schedule", "zb"}}, "schedule 'zb' is not known | known: gpipe, 1f1b, interleaved"},
       {{{"world", 16}, {"version", "2023-01"}}, "version '2023-01' is no month since 2024"},
+      {{{"world", 16}, {"context", 2}, {"replicas", 16}}, "8 data ranks are no multiple of replicas 16"},
+      {{{"world", 16}, {"expert", 8}}, "expert 8: experts of its models are not simulated | Megatron-LM's layout has expert parallelism"},
       {{{"world", 16}, {"stage", 3}}, "stage 3 is not one of 0 to 0"}};
   for (const auto& [layout, expected] : cases) {
     std::string said;
@@ -141,6 +143,31 @@ TEST(Torchtitan, GPipeHasAllMicroBatchesInFlightAnd1F1BAsManyAsThereAreStages) {
   for (const PipelineCall& c : gpipe_schedule(8)) most = std::max(most, now += c.forward ? 1 : -1);
   EXPECT_EQ(most, 8);
   EXPECT_EQ(now, 0);
+}
+
+// Shards of the first batch's gradients are there while the second goes through the pipeline.
+TEST(Torchtitan, APipelineThatAccumulatesKeepsTheShardsOfItsGradients) {
+  const auto run = [](int64_t accumulation) {
+    Job job = titan({{"world", 4}, {"pipeline", 2}, {"stage", 1}});
+    job.accumulation = accumulation;
+    return simulate(job);
+  };
+  const Simulation one = run(1), two = run(2);
+  EXPECT_EQ(ideal_timeline(two.trace).peak().bytes - ideal_timeline(one.trace).peak().bytes, 4 * one.parameters);
+  EXPECT_EQ(ideal_timeline(run(8).trace).peak().bytes, ideal_timeline(two.trace).peak().bytes);
+}
+
+// So that a plan need not execute a first step. (Without a pipeline, forward knows by the second step the workspace of backward's
+// products.)
+TEST(Torchtitan, APipelineWithStatesFromTheStartIsInItsSteadyState) {
+  for (const Json& layout : {Json{{"world", 8}, {"pipeline", 2}, {"stage", 0}}, Json{{"world", 8}, {"pipeline", 2}, {"stage", 1}},
+                             Json{{"world", 8}, {"pipeline", 2}, {"tensor", 2}, {"stage", 1}},
+                             Json{{"world", 8}, {"pipeline", 2}, {"virtual_stages", 2}, {"stage", 0}}}) {
+    Job cold = titan(layout), warm = cold;
+    warm.warm_optimizer = true;
+    warm.steps = 1;
+    EXPECT_EQ(peak_of(warm), peak_of(cold)) << layout.dump();
+  }
 }
 
 TEST(Mesh, ShardsAreDividedByBothDimensions) {

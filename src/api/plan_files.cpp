@@ -159,7 +159,7 @@ ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan&
                 ExitCode::no);
   if (said == plan.fitting.end())
     throw Error(fmt::format("[plan] a file for {} says none of the {} layouts that fit", file.name, plan.fitting.size()),
-                "torchrun starts PyTorch's own, megatron Megatron-LM's; --layouts chooses the kind", ExitCode::no);
+                "torchrun starts PyTorch's own, torchtitan and megatron theirs; --layouts chooses the kind", ExitCode::no);
   const std::string text = file.text(*said, request.node);
   if (!request.write.empty()) write_output_file(request.write, text);
   show([&](const Style&) { return request.write.empty() ? text : fmt::format("{} written\n", request.write); },

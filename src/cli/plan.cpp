@@ -187,11 +187,11 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->check(number_between(1, 1LL << 31))
       ->type_name("N")
       ->group(kGoal);
-  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 and -2, and FSDP2 are tried")
+  app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 to -3, and FSDP2 are tried")
       ->check(number_between(1, 1 << 20))
       ->type_name("N")
       ->group(kGoal);
-  app.add_option("--world", f->search.world, "the fastest layouts over so many devices, of PyTorch and of Megatron-LM")
+  app.add_option("--world", f->search.world, "the fastest layouts over so many devices, of PyTorch, DeepSpeed, torchtitan and Megatron-LM")
       ->check(number_between(1, 1 << 17))
       ->type_name("N")
       ->group(kCluster);

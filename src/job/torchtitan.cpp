@@ -16,6 +16,9 @@ using Json = nlohmann::json;
 
 constexpr const char* kTorchtitanExample = "e.g. torchtitan: {world: 64, tensor: 8} or --torchtitan world=64,tensor=8";
 
+constexpr const char* kExpertsInMegatron =
+    "Megatron-LM's layout has expert parallelism, e.g. --megatron world=64,expert=8; torchtitan's dense models are llama and qwen3";
+
 constexpr std::pair<const char*, PipelineKind> kSchedules[]{
     {"gpipe", PipelineKind::gpipe}, {"1f1b", PipelineKind::one_f_one_b}, {"interleaved", PipelineKind::interleaved}};
 constexpr std::pair<const char*, ReshardPolicy> kPolicies[]{
@@ -75,7 +78,7 @@ void check_world(const TorchtitanSettings& t) {
     throw Error(fmt::format("[torchtitan] world {} is no multiple of tensor {} x pipeline {} x context {}", t.world, t.tensor, t.pipeline,
                             t.context),
                 nearest_multiples(model, t.world));
-  if ((t.data() * t.context) % t.replicas != 0)
+  if (t.data() % t.replicas != 0)
     throw Error(fmt::format("[torchtitan] {} data ranks are no multiple of replicas {}", t.data(), t.replicas),
                 nearest_multiples(t.replicas, t.data()));
 }
@@ -92,10 +95,13 @@ void check_schedule(const TorchtitanSettings& t) {
 }  // namespace
 
 TorchtitanSettings parse_torchtitan(const Json& value) {
-  const Config c = fields_of(value, "torchtitan",
-                             {"world", "tensor", "pipeline", "virtual_stages", "context", "replicas", "micro_batches", "schedule",
-                              "reshard", "loss_parallel", "rotate", "float8", "async_tensor", "loss_chunks", "layers", "stage", "version"},
-                             kTorchtitanExample);
+  const Config c =
+      fields_of(value, "torchtitan",
+                {"world", "tensor", "pipeline", "virtual_stages", "context", "replicas", "micro_batches", "schedule", "reshard",
+                 "loss_parallel", "rotate", "float8", "async_tensor", "loss_chunks", "layers", "stage", "version", "expert"},
+                kTorchtitanExample);
+  if (const int64_t expert = degree_of(c, "expert"); expert > 1)
+    throw Error(fmt::format("[torchtitan] expert {}: experts of its models are not simulated", expert), kExpertsInMegatron);
   TorchtitanSettings t;
   t.tensor = degree_of(c, "tensor");
   t.pipeline = degree_of(c, "pipeline");

@@ -1,18 +1,18 @@
 // Models that torchtitan has, by its names and by ours.
 #pragma once
 
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace plimsoll {
 
 struct TorchtitanModel {
-  std::string name, flavor;  // "llama3", "8B"
+  const char *name, *flavor;  // "llama3", "8B"
+  const char* preset;         // of the same shape
 };
+const std::vector<TorchtitanModel>& torchtitan_models();
 
-// None where torchtitan has no model of that shape.
-std::optional<TorchtitanModel> torchtitan_model(const std::string& preset);
 // The preset of that shape; empty: none. Capitals do not matter.
-std::string preset_of(const TorchtitanModel& model);
+std::string preset_of(const std::string& name, const std::string& flavor);
 
 }  // namespace plimsoll

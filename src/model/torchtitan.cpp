@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
+#include "model/resolve.h"
 #include "nn/gemma.h"
 #include "nn/rotary.h"
 #include "nn/tensor_parallel.h"
@@ -209,7 +213,9 @@ std::vector<std::string> torchtitan_families() { return {"llama", "qwen3"}; }
 
 TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) : qwen3(family == "qwen3") {
   if (family != "llama" && !qwen3)
-    throw Error("[torchtitan] " + family + ": its code is not simulated", "take a model of " + join(torchtitan_families(), " or "));
+    throw Error(
+        "[torchtitan] " + family + ": its code is not simulated",
+        "take a model of " + join(torchtitan_families(), " or ") + "; with experts, Megatron-LM's layout: --megatron world=64,expert=8");
   layers = c.size({"num_hidden_layers"}, 32);
   dim = c.size({"hidden_size"}, 4096);
   ffn = c.size({"intermediate_size"}, qwen3 ? 22016 : 11008);
@@ -219,6 +225,18 @@ TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) :
   if (!qwen3) c.require_divides("num_attention_heads", heads, "hidden_size", dim);
   head_dim = qwen3 ? c.size({"head_dim"}, 128) : dim / heads;
   vocab = c.size({"vocab_size"}, qwen3 ? 151936 : 32000);
+}
+
+const TorchtitanModel* torchtitan_model(const Job& job) {
+  const std::vector<std::string> families = torchtitan_families();
+  if (std::find(families.begin(), families.end(), job.family) == families.end()) return nullptr;
+  const TorchtitanConfig shape(job.family, job.config);
+  for (const TorchtitanModel& m : torchtitan_models())
+    for (const Preset& p : presets())
+      if (std::string_view(p.name) == m.preset && p.family == job.family &&
+          TorchtitanConfig(p.family, Config(p.name, nlohmann::json::parse(p.config))) == shape)
+        return &m;
+  return nullptr;
 }
 
 std::vector<int64_t> torchtitan_split(int64_t layers, int64_t parts, bool ends_count) {

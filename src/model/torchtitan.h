@@ -3,6 +3,7 @@
 #pragma once
 
 #include "job/job.h"
+#include "job/torchtitan_models.h"
 #include "nn/layers.h"
 #include "nn/model.h"
 
@@ -14,9 +15,13 @@ struct TorchtitanConfig {
 
   int64_t layers = 0, dim = 0, ffn = 0, heads = 0, kv_heads = 0, head_dim = 0, vocab = 0;
   bool qwen3 = false;  // norms of queries and keys, and tables of cosines and sines instead of complex numbers
+
+  bool operator==(const TorchtitanConfig&) const = default;
 };
 
 std::vector<std::string> torchtitan_families();
+// The model of that shape that torchtitan has; null: none.
+const TorchtitanModel* torchtitan_model(const Job& job);
 
 // Layers that follow each other on one rank, with the embedding before them or the head after them.
 class TorchtitanPart : public Model {

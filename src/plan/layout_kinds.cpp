@@ -9,7 +9,8 @@
 namespace plimsoll {
 
 const std::vector<LayoutKind>& layout_kinds() {
-  static const std::vector<nlohmann::json> kPyTorch{false, "save=matmuls", true}, kMegatron{false, true};
+  static const std::vector<nlohmann::json> kPyTorch{false, "save=matmuls", true}, kTorchtitan{false, "save=torchtitan", true},
+      kMegatron{false, true};
   static const std::vector<LayoutKind> kKinds{
       {"ddp", "DDP", ddp_spreads, kPyTorch, nullptr},
       {"zero1", "ZeRO-1", zero1_spreads, kPyTorch, nullptr},
@@ -18,6 +19,7 @@ const std::vector<LayoutKind>& layout_kinds() {
       {"fsdp2", "FSDP2", fsdp2_spreads, kPyTorch, nullptr},
       {"tensor_parallel", "TP", tensor_parallel_spreads, kPyTorch, nullptr},
       {"fsdp2_tp", "FSDP2 x TP", fsdp2_tensor_spreads, kPyTorch, nullptr},
+      {"torchtitan", "torchtitan", torchtitan_spreads, kTorchtitan, torchtitan_ranks},
       {"megatron", "Megatron-LM", megatron_spreads, kMegatron, megatron_ranks},
   };
   return kKinds;

@@ -15,6 +15,8 @@ struct Spread {
   int64_t replicas = 1;       // ranks that have samples of their own
   int64_t micro_batches = 1;  // the accumulation is a multiple of it
   bool accumulates = false;   // differs from another one only in how it accumulates
+  bool needs_more = false;    // at the same micro-batch and recomputation, than the last one before it that has this not
+  int64_t pipeline = 1;       // stages that take all micro-batches of a step as one batch, at least as many as they are: torchtitan's
 };
 
 struct LayoutKind {
@@ -37,7 +39,12 @@ std::vector<Spread> fsdp1_spreads(const LayoutRequest& request);
 std::vector<Spread> fsdp2_spreads(const LayoutRequest& request);
 std::vector<Spread> tensor_parallel_spreads(const LayoutRequest& request);
 std::vector<Spread> fsdp2_tensor_spreads(const LayoutRequest& request);
+std::vector<Spread> torchtitan_spreads(const LayoutRequest& request);
+std::vector<Job> torchtitan_ranks(const Job& job);
 std::vector<Spread> megatron_spreads(const LayoutRequest& request);
 std::vector<Job> megatron_ranks(const Job& job);
+
+// Context parallelism leaves a rank at least so many tokens.
+constexpr int64_t kTokensOfRank = 4096;
 
 }  // namespace plimsoll

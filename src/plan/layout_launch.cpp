@@ -5,7 +5,6 @@
 #include "job/instead.h"
 #include "job/launch_files.h"
 #include "job/megatron_arguments.h"
-#include "job/torchtitan_models.h"
 #include "job/writer.h"
 #include "util/text.h"
 
@@ -14,17 +13,19 @@ namespace plimsoll {
 namespace {
 
 bool is_megatron(const Layout& l) { return l.job.parallel.megatron.has_value(); }
-bool is_pytorch(const Layout& l) { return !is_megatron(l); }
+bool is_torchtitan(const Layout& l) { return l.job.parallel.torchtitan.has_value(); }
+bool is_pytorch(const Layout& l) { return !is_megatron(l) && !is_torchtitan(l); }
 
 // Which setting says how the job is spread.
 const char* spread_setting(const ParallelSettings& p) {
-  return p.megatron    ? "megatron"
-         : p.fsdp      ? "fsdp"
-         : p.fsdp1     ? "fsdp1"
-         : p.deepspeed ? "zero"
-         : p.tensor    ? "tensor_parallel"
-         : p.zero1     ? "zero1"
-                       : "ddp";
+  return p.megatron     ? "megatron"
+         : p.torchtitan ? "torchtitan"
+         : p.fsdp       ? "fsdp"
+         : p.fsdp1      ? "fsdp1"
+         : p.deepspeed  ? "zero"
+         : p.tensor     ? "tensor_parallel"
+         : p.zero1      ? "zero1"
+                        : "ddp";
 }
 
 // What was planned, and how it is asked about again.
@@ -61,10 +62,11 @@ std::string torchrun_text(const Layout& l, int64_t node) {
                                 meeting_point(l.job, node));
 }
 
-// It has words for no checkpoints and for those of every block.
+// It has words for no checkpoints and for those of every block, and for ZeRO's stages without their other keys.
 bool accelerate_says(const Layout& l) {
   const ParallelSettings& p = l.job.parallel;
-  return is_pytorch(l) && !p.tensor && !p.fsdp1 && !p.zero1 && l.job.checkpointing.save.empty();
+  const bool plain = !p.deepspeed || p.deepspeed->overlap_comm == (p.deepspeed->stage == 3);
+  return is_pytorch(l) && !p.tensor && !p.fsdp1 && !p.zero1 && plain && l.job.checkpointing.save.empty();
 }
 
 // accelerate's file for DDP, started as something else.
@@ -81,9 +83,11 @@ std::string started_as(Job job, const char* kind, int64_t world, int64_t node) {
 std::string accelerate_with_deepspeed(const Layout& l, int64_t node) {
   Job job = l.job;
   if (job.precision == Precision::bf16) job.precision = Precision::amp;
+  const int64_t stage = l.job.parallel.deepspeed->stage;
   return heading(l, "started by accelerate") + started_as(job, "DEEPSPEED", l.job.parallel.world(), node) +
-         fmt::format("deepspeed_config:\n  zero_stage: {}\n  gradient_accumulation_steps: {}\n  offload_optimizer_device: none\n",
-                     l.job.parallel.deepspeed->stage, l.job.accumulation);
+         fmt::format("deepspeed_config:\n  zero_stage: {}\n  gradient_accumulation_steps: {}\n  offload_optimizer_device: none\n", stage,
+                     l.job.accumulation) +
+         (stage == 3 ? "  offload_param_device: none\n  zero3_init_flag: true\n  zero3_save_16bit_model: true\n" : "");
 }
 
 // Keys of FullyShardedDataParallelPlugin. accelerate gathers and reduces in the type of mixed_precision.
@@ -106,33 +110,23 @@ std::string accelerate_text(const Layout& l, int64_t node) {
 bool deepspeed_says(const Layout& l) { return l.job.parallel.deepspeed.has_value(); }
 std::string deepspeed_text(const Layout& l, int64_t node) { return generate(l.job, LaunchFile::deepspeed, node).text; }
 
-bool torchtitan_says(const Layout& l) {
-  const ParallelSettings& p = l.job.parallel;
-  return is_pytorch(l) && !p.zero1 && !p.fsdp1 && !p.deepspeed && torchtitan_model(l.job.model);
+std::string torchtitan_text(const Layout& l, int64_t node) {
+  std::string text = heading(l, "started by torchtitan"), section;
+  text +=
+      fmt::format("# on every node: {} -m torchtitan.train --job.config_file train.toml\n", torchrun_command(l.job.parallel.world(), node));
+  for (const TorchtitanKey& k : torchtitan_keys(l)) {
+    if (section != k.section) text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", k.section);
+    section = k.section;
+    text += fmt::format("{} = {}\n", k.key, k.value.dump());
+  }
+  return text;
 }
 
-// Degrees multiply to the number of processes.
-std::string torchtitan_text(const Layout& l, int64_t node) {
-  const ParallelSettings& p = l.job.parallel;
-  const TorchtitanModel model = *torchtitan_model(l.job.model);
-  const Checkpointing& c = l.job.checkpointing;
-  const int64_t world = p.world(), tensor = p.tensor ? p.tensor->world : 1;
-  const int64_t shards = p.fsdp ? p.fsdp->shards() : 1, copies = p.fsdp ? p.fsdp->replicas : world / tensor;
-  std::string text = heading(l, "started by torchtitan");
-  text += fmt::format("# on every node: {} -m torchtitan.train --job.config_file train.toml\n", torchrun_command(world, node));
-  text +=
-      fmt::format("[model]\nname = \"{}\"\nflavor = \"{}\"\n\n[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\nseq_len = {}\n",
-                  model.name, model.flavor, l.job.batch, l.global_batch, l.job.seq);
-  text += fmt::format("dtype = \"{}\"\nmixed_precision_param = \"{}\"\nmixed_precision_reduce = \"float32\"\n",
-                      l.job.precision == Precision::bf16 ? "bfloat16" : "float32",
-                      l.job.precision == Precision::fp32 && !(p.fsdp && p.fsdp->param_dtype == WireType::bf16) ? "float32" : "bfloat16");
-  text += fmt::format(
-      "\n[parallelism]\ndata_parallel_replicate_degree = {}\ndata_parallel_shard_degree = {}\ntensor_parallel_degree = {}\n"
-      "fsdp_reshard_after_forward = \"{}\"\n",
-      copies, shards, tensor, p.fsdp && !p.fsdp->reshard ? "never" : "always");
-  text += fmt::format("\n[activation_checkpoint]\nmode = \"{}\"\n", !c.on ? "none" : c.save.empty() ? "full" : "selective");
-  if (c.on && !c.save.empty()) text += "selective_ac_option = \"op\"\n";
-  return text;
+std::string torchtitan_line(const Layout& l) {
+  std::string line = " -m torchtitan.train";
+  for (const TorchtitanKey& k : torchtitan_keys(l))
+    line += fmt::format(" --{}.{} {}", k.section, k.key, k.value.is_string() ? k.value.get<std::string>() : k.value.dump());
+  return line;
 }
 
 std::string wrapped(const std::vector<std::string>& arguments) {
@@ -167,13 +161,14 @@ std::string estimate_command(const Layout& l) {
 std::string launch_line(const Layout& l, int64_t node) {
   const std::string start = torchrun_command(l.job.parallel.world(), node);
   if (is_megatron(l)) return start + " pretrain_gpt.py " + join(megatron_layout_arguments(l.job), " ");
+  if (is_torchtitan(l)) return start + torchtitan_line(l);
   return fmt::format("{} train.py, with {}", start, in_program(l));
 }
 
 const std::vector<LayoutFile>& layout_files() {
   static const std::vector<LayoutFile> kFiles{
       {"torchrun", is_pytorch, torchrun_text},       {"accelerate", accelerate_says, accelerate_text},
-      {"deepspeed", deepspeed_says, deepspeed_text}, {"torchtitan", torchtitan_says, torchtitan_text},
+      {"deepspeed", deepspeed_says, deepspeed_text}, {"torchtitan", is_torchtitan, torchtitan_text},
       {"megatron", is_megatron, megatron_text},
   };
   return kFiles;

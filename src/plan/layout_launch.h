@@ -2,6 +2,7 @@
 // no word for stands in a comment of it.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,8 @@
 
 namespace plimsoll {
 
-// The command of one node: torchrun with what the program must do, or Megatron's script with its arguments. `node`: devices of one.
+// The command of one node: torchrun with what the program must do, torchtitan with its flags, or
+// Megatron's script with its arguments. `node`: devices of one.
 std::string launch_line(const Layout& layout, int64_t node);
 
 // How `plimsoll estimate` is asked about it: with the flags that the plan was asked with.
@@ -23,6 +25,13 @@ struct LayoutFile {
 const std::vector<LayoutFile>& layout_files();
 // Throws an Error with the names that are known.
 const LayoutFile& layout_file(const std::string& name);
+
+// One value of torchtitan's configuration: of its file, or a flag --section.key.
+struct TorchtitanKey {
+  const char *section, *key;
+  nlohmann::json value;
+};
+std::vector<TorchtitanKey> torchtitan_keys(const Layout& layout);
 
 // pretrain_gpt.py's arguments for the model itself.
 std::vector<std::string> megatron_model_arguments(const Job& job);

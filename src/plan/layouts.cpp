@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -21,9 +22,10 @@ namespace {
 constexpr int64_t kTokensOfStep = int64_t{4} << 20;
 constexpr int64_t kMostDevices = 1 << 17;
 
+// Spreads of one kind, of which all but the first need more than that: where it does not fit, they are not executed.
 struct Task {
   const LayoutKind* kind;
-  Spread spread;
+  std::vector<Spread> spreads;
 };
 
 struct Explored {
@@ -42,15 +44,15 @@ bool fits(const Layout& l, const LayoutRequest& r) {
 }
 
 // On its largest ranks: the most memory and the most time of all.
-Layout execute(const Task& task, const Recipe& changes, Job job, const LayoutRequest& r) {
+Layout execute(const LayoutKind& kind, const Spread& spread, const Recipe& changes, Job job, const LayoutRequest& r) {
   Layout out;
-  out.kind = task.kind->title;
+  out.kind = kind.title;
   out.changes = changes;
-  out.replicas = task.spread.replicas;
+  out.replicas = spread.replicas;
   out.global_batch = checked_mul(checked_mul(job.batch, job.accumulation), out.replicas);
-  std::vector<Job> ranks = task.kind->ranks ? task.kind->ranks(job) : std::vector<Job>{job};
+  std::vector<Job> ranks = kind.ranks ? kind.ranks(job) : std::vector<Job>{job};
   for (Job& rank : ranks) {
-    if (rank.eval_batch == 0 && !task.kind->ranks) rank.eval_batch = rank.batch;  // as in estimate()
+    if (rank.eval_batch == 0 && !kind.ranks) rank.eval_batch = rank.batch;  // as in estimate()
     Fitting fitting(rank, true);
     const Fit fit = fitting.need(r.device);
     const std::optional<StepTime> time = time_on(rank, fitting.simulation(r.device), r.device, r.calibration, r.cluster);
@@ -73,46 +75,62 @@ class Exploration {
       : request_(request), global_(global), parameters_(parameters), base_(plain(request.job)) {}
 
   // Memory grows with the micro-batch and falls with recomputation: what is larger than something that did not fit is not executed, nor
-  // what recomputes although it fits without. Not `bounded`: only the smallest of all, though its weights alone are too large.
-  Explored explore(const Task& task, bool bounded) const {
+  // what recomputes although it fits without.
+  Explored explore(const Task& task) const {
     Explored out;
-    std::vector<int64_t> fitting;
-    std::vector<nlohmann::json> levels = levels_of(task);
-    if (!bounded) std::reverse(levels.begin(), levels.end());  // the one that needs least
-    for (const nlohmann::json& level : levels) {
-      bool beyond = false;
-      for (const Split& split : splits(task.spread)) {
-        const Recipe changes = recipe(task.spread, split, level);
-        std::optional<Job> job = job_of(changes);
-        if (!job) continue;
-        ++out.possible;
-        const bool settled = beyond || std::count(fitting.begin(), fitting.end(), split.batch) > 0;
-        if (settled || (bounded && least_need(*job, parameters_) > request_.device.capacity->low)) continue;
-        std::optional<Layout> layout = executed(task, changes, *job);
-        if (!layout) {
-          --out.possible;
-          continue;
+    std::map<std::string, int64_t> too_large;  // by level, the smallest micro-batch at which the first of them did not fit
+    for (const Spread& spread : task.spreads) {
+      std::vector<int64_t> fitting;
+      for (const nlohmann::json& level : levels_of(*task.kind)) {
+        const auto known = too_large.find(level.dump());
+        int64_t beyond = known == too_large.end() ? INT64_MAX : known->second;
+        for (const Split& split : splits(spread)) {
+          const Recipe changes = recipe(spread, split, level);
+          const std::optional<Job> job = job_of(changes);
+          if (!job) continue;
+          ++out.possible;
+          const bool settled = split.batch >= beyond || std::count(fitting.begin(), fitting.end(), split.batch) > 0;
+          if (settled || least_need(*job, parameters_) > request_.device.capacity->low) continue;
+          std::optional<Layout> layout = executed(*task.kind, spread, changes, *job);
+          if (!layout) {
+            --out.possible;
+            continue;
+          }
+          if (fits(*layout, request_))
+            fitting.push_back(split.batch);
+          else
+            beyond = split.batch;
+          out.layouts.push_back(std::move(*layout));
         }
-        if (fits(*layout, request_))
-          fitting.push_back(split.batch);
-        else
-          beyond = true;
-        out.layouts.push_back(std::move(*layout));
-        if (!bounded) return out;
+        if (!spread.needs_more) too_large[level.dump()] = beyond;
       }
     }
     return out;
   }
 
+  // What needs the least of all its levels and micro-batches, though its weights alone are too large; nothing where none can be.
+  std::optional<Layout> smallest(const Task& task) const {
+    const Spread& spread = task.spreads.front();
+    const std::vector<nlohmann::json> levels = levels_of(*task.kind);
+    for (auto level = levels.rbegin(); level != levels.rend(); ++level)
+      for (const Split& split : splits(spread)) {
+        const Recipe changes = recipe(spread, split, *level);
+        const std::optional<Job> job = job_of(changes);
+        if (!job) continue;
+        if (std::optional<Layout> layout = executed(*task.kind, spread, changes, *job)) return layout;
+      }
+    return std::nullopt;
+  }
+
   Bytes least_of(const Task& task) const {
-    const std::optional<Job> job = job_of(task.spread.settings);
+    const std::optional<Job> job = job_of(task.spreads.front().settings);
     return job ? least_need(*job, parameters_) : Bytes{INT64_MAX};
   }
 
  private:
-  std::vector<nlohmann::json> levels_of(const Task& task) const {
+  std::vector<nlohmann::json> levels_of(const LayoutKind& kind) const {
     if (request_.keep.contains("checkpointing")) return {nlohmann::json(to_json(request_.job.checkpointing))};
-    return task.kind->checkpointing;
+    return kind.checkpointing;
   }
 
   // Those that make the global batch, to a fiftieth.
@@ -122,15 +140,22 @@ class Exploration {
       out = {{request_.job.batch, std::max<int64_t>(1, global_ / s.replicas / request_.job.batch)}};
     else if (global_ >= s.replicas)
       out = splits_of(global_, s.replicas);
+    const int64_t least = s.pipeline;  // of its micro-batches
     std::erase_if(out, [&](const Split& x) {
       const int64_t miss = std::abs(global_batch(x, s.replicas) - global_);
-      return miss > global_ / 50 || x.accumulation % s.micro_batches != 0 || (s.accumulates && x.accumulation == 1);
+      return miss > global_ / 50 || x.accumulation < least || x.accumulation % s.micro_batches != 0 ||
+             (s.accumulates && x.accumulation == 1);
     });
     return out;
   }
 
   Recipe recipe(const Spread& s, const Split& split, const nlohmann::json& level) const {
-    return merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}});
+    Recipe r = merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}});
+    if (s.pipeline == 1) return r;
+    r["batch"] = split.batch * split.accumulation;
+    r["accumulation"] = 1;
+    r["torchtitan"]["micro_batches"] = split.accumulation;
+    return r;
   }
 
   std::optional<Job> job_of(const Recipe& changes) const {
@@ -142,9 +167,9 @@ class Exploration {
   }
 
   // Nothing where the model cannot be cut like that.
-  std::optional<Layout> executed(const Task& task, const Recipe& changes, const Job& job) const {
+  std::optional<Layout> executed(const LayoutKind& kind, const Spread& spread, const Recipe& changes, const Job& job) const {
     try {
-      return execute(task, changes, job, request_);
+      return execute(kind, spread, changes, job, request_);
     } catch (const Error&) {
       return std::nullopt;
     }
@@ -177,7 +202,10 @@ std::vector<Task> tasks_of(const LayoutRequest& request, LayoutPlan& plan) {
   for (const LayoutKind& kind : layout_kinds()) {
     if (!request.kinds.empty() && !request.kinds.contains(kind.name)) continue;
     try {
-      for (Spread& s : kind.spreads(request)) out.push_back({&kind, std::move(s)});
+      for (Spread& s : kind.spreads(request)) {
+        if (!s.needs_more || out.empty() || out.back().kind != &kind) out.push_back({&kind, {}});
+        out.back().spreads.push_back(std::move(s));
+      }
     } catch (const Error& e) {
       plan.left_out.emplace_back(kind.title, e.what());
     }
@@ -192,7 +220,7 @@ std::vector<Explored> explore_all(const Exploration& exploration, const std::vec
   std::mutex progress;
   const auto work = [&] {
     for (size_t i = next++; i < tasks.size(); i = next++) {
-      results[i] = exploration.explore(tasks[i], true);
+      results[i] = exploration.explore(tasks[i]);
       const size_t now = executed += results[i].layouts.size();
       const std::lock_guard lock(progress);
       if (request.progress) request.progress(now);
@@ -231,11 +259,11 @@ LayoutPlan searched(const LayoutRequest& request) {
   if (plan.executed == 0) {
     const auto smallest = std::min_element(tasks.begin(), tasks.end(),
                                            [&](const Task& a, const Task& b) { return exploration.least_of(a) < exploration.least_of(b); });
-    for (Layout& l : exploration.explore(*smallest, false).layouts) take(plan, std::move(l));
+    if (std::optional<Layout> layout = exploration.smallest(*smallest)) take(plan, std::move(*layout));
   }
   if (!plan.smallest)
     throw Error(fmt::format("[plan] none of the {} layouts of {} ranks can be executed", plan.possible, request.world),
-                "ask about one alone: plimsoll estimate with --fsdp or --megatron says why");
+                "ask about one alone: plimsoll estimate with --fsdp, --torchtitan or --megatron says why");
   std::stable_sort(plan.fitting.begin(), plan.fitting.end(),
                    [](const Layout& a, const Layout& b) { return seconds_a_sample(a) < seconds_a_sample(b); });
   return plan;

@@ -1,4 +1,5 @@
-// A bound that needs no execution: what weights, gradients and optimizer states take on one rank whatever else is done.
+// A bound that needs no execution: what weights, gradients and optimizer states, and of torchtitan's layouts the
+// activations, take on one rank whatever else is done.
 #pragma once
 
 #include "job/job.h"

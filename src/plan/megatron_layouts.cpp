@@ -10,8 +10,6 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int64_t kTokensOfRank = 4096;  // context parallelism leaves a rank at least so many
-
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> out;
   for (int64_t d = 1; d <= n; ++d)

@@ -39,22 +39,39 @@ void of_ddp(const ParallelSettings& p, std::vector<Lever>& out) {
                  {{"ddp", false}, {"fsdp", {{"world", p.ddp->world}}}},
                  LeverKind::same_result,
                  "weights are gathered in forward and backward"});
-  for (const int64_t stage : {1, 2})
-    out.push_back({"ddp",
-                   stage == 1 ? "states over the ranks (DeepSpeed's ZeRO-1)" : "states and gradients over the ranks (DeepSpeed's ZeRO-2)",
-                   {{"ddp", false}, {"zero", {{"world", p.ddp->world}, {"stage", stage}}}},
-                   LeverKind::same_result,
-                   "the updated weights go to all after each step; needs DeepSpeed"});
+  constexpr const char *kUpdated = "the updated weights go to all after each step; needs DeepSpeed",
+                       *kGathered = "every layer's weights are gathered in forward and backward; needs DeepSpeed";
+  const auto add_zero = [&](int64_t stage, const char* name, const char* cost) {
+    out.push_back({"ddp", name, {{"ddp", false}, {"zero", {{"world", p.ddp->world}, {"stage", stage}}}}, LeverKind::same_result, cost});
+  };
+  add_zero(1, "states over the ranks (DeepSpeed's ZeRO-1)", kUpdated);
+  add_zero(2, "states and gradients over the ranks (DeepSpeed's ZeRO-2)", kUpdated);
+  add_zero(3, "weights, gradients and states over the ranks (DeepSpeed's ZeRO-3)", kGathered);
+}
+
+// As it is with some of its keys changed; what differs from the defaults of the stage is said.
+Json changed_zero(const DeepSpeedSettings& zero, const Json& keys) {
+  Json out = to_json(zero);
+  if (keys.contains("stage")) out.erase("overlap_comm");  // each stage has its own default
+  out.update(keys);
+  return without_defaults(out, to_json(parse_deepspeed({{"world", zero.world}, {"stage", out["stage"]}})));
 }
 
 void of_zero(const ParallelSettings& p, std::vector<Lever>& out) {
   if (!p.deepspeed || p.deepspeed->world < 2) return;
+  const auto with = [&](const Json& keys) { return changed_zero(*p.deepspeed, keys); };
   if (p.deepspeed->stage == 1)
-    add(out, "gradients over the ranks, too (ZeRO-2)", "zero", changed(*p.deepspeed, {{"stage", 2}}), LeverKind::same_result,
+    add(out, "gradients over the ranks, too (ZeRO-2)", "zero", with({{"stage", 2}}), LeverKind::same_result,
         "gradients are reduced in every micro-step");
+  if (p.deepspeed->stage < 3)
+    add(out, "weights over the ranks, too (ZeRO-3)", "zero", with({{"stage", 3}}), LeverKind::same_result,
+        "every layer's weights are gathered in forward and backward");
   if (!p.deepspeed->offload_optimizer)
-    add(out, "ZeRO's states and update on the host", "zero", changed(*p.deepspeed, {{"offload_optimizer", true}}), LeverKind::same_result,
+    add(out, "ZeRO's states and update on the host", "zero", with({{"offload_optimizer", true}}), LeverKind::same_result,
         "an update on the CPU, gradients and weights over PCIe");
+  if (p.deepspeed->stage == 3 && !p.deepspeed->offload_param)
+    add(out, "ZeRO's parts of the weights on the host", "zero", with({{"offload_param", true}}), LeverKind::same_result,
+        "weights come over PCIe when they are gathered");
 }
 
 void of_fsdp(const Job& job, std::vector<Lever>& out) {

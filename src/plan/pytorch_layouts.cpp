@@ -33,15 +33,20 @@ std::vector<Spread> zero1_spreads(const LayoutRequest& r) {
   return {{std::move(zero), r.world}};
 }
 
-// Weights in bf16 with ZeRO's own fp32 copies do what autocast does: how DeepSpeed trains in bf16.
+// Weights in bf16 with ZeRO's own fp32 copies do what autocast does: how DeepSpeed trains in bf16. Stages 1 and 2 wait for their
+// reductions, or hide them behind backward with a second bucket; stage 3 has streams of its own.
 std::vector<Spread> deepspeed_spreads(const LayoutRequest& r) {
   if (r.world < 2) throw Error("it shares out between 2 devices or more", "");
   std::vector<Spread> out;
-  for (const int64_t stage : {1, 2}) {
+  const auto add = [&](int64_t stage, bool overlap) {
     Spread s{{{"zero", {{"world", r.world}, {"stage", stage}}}}, r.world};
+    if (overlap) s.settings["zero"]["overlap_comm"] = s.needs_more = true;
     if (r.job.precision == Precision::amp) s.settings["precision"] = "bf16";
     out.push_back(std::move(s));
-  }
+  };
+  for (const int64_t stage : {1, 2})
+    for (const bool overlap : {false, true}) add(stage, overlap);
+  add(3, false);
   return out;
 }
 
@@ -57,7 +62,7 @@ std::vector<Spread> fsdp1_spreads(const LayoutRequest& r) {
         nlohmann::json fsdp1{{"world", r.world}, {"strategy", strategy}};
         if (copies > 1) fsdp1["replicas"] = copies;
         if (no_sync) fsdp1["no_sync"] = true;
-        out.push_back({fsdp_recipe(r.job, fsdp1, "fsdp1"), r.world, 1, no_sync});
+        out.push_back({fsdp_recipe(r.job, fsdp1, "fsdp1"), r.world, 1, no_sync, !reshard || no_sync});
       }
   return out;
 }
@@ -76,7 +81,7 @@ std::vector<Spread> fsdp2_spreads(const LayoutRequest& r) {
         nlohmann::json fsdp{{"world", r.world}, {"reshard", after_forward}};
         if (shards != r.world) fsdp["replicas"] = r.world / shards;
         if (no_sync) fsdp["no_sync"] = true;
-        out.push_back({fsdp_recipe(r.job, fsdp), r.world, 1, no_sync});
+        out.push_back({fsdp_recipe(r.job, fsdp), r.world, 1, no_sync, after_forward != true || no_sync});
       }
   }
   return out;
@@ -97,6 +102,7 @@ std::vector<Spread> fsdp2_tensor_spreads(const LayoutRequest& r) {
     if (r.world % tensor != 0) continue;
     for (const bool reshard : {true, false}) {
       Spread s{fsdp_recipe(r.job, {{"world", r.world / tensor}, {"reshard", reshard}}), r.world / tensor};
+      s.needs_more = !reshard;
       s.settings["tensor_parallel"] = {{"world", tensor}, {"sequence", true}, {"loss_parallel", true}};
       out.push_back(std::move(s));
     }

@@ -81,8 +81,8 @@ Choice deepspeed_on(int64_t world, int64_t stage) {
 // One device, or all of them in one of the ways that the answer has a word for.
 std::vector<Choice> spreads_on(const Wishes& wishes) {
   const int64_t n = wishes.gpus;
-  std::vector<Choice> out{Choice{},          ddp_on(n, false),   ddp_on(n, true),   fsdp_on(n, true),
-                          fsdp_on(n, false), deepspeed_on(n, 1), deepspeed_on(n, 2)};
+  std::vector<Choice> out{Choice{},          ddp_on(n, false),   ddp_on(n, true),    fsdp_on(n, true),
+                          fsdp_on(n, false), deepspeed_on(n, 1), deepspeed_on(n, 2), deepspeed_on(n, 3)};
   std::erase_if(out, [&](const Choice& c) {
     return std::any_of(wishes.without.begin(), wishes.without.end(), [&](const std::string& s) { return c.changes.contains(s); });
   });
@@ -108,7 +108,7 @@ const std::vector<Knob>& knobs() {
       {"ema", "the moving average on the host, or none", false},
       {"allocator", "expandable segments", false},
       {"donate", "jax: new parameters written over the old ones", false},
-      {"ddp", "several devices: DDP, ZeRO-1 and -2, FSDP2", false},
+      {"ddp", "several devices: DDP, ZeRO-1 to -3, FSDP2", false},
       {"seq", "shorter sequences or smaller images", true},
       {"model", "fewer layers, frames, or keys of the model itself", true},
   };

@@ -7,7 +7,9 @@
 
 #include "plan/communication.h"
 #include "plan/device_rates.h"
-#include "plan/megatron_time.h"
+#include "plan/layout_time.h"
+#include "step/torchtitan_checks.h"
+#include "util/checked.h"
 
 namespace plimsoll {
 
@@ -66,11 +68,24 @@ double launches_of(const Kernel& k, OptimizerForm form) {
   return std::string_view(k.op).starts_with("_foreach") ? 1 / kTensorsOfLaunch : k.launches;
 }
 
-// How often a simulated micro-step stands for one of the accumulation: what was left out is like the last but one.
-double times(const Job& job, const Kernel& k) {
-  const int64_t run = simulated_micro_steps(job);
-  const bool repeats = (k.phase == Phase::forward || k.phase == Phase::backward) && k.micro_step == std::max<int64_t>(run - 2, 0);
-  return repeats ? static_cast<double>(job.accumulation - run + 1) : 1;
+// Micro-steps of a step, how many of them were simulated, and which one of those stands for the others: the last but one, or, of
+// torchtitan, where the first gathers what a pipeline keeps, the last. A pipeline's are the micro-batches of its batch there.
+struct MicroSteps {
+  int64_t all = 1, run = 1, repeated = 0;
+};
+
+MicroSteps micro_steps_of(const Job& job) {
+  const bool titan = job.parallel.torchtitan.has_value();
+  MicroSteps m;
+  m.all = titan ? checked_mul(job.accumulation, torchtitan_micro_batches(job)) : job.accumulation;
+  m.run = titan ? std::min<int64_t>(m.all, 2) : simulated_micro_steps(job);
+  m.repeated = std::max<int64_t>(m.run - (titan ? 1 : 2), 0);
+  return m;
+}
+
+double times(const MicroSteps& m, const Kernel& k) {
+  const bool repeats = (k.phase == Phase::forward || k.phase == Phase::backward) && k.micro_step == m.repeated;
+  return repeats ? static_cast<double>(m.all - m.run + 1) : 1;
 }
 
 struct KernelTime {
@@ -176,6 +191,7 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   if (!device.bandwidth_gbs) return {{}, fmt::format("the memory bandwidth of the {} is not established", device.name)};
   if (simulation.work.kernels.empty()) return {{}, "the simulation counted no work"};
   const Clock clock(job, device);
+  const MicroSteps micro_steps = micro_steps_of(job);
   StepTime t;
   Transfers moved;
   double host = 0, kernels = 0;
@@ -183,7 +199,7 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   double unknown = 0;   // operations at a rate that is not established
   double in_peaks = 0;  // seconds that the arithmetic would take at the vendor's peak
   for (const Kernel& k : simulation.work.kernels) {
-    const double n = times(job, k);
+    const double n = times(micro_steps, k);
     if (k.unit == Unit::transfer) {
       (k.phase == Phase::forward || k.phase == Phase::backward ? moved.activations : moved.other) += n * static_cast<double>(k.bytes);
       continue;
@@ -209,8 +225,9 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   t.transfers = transfer_seconds(job, simulation, moved, t, clock.rates().host_link());
   const Links links(clock.rates().ring(), cluster);
   t.communication = communication_seconds(job, simulation, t, links);
-  if (job.parallel.megatron) {
-    const LayoutTime layout = megatron_time(job, simulation, t.forward + t.recompute + t.backward, links);
+  if (job.parallel.megatron || job.parallel.torchtitan) {
+    const auto layout_time = job.parallel.megatron ? megatron_time : torchtitan_time;
+    const LayoutTime layout = layout_time(job, simulation, t, links);
     t.communication = layout.communication;
     t.bubble = layout.bubble;
   }

@@ -10,6 +10,7 @@
 #include "report/fit_report.h"
 #include "report/plan_report.h"
 #include "report/sizes.h"
+#include "step/torchtitan_checks.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -26,15 +27,27 @@ struct Degrees {
 
 Degrees degrees_of(const ParallelSettings& p) {
   if (p.megatron) return {p.megatron->tensor, p.megatron->pipeline, p.megatron->context, p.megatron->expert, p.megatron->virtual_stages};
+  if (p.torchtitan) return {p.torchtitan->tensor, p.torchtitan->pipeline, p.torchtitan->context, 1, p.torchtitan->virtual_stages};
   return {p.tensor ? p.tensor->world : 1};
+}
+
+// Samples that go through the model at once, and how often in a step. A pipeline of torchtitan cuts its batch.
+std::pair<int64_t, int64_t> micro_batches_of(const Job& job) {
+  const int64_t parts = job.parallel.torchtitan ? torchtitan_micro_batches(job) : 1;
+  return {job.batch / parts, job.accumulation * parts};
 }
 
 std::string count(int64_t n) { return n > 1 ? std::to_string(n) : "-"; }
 
-// "FSDP2 in 16 copies, whole after forward".
+// "FSDP2 x 16 copies, kept whole", "DeepSpeed ZeRO-3".
 std::string title_of(const Layout& l) {
   std::string out = l.kind;
-  const auto& f = l.job.parallel.fsdp;
+  const ParallelSettings& p = l.job.parallel;
+  if (p.deepspeed)
+    out += fmt::format(" ZeRO-{}{}", p.deepspeed->stage, p.deepspeed->stage < 3 && p.deepspeed->overlap_comm ? ", overlap" : "");
+  if (p.torchtitan && p.torchtitan->replicas > 1) out += fmt::format(" x {} copies", p.torchtitan->replicas);
+  if (p.torchtitan && p.torchtitan->reshard == ReshardPolicy::never) out += ", kept whole";
+  const auto& f = p.fsdp;
   if (!f) return out;
   if (f->replicas > 1) out += fmt::format(" x {} copies", f->replicas);
   if (!f->reshard) out += ", kept whole";
@@ -58,15 +71,16 @@ std::string header(const LayoutPlan& p, const Style& style) {
 
 std::string row(const Layout& l, const LayoutPlan& p) {
   const Degrees d = degrees_of(l.job.parallel);
+  const auto [micro, times] = micro_batches_of(l.job);
   const std::optional<StepTime>& t = l.need.time;
   const double each =
       t ? (t->tokens_per_second > 0 ? t->tokens_per_second : t->samples_per_second) / static_cast<double>(p.request.world) : 0;
-  std::string out = fmt::format(
-      "  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}", title_of(l), count(d.tensor),
-      count(d.pipeline), count(d.context), count(d.expert), l.replicas, count(d.chunks), l.job.batch, l.job.accumulation, recompute_of(l),
-      to_string(l.need.device.bytes), percent_of(l.need.device.high, p.request.device.capacity->bytes),
-      t ? (t->seconds < 1 ? fmt::format("{:.1f} ms", t->seconds * 1e3) : fmt::format("{:.2f} s", t->seconds)) : "-",
-      t ? fmt::format("{:.4g}", each) : "-", t ? fmt::format("{:.0f} %", 100 * t->utilisation) : "-");
+  std::string out =
+      fmt::format("  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}", title_of(l),
+                  count(d.tensor), count(d.pipeline), count(d.context), count(d.expert), l.replicas, count(d.chunks), micro, times,
+                  recompute_of(l), to_string(l.need.device.bytes), percent_of(l.need.device.high, p.request.device.capacity->bytes),
+                  t ? (t->seconds < 1 ? fmt::format("{:.1f} ms", t->seconds * 1e3) : fmt::format("{:.2f} s", t->seconds)) : "-",
+                  t ? fmt::format("{:.4g}", each) : "-", t ? fmt::format("{:.0f} %", 100 * t->utilisation) : "-");
   if (l.global_batch != p.global_batch) out += fmt::format("  = {} samples", l.global_batch);
   return out + "\n";
 }
@@ -106,6 +120,7 @@ Json layout_json(const Layout& l) {
          {"virtual_stages", d.chunks},
          {"batch", l.job.batch},
          {"accumulation", l.job.accumulation},
+         {"micro_batch", micro_batches_of(l.job).first},
          {"global_batch", l.global_batch},
          {"recompute", recompute_of(l)},
          {"allocated_bytes", l.need.allocated.count},

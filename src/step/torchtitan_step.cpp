@@ -40,6 +40,7 @@ class TorchtitanTrainer {
   Simulation run() {
     make_model();
     optimizer_->attach(parameters_);
+    if (job_.warm_optimizer) warm_optimizer();
     if (tape_.dialect.recorder) make_batch();
     for (int64_t i = 0; i < job_.steps; ++i) {
       counting_ = counts_work_ && i == job_.steps - 1;
@@ -94,19 +95,6 @@ class TorchtitanTrainer {
     return p;
   }
 
-  FsdpSettings sharding() const {
-    FsdpSettings f;
-    f.replicas = settings_.replicas;
-    f.world = settings_.shards() * settings_.replicas;
-    f.param_dtype = WireType::bf16;
-    f.reduce_dtype = WireType::fp32;
-    f.checkpoint_inside = true;
-    f.reshard = settings_.reshard == ReshardPolicy::always || (settings_.reshard == ReshardPolicy::by_default && !settings_.pipelined());
-    f.keep_last = settings_.reshard == ReshardPolicy::by_default;
-    f.reshard_root = false;
-    return f;
-  }
-
   void make_model() {
     build_.dtype = DType::float32;
     build_.on_meta = true;
@@ -127,7 +115,7 @@ class TorchtitanTrainer {
       // Its own maximum was 32,768 tokens, and the table twice that, before it took the length of the run.
       const int64_t positions = settings_.version < Version{2024, 6} ? 2 * 32768 : job_.seq;
       chunk.part = std::make_unique<TorchtitanPart>(build_, config_, settings_, p, positions);
-      chunk.fsdp = std::make_unique<FullyShard>(sharding(), *chunk.part, chunk.part->sharded_modules());
+      chunk.fsdp = std::make_unique<FullyShard>(torchtitan_sharding(settings_), *chunk.part, chunk.part->sharded_modules());
       parameters_.insert(parameters_.end(), chunk.fsdp->parameters().begin(), chunk.fsdp->parameters().end());
     }
   }
@@ -160,12 +148,24 @@ class TorchtitanTrainer {
     tape_.begin_phase(Phase::forward);
     if (!tape_.dialect.recorder) make_batch();  // there one batch is for all steps, and gradients go after each
     drop_gradients();
-    settings_.pipelined() ? run_pipeline() : run_batches();
+    settings_.pipelined() ? run_pipelines() : run_batches();
     tape_.begin_phase(Phase::optimizer);
     if (job_.clip) clip_grad_norm(parameters_, mesh());
+    update();
+    if (tape_.dialect.recorder) drop_gradients();
+  }
+
+  void update() {
     optimizer_->step(parameters_);
     for (const Tensor& s : optimizer_->states()) tape_.relabel(s, Category::optimizer_state);
-    if (tape_.dialect.recorder) drop_gradients();
+  }
+
+  // States before the first step, from gradients that take no memory of their own.
+  void warm_optimizer() {
+    tape_.begin_phase(Phase::optimizer);
+    for (Parameter* p : parameters_) p->grad = detach(p->value);
+    update();
+    drop_gradients();
   }
 
   void drop_gradients() {
@@ -250,6 +250,12 @@ class TorchtitanTrainer {
     return all ? micro_batches_ : enough_micro_batches(settings_.pipeline, settings_.virtual_stages, micro_batches_);
   }
 
+  // forward_backward_step of each batch of an accumulation; the second stands for the others.
+  void run_pipelines() {
+    const int64_t times = std::min<int64_t>(job_.accumulation, 2);
+    for (pass_ = 0; pass_ < times; ++pass_) run_pipeline();
+  }
+
   void run_pipeline() {
     outputs_.clear();  // clear_runtime_states: a stage has its outputs until its next step
     for (Chunk& c : chunks_) {
@@ -272,6 +278,7 @@ class TorchtitanTrainer {
       }
     }
     if (counting_) tape_.work = &work_;
+    work_.begin_micro_step(0);
     for (Chunk& c : chunks_) c.fsdp->reduce_kept();
     label_gradients();
     if (outputs_.empty()) return;
@@ -290,11 +297,12 @@ class TorchtitanTrainer {
     keep(losses, f.loss);
   }
 
-  // The first two micro-batches stand for all, as in every accumulation.
+  // The first two micro-batches stand for all: what is gathered for the first, and reduced after the last, counts with the first.
   void count(const PipelineCall& call) {
     if (!counting_) return;
-    tape_.work = call.micro_batch < 2 ? &work_ : nullptr;
-    work_.begin_micro_step(static_cast<uint16_t>(call.micro_batch));
+    const int64_t micro_step = pass_ * micro_batches_ + call.micro_batch;
+    tape_.work = micro_step < 2 ? &work_ : nullptr;
+    work_.begin_micro_step(static_cast<uint16_t>(micro_step));
   }
 
   void run_forward(Chunk& chunk, InFlight& f, int64_t micro_batch, Tensor& last_output) {
@@ -321,6 +329,7 @@ class TorchtitanTrainer {
   const Job& job_;
   const TorchtitanSettings& settings_;
   const int64_t stage_, micro_batches_;
+  int64_t pass_ = 0;  // of a pipeline, in this step
   const bool details_, counts_work_;
   bool counting_ = false;
   Work work_;
@@ -336,6 +345,19 @@ class TorchtitanTrainer {
 };
 
 }  // namespace
+
+FsdpSettings torchtitan_sharding(const TorchtitanSettings& t) {
+  FsdpSettings f;
+  f.replicas = t.replicas;
+  f.world = t.shards() * t.replicas;
+  f.param_dtype = WireType::bf16;
+  f.reduce_dtype = WireType::fp32;
+  f.checkpoint_inside = true;
+  f.reshard = t.reshard == ReshardPolicy::always || (t.reshard == ReshardPolicy::by_default && !t.pipelined());
+  f.keep_last = t.reshard == ReshardPolicy::by_default;
+  f.reshard_root = false;
+  return f;
+}
 
 Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
   check_torchtitan(job);

@@ -38,7 +38,8 @@ void read_deepspeed_plugin(Reader& r) {
     const std::string device = r.text(fmt::format("deepspeed_config.offload_{}_device", which), "none");
     if (device != "none") zero[std::string("offload_") + which] = {{"device", device}};
   }
-  inside.value = {{"zero_optimization", zero}};
+  // DeepSpeedPlugin.set_mixed_precision: the type of mixed_precision is DeepSpeed's own, with weights in it.
+  inside.value = {{"zero_optimization", zero}, {"bf16", {{"enabled", "auto"}}}, {"fp16", {{"enabled", "auto"}}}};
   for (const char* key : {"gradient_accumulation_steps", "gradient_clipping"})
     if (r.has(std::string("deepspeed_config.") + key)) inside.value[key] = *r.find(std::string("deepspeed_config.") + key);
   r.ignore({"deepspeed_config"});
@@ -106,7 +107,12 @@ void read_accelerate(Reader& r) {
 
 namespace {
 
-Said say_precision(const Wanted& w) { return say_mixed_precision(w, "mixed_precision", "no"); }
+// Under DeepSpeed the mixed type is that of the weights.
+Said say_precision(const Wanted& w) {
+  const Precision p = w.job.precision;
+  if (w.job.parallel.deepspeed && (p == Precision::bf16 || p == Precision::fp16)) return {{{"mixed_precision", to_string(p)}}, ""};
+  return say_mixed_precision(w, "mixed_precision", "no");
+}
 
 bool has_deepspeed(const Wanted& w) { return w.text("distributed_type") == "deepspeed"; }
 
@@ -124,9 +130,13 @@ Said say_clip(const Wanted& w) {
 
 Said say_zero(const Wanted& w) {
   if (w.find("deepspeed_config.deepspeed_config_file")) return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage"};
-  return {
-      {{"distributed_type", "DEEPSPEED"}, {"deepspeed_config.zero_stage", w.job.parallel.deepspeed ? w.job.parallel.deepspeed->stage : 0}},
-      ""};
+  const auto& zero = w.job.parallel.deepspeed;
+  const std::string section = "deepspeed_config.";
+  Said said{{{"distributed_type", "DEEPSPEED"}, {section + "zero_stage", zero ? zero->stage : 0}}, ""};
+  for (const auto& [key, on] :
+       {std::pair{"offload_optimizer_device", zero && zero->offload_optimizer}, {"offload_param_device", zero && zero->offload_param}})
+    if (on || w.find(section + key)) said.keys.push_back({section + key, on ? "cpu" : "none"});
+  return said;
 }
 
 Said say_ddp(const Wanted& w) {

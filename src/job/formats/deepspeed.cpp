@@ -246,8 +246,19 @@ Said say_optimizer(const Wanted& w) {
   return said;
 }
 
+// The stage, what differs from its defaults, and what the file says already.
 Said say_zero(const Wanted& w) {
-  return {{{"zero_optimization.stage", w.job.parallel.deepspeed ? w.job.parallel.deepspeed->stage : 0}}, ""};
+  const auto& zero = w.job.parallel.deepspeed;
+  const std::string section = "zero_optimization.";
+  Said said{{{section + "stage", zero ? zero->stage : 0}}, ""};
+  if (!zero) return said;
+  const Json all = to_json(*zero), usual = to_json(parse_deepspeed({{"world", zero->world}, {"stage", zero->stage}}));
+  for (const DeepSpeedKey& key : deepspeed_keys())
+    if (all.contains(key.ours) && (all[key.ours] != usual[key.ours] || w.has(section + key.theirs)))
+      said.keys.push_back({section + key.theirs, all[key.ours]});
+  for (const auto& [key, on] : {std::pair{"offload_optimizer", zero->offload_optimizer}, {"offload_param", zero->offload_param}})
+    if (on || w.find(section + key)) said.keys.push_back({fmt::format("{}{}.device", section, key), on ? "cpu" : "none"});
+  return said;
 }
 
 }  // namespace

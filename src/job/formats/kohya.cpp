@@ -332,6 +332,36 @@ void read_parts(Reader& r, const Script& s, const std::string& program) {
   if (mixed) r.config("te_dtype", half, r.origin("mixed_precision"));
 }
 
+// library/deepspeed_utils.py: accelerate's plugin, without a file of DeepSpeed's. Its engine puts every weight into the mixed type, and
+// forward runs under an autocast whose type is not given.
+void read_zero(Reader& r) {
+  const int64_t stage = r.integer("zero_stage", 2);
+  r.set("workers", 1, "deepspeed");  // prepare_deepspeed_args
+  Document inside;
+  inside.kind = Document::Kind::json;
+  inside.name = r.document.name;
+  Json zero{{"stage", stage}};
+  for (const char* which : {"optimizer", "param"})
+    if (const std::string path = fmt::format("offload_{}_device", which); r.has(path) && lower(r.text(path)) != "none")
+      zero[std::string("offload_") + which] = {{"device", lower(r.text(path))}};
+  r.ignore({"zero_stage", "offload_optimizer_device", "offload_optimizer_nvme_path", "offload_param_device", "offload_param_nvme_path",
+            "zero3_init_flag", "zero3_save_16bit_model", "fp16_master_weights_and_gradients"});
+  const std::string mixed = lower(r.text("mixed_precision", "no"));
+  const bool casts = mixed == "fp16" || mixed == "bf16";
+  if (stage == 3 && casts) return not_simulated(r, "zero_stage", "ZeRO stage 3 under autocast");
+  const bool several = r.job.parallel.world() > 1 && stage > 0;
+  if (several && casts) {
+    apply_setting(r.job, "precision", mixed, r.origin("mixed_precision"));
+    apply_setting(r.job, "autocast", true, r.origin("mixed_precision"));
+  }
+  if (several && mixed == "bf16")
+    r.finding(Effect::partial, "deepspeed", "copies of bf16 weights in fp16 are not part of the answer",
+              "the wrapper's torch.autocast names no type, and that of CUDA is fp16 unless it is told");
+  inside.value = {{"zero_optimization", zero}};
+  Reader inner(r.job, inside);
+  read_deepspeed(inner);
+}
+
 void read_settings(Reader& r, const std::string& program) {
   r.job.trainer = kTrainer;
   const Script s = script_of(r, program);
@@ -372,10 +402,7 @@ void read_settings(Reader& r, const std::string& program) {
                    {"static_graph", r.flag("ddp_static_graph", false)}};
     apply_setting(r.job, "ddp", ddp, r.job.origin["ddp"]);
   }
-  if (r.flag("deepspeed", false)) {
-    if (r.integer("zero_stage", 2) > 0) not_simulated(r, "deepspeed", fmt::format("ZeRO stage {}", r.integer("zero_stage", 2)));
-    r.ignore({"zero_stage", "offload_optimizer_device", "offload_param_device", "zero3_init_flag", "zero3_save_16bit_model"});
-  }
+  if (r.flag("deepspeed", false)) read_zero(r);
   read_parts(r, s, program);
   for (const char* key : {"sample_every_n_steps", "sample_every_n_epochs"})
     if (r.has(key)) r.finding(Effect::partial, key, "the memory of sampled pictures is not part of the answer");

@@ -20,13 +20,14 @@ constexpr const char* kTrainer = "torchtitan";
 
 // Gives whether it is one of those known here.
 bool read_model(Reader& r) {
-  const std::string preset = preset_of({r.text("model.name", "llama3"), r.text("model.flavor", "debugmodel")});
+  const std::string preset = preset_of(r.text("model.name", "llama3"), r.text("model.flavor", "debugmodel"));
   r.ignore({"model.hf_assets_path", "model.tokenizer_path", "model.print_after_conversion", "model.norm_type"});
   if (!preset.empty())
     r.set("model", preset, "model.flavor");
   else
-    r.finding(Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
-              "no model of that name is known: name one beside the file");
+    r.finding(
+        Effect::unknown, r.has("model.flavor") ? "model.flavor" : "model.name",
+        "no model of that name is known: name one beside the file; models with experts are simulated in Megatron-LM's layout (--megatron)");
   return !preset.empty();
 }
 

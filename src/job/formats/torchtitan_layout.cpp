@@ -195,10 +195,11 @@ void set_nearest(Reader& r, const Degrees& d) {
 void read_torchtitan_layout(Reader& r, bool knows_model) {
   const Degrees d = degrees_of(r);
   if (const std::string path = place_of(r, "expert_parallel_degree"); r.integer(path, 1) > 1) {
-    if (knows_model)
-      r.finding(Effect::none, path, "the model has no experts");
-    else
-      not_simulated(r, path, "expert parallelism of torchtitan");
+    if (!knows_model)
+      throw Error(fmt::format("[{}] is {}: experts of torchtitan's models are not simulated", r.origin(path), r.integer(path, 1)),
+                  fmt::format("Megatron-LM's layout has them: plimsoll estimate deepseek-v3 --megatron world={},expert={}", d.world,
+                              r.integer(path, 1)));
+    r.finding(Effect::none, path, "the model has no experts");
   }
   if (is_simulated(r, d, knows_model)) {
     set_torchtitan(r, d);
