@@ -69,6 +69,8 @@ class FullyShard final : public ShardedModel {
   Group& group_of(const Module& module);
   void add_group(const Module& module);
   void collect(const Module& module, Group& group);
+  void collect_own(const Module& module, Group& group);
+  void require_one_type(const Group& group) const;
   Sharded& shard(Parameter& whole, ScopeId scope);
   void require_all_called() const;
 
