@@ -61,8 +61,12 @@ void FullyShard::collect(const Module& module, Group& group) {
   if (!is_adapted) collect_own(module, group);
 }
 
+// PEFT's trained copies (modules_to_save) come after the module they are of.
 void FullyShard::collect_own(const Module& module, Group& group) {
-  for (Parameter* p : module.own_parameters()) {
+  std::set<std::string> names;
+  std::vector<Parameter*> own = module.own_parameters();
+  std::stable_partition(own.begin(), own.end(), [&](const Parameter* p) { return names.insert(p->name).second; });
+  for (Parameter* p : own) {
     const auto known = shard_of_.find(p);
     if (known == shard_of_.end())
       group.parameters.push_back(&shard(*p, module.scope()));
@@ -233,7 +237,9 @@ Output FullyShard::forward(const Batch& batch, bool sync) {
   root.state = State::forward;
   const Batch args = settings_.param_dtype == WireType::own ? batch : cast_inputs(batch, compute_dtype_);
   pre_forward(root);
+  root_forward_ = true;
   Output out = model_.forward(args);
+  root_forward_ = false;
   require_all_called();
   post_forward(root);
   out.loss = register_pre_backward(root, out.loss);
@@ -276,6 +282,7 @@ Tensors FullyShard::after_forward(const Module& module, Tensors outputs) {
   Group& g = group_of(module);
   if (g.state == State::pre_backward) return outputs;
   post_forward(g);
+  if (!root_forward_) all_gather_state_.reset();  // under a reentrant checkpoint a block that runs again is its own iter_forward_root
   for (Tensor& t : outputs) t = register_pre_backward(g, t);
   return outputs;
 }

@@ -108,7 +108,7 @@ class FullyShard final : public ShardedModel {
   std::unordered_map<const Module*, Group*> wrapped_;
   std::vector<Parameter*> parameters_;
   ClipMesh mesh_;
-  bool sync_ = true, keeps_whole_ = false, padded_again_ = false;
+  bool sync_ = true, keeps_whole_ = false, padded_again_ = false, root_forward_ = false;
   std::function<void(Parameter&)> outer_hook_;  // of another object, whose parameters are not this one's
   // FSDPCommContext
   Tensor all_gather_state_;

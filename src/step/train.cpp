@@ -80,8 +80,9 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
-  // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text.
-  build.input_require_grads = job.checkpointing.on && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
+  // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text; checkpoint_wrapper does not.
+  const bool wrapped = job.parallel.fsdp && job.parallel.fsdp->checkpoint_inside;
+  build.input_require_grads = job.checkpointing.on && !wrapped && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
   build.loss = job.loss_settings;
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
