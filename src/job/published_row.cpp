@@ -91,6 +91,7 @@ std::string precision_of(const Json& p) {
 
 AttentionKernel attention_of(const std::string& text) {
   if (text.rfind("eager", 0) == 0) return AttentionKernel::eager;
+  if (text.rfind("flash_attention_2", 0) == 0) return AttentionKernel::flash_attention_2;
   if (text.rfind("flash_attention", 0) == 0) return AttentionKernel::flash;
   return AttentionKernel::automatic;
 }
