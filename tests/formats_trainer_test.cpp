@@ -712,10 +712,12 @@ TEST_F(Trainers, WhatCannotBeSimulatedShardedIsHeldWholeAndSaidSo) {
         "model_name_or_path: gpt2\nper_device_train_batch_size: 2\nmax_seq_length: 512\ndataset_text_field: text\nbf16: true\n");
   const std::string command = "accelerate launch --config_file @acc.yaml scripts/run_sft.py @recipe.yaml";
   EXPECT_TRUE(run(command).parallel.fsdp1) << all_findings(run(command));
-  const Job job = run(command + " --bf16 false --fp16 true");
-  EXPECT_EQ(job.precision, Precision::amp_fp16);
+  const Job scaled = run(command + " --bf16 false --fp16 true");
+  EXPECT_EQ(scaled.precision, Precision::amp_fp16);
+  EXPECT_TRUE(scaled.parallel.fsdp1) << all_findings(scaled);
+  const Job job = run(command + " --use_peft true --lora_modules_to_save lm_head");
   EXPECT_FALSE(job.parallel.fsdp1);
-  EXPECT_TRUE(finding(job, Effect::unknown, "loss scaling")) << all_findings(job);
+  EXPECT_TRUE(finding(job, Effect::unknown, "trained in full beside an adapter")) << all_findings(job);
 }
 
 TEST_F(Trainers, TorchtuneCommandsAndRefusals) {

@@ -8,6 +8,7 @@
 #include "job/command_line.h"
 #include "job/formats/format.h"
 #include "job/launchers.h"
+#include "job/packed_storage.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -28,16 +29,14 @@ std::string known_formats() {
 void hold_whole_what_cannot_be_sharded(Job& job) {
   const ParallelSettings& p = job.parallel;
   const char* kind = p.fsdp ? "fsdp" : p.fsdp1 ? "fsdp1" : p.deepspeed && p.deepspeed->stage == 3 ? "zero" : nullptr;
-  const bool scaled = job.precision == Precision::amp_fp16 && job.loss_scaling;
   const bool autocast = p.deepspeed && (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast);
-  if (!kind || (!job.tuning.quantization && !scaled && !autocast)) return;
+  const bool saved = p.fsdp1 && job.tuning.adapter && (!job.tuning.adapter->modules_to_save.empty() || job.tuning.adapter->classifier_is_saved);
+  const bool packed = job.tuning.quantization && (p.deepspeed || !packed_storage(*job.tuning.quantization));
+  if (!kind || (!packed && !autocast && !saved)) return;
   const std::string origin = job.origin[kind];
-  job.findings.push_back(
-      {Effect::unknown, kind, origin,
-       fmt::format("sharding with {} is not simulated: the answer is for a process that holds all of it", scaled     ? "loss scaling"
-                                                                                                          : autocast ? "autocast"
-                                                                                                                     : "a quantised base"),
-       ""});
+  const char* what = packed ? "a quantised base" : autocast ? "autocast" : "modules that are trained in full beside an adapter";
+  job.findings.push_back({Effect::unknown, kind, origin,
+                          fmt::format("sharding with {} is not simulated: the answer is for a process that holds all of it", what), ""});
   apply_setting(job, kind, false, origin);
 }
 

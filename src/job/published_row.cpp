@@ -62,8 +62,7 @@ std::string unsupported_parallel(const Json& row) {
 std::string unsupported_part(const Json& row) {
   const Json& train = row.at("train");
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
-  // Followed from PEFT's and PyTorch's source alone: Mistral 7B is 8 to 9 % under, a cause is not found.
-  if (is_fsdp(row.at("parallel")) && is_set(train, "lora")) return "adapters with fsdp";
+  if (is_fsdp(row.at("parallel")) && is_set(train, "quantization")) return "a quantised base with fsdp";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "quantization") && quantization_type(train["quantization"]).empty())
@@ -92,6 +91,7 @@ std::string precision_of(const Json& p) {
 
 AttentionKernel attention_of(const std::string& text) {
   if (text.rfind("eager", 0) == 0) return AttentionKernel::eager;
+  if (text.rfind("flash_attention_2", 0) == 0) return AttentionKernel::flash_attention_2;
   if (text.rfind("flash_attention", 0) == 0) return AttentionKernel::flash;
   return AttentionKernel::automatic;
 }
@@ -188,6 +188,9 @@ void read_loss(const std::string& text, Job& job) {
   if (int chunks = 0; std::sscanf(text.c_str(), "chunked_ce(%d)", &chunks) == 1 && chunks > 0) job.loss_settings.chunks = chunks;
 }
 
+// The Trainer of transformers, or one that is made of it.
+bool is_trainer(const Json& row) { return lower(text_at(row.at("software"), "framework")).find("trainer") != std::string::npos; }
+
 void read_training(const Json& row, MeasuredKind kind, Job& job) {
   const Json& train = row.at("train");
   const Config c(row.at("id").get<std::string>(), train);
@@ -214,11 +217,13 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   if (text_at(train, "loss").rfind("logits.sum()", 0) == 0) job.loss = Loss::logits_sum;
   if (const int64_t world = degree(row.at("parallel"), "world"); is_fsdp(row.at("parallel"))) {
     const bool lower = text_at(train.at("precision"), "weights") == "fp32" && text_at(train.at("precision"), "compute") == "bf16";
-    const Json settings{{"world", world}, {"param_dtype", lower ? "bf16" : "own"}, {"reduce_dtype", lower ? "fp32" : "own"}};
-    if (text_at(row.at("parallel"), "fsdp").rfind("fsdp1", 0) == 0)
+    Json settings{{"world", world}, {"param_dtype", lower ? "bf16" : "own"}, {"reduce_dtype", lower ? "fp32" : "own"}};
+    if (text_at(row.at("parallel"), "fsdp").rfind("fsdp1", 0) == 0) {
+      settings["original_parameters"] = is_trainer(row);  // accelerate's default
       job.parallel.fsdp1 = parse_fsdp1(settings);
-    else
+    } else {
       job.parallel.fsdp = parse_fsdp(settings);
+    }
   } else if (world > 1) {
     job.parallel.ddp = parse_ddp({{"world", world}});
   }
@@ -239,7 +244,9 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
   job.zero_grad = zero_grad_of(train, text_at(software, "framework"));
   // The Trainer of transformers keeps the loss alone during backward, and of that only the number after it.
   const std::string framework = lower(text_at(software, "framework"));
-  job.drop_output = framework.find("trainer") != std::string::npos || framework.find("swift") != std::string::npos;
+  job.drop_output = is_trainer(row) || framework.find("swift") != std::string::npos;
+  // gradient_checkpointing_enable asked for reentrant checkpoints before 5.
+  job.checkpointing.reentrant = job.checkpointing.on && is_trainer(row) && job.platform.transformers < Version{5, 0};
   job.drop_after = job.drop_output;
   // finetune.py and ms-swift give the Trainer bf16 or fp16, and the model is in that type when it is loaded.
   const bool named = text_at(train.at("precision"), "compute") == "16-bit autocast";

@@ -173,7 +173,8 @@ Fsdp1Settings fsdp1_of(const Json& parallel) {
               {"forward_prefetch", parallel.value("forward_prefetch", false)},
               {"original_parameters", parallel.value("orig_params", false)},
               {"offload", parallel.value("offload", false)},
-              {"no_sync", parallel.value("no_sync", false)}};
+              {"no_sync", parallel.value("no_sync", false)},
+              {"wrap_trained_layers", parallel.value("wrap_trained", true)}};
   if (parallel.contains("mp")) fields["param_dtype"] = parallel["mp"];
   if (parallel.contains("reduce")) fields["reduce_dtype"] = parallel["reduce"];
   return parse_fsdp1(fields);
@@ -275,12 +276,13 @@ Job job_of(const std::string& id, const Json& spec) {
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
   read_ema(job, spec.value("ema", Json(false)));
   job.optimizer_in_backward = c.flag({"optimizer_in_backward"}, false);
-  job.loss_scaling = false;
+  job.loss_scaling = c.flag({"scaler"}, false);
   job.drop_output = c.flag({"drop_output"}, false);
   job.drop_after = c.flag({"drop_after"}, false);
   job.warm_optimizer = c.flag({"preopt"}, false);
   job.steps = c.size({"steps"}, 2);
   job.recorded_item = c.number({"item"}, 1);
+  if (spec.value("parallel", Json::object()).value("ac", "") == "outside") job.platform.transformers = {4, 51};  // the last to have it so
   return job;
 }
 

@@ -6,11 +6,18 @@
 #include <functional>
 #include <set>
 
+#include "nn/adapter.h"
 #include "nn/input_embedding.h"
 #include "ops/reshape.h"
 #include "optim/foreach.h"
 
 namespace plimsoll {
+
+namespace {
+
+bool is_of_adapter(const Module& m) { return dynamic_cast<const AdapterParameter*>(&m) != nullptr; }
+
+}  // namespace
 
 FullyShard::FullyShard(const FsdpSettings& settings, Model& model, const std::vector<const Module*>& wrapped)
     : settings_(settings), tape_(model.tape()), model_(model) {
@@ -20,6 +27,7 @@ FullyShard::FullyShard(const FsdpSettings& settings, Model& model, const std::ve
   add_group(model);
   for (const Module* m : wrapped) add_group(*m);
   for (auto g = groups_.rbegin(); g != groups_.rend(); ++g) collect(*g->module, *g);  // fully_shard is called bottom-up
+  for (const Group& g : groups_) require_one_type(g);
   Group& root = groups_.front();
   if (settings.keep_last && groups_.size() > 1) groups_.back().reshards = false;
   root.reshards = settings.reshard_root.value_or(settings.reshard_to > 0);
@@ -42,17 +50,43 @@ void FullyShard::add_group(const Module& module) {
   wrapped_[&module] = &g;
 }
 
-// _get_managed_modules: children first, and none that has a group of its own.
+// _get_managed_modules: children first, and none that has a group of its own. What a layer with an adapter has itself is in PEFT's
+// base_layer, its first child.
 void FullyShard::collect(const Module& module, Group& group) {
-  for (const Module* child : module.children())
+  const std::vector<const Module*>& children = module.children();
+  const bool is_adapted = std::any_of(children.begin(), children.end(), [](const Module* m) { return is_of_adapter(*m); });
+  if (is_adapted) collect_own(module, group);
+  for (const Module* child : children)
     if (!wrapped_.contains(child)) collect(*child, group);
-  for (Parameter* p : module.own_parameters()) {
+  if (!is_adapted) collect_own(module, group);
+}
+
+// PEFT's trained copies (modules_to_save) come after the module they are of.
+void FullyShard::collect_own(const Module& module, Group& group) {
+  std::set<std::string> names;
+  std::vector<Parameter*> own = module.own_parameters();
+  std::stable_partition(own.begin(), own.end(), [&](const Parameter* p) { return names.insert(p->name).second; });
+  for (Parameter* p : own) {
     const auto known = shard_of_.find(p);
     if (known == shard_of_.end())
       group.parameters.push_back(&shard(*p, module.scope()));
     else if (std::find(group.parameters.begin(), group.parameters.end(), known->second) == group.parameters.end())
       throw Error(fmt::format("[fsdp] {}.{} is shared with a module of another group, which fully_shard refuses", module.path(), p->name),
                   "leave wrap_embedding out, or untie the weights");
+  }
+}
+
+// FSDPParamGroup._init_mp_dtypes: gradients are reduced together, frozen parameters may differ.
+void FullyShard::require_one_type(const Group& group) const {
+  const Sharded* first = nullptr;
+  for (const Sharded* p : group.parameters) {
+    if (!p->shard.value.requires_grad()) continue;
+    if (!first) first = p;
+    if (p->shard.value.dtype() == first->shard.value.dtype()) continue;
+    throw Error(fmt::format("[fsdp] {}.{} is in {} and {}.{} in {}: fully_shard wants one type for all that a group trains",
+                            tape_.trace.scope_path(first->scope), first->whole->name, dtype_name(first->shard.value.dtype()),
+                            tape_.trace.scope_path(p->scope), p->whole->name, dtype_name(p->shard.value.dtype())),
+                "give adapters the type of the base (dtype: base), or load the base in fp32 and set param_dtype");
   }
 }
 
@@ -203,7 +237,9 @@ Output FullyShard::forward(const Batch& batch, bool sync) {
   root.state = State::forward;
   const Batch args = settings_.param_dtype == WireType::own ? batch : cast_inputs(batch, compute_dtype_);
   pre_forward(root);
+  root_forward_ = true;
   Output out = model_.forward(args);
+  root_forward_ = false;
   require_all_called();
   post_forward(root);
   out.loss = register_pre_backward(root, out.loss);
@@ -246,6 +282,7 @@ Tensors FullyShard::after_forward(const Module& module, Tensors outputs) {
   Group& g = group_of(module);
   if (g.state == State::pre_backward) return outputs;
   post_forward(g);
+  if (!root_forward_) all_gather_state_.reset();  // under a reentrant checkpoint a block that runs again is its own iter_forward_root
   for (Tensor& t : outputs) t = register_pre_backward(g, t);
   return outputs;
 }

@@ -69,6 +69,8 @@ class FullyShard final : public ShardedModel {
   Group& group_of(const Module& module);
   void add_group(const Module& module);
   void collect(const Module& module, Group& group);
+  void collect_own(const Module& module, Group& group);
+  void require_one_type(const Group& group) const;
   Sharded& shard(Parameter& whole, ScopeId scope);
   void require_all_called() const;
 
@@ -106,7 +108,7 @@ class FullyShard final : public ShardedModel {
   std::unordered_map<const Module*, Group*> wrapped_;
   std::vector<Parameter*> parameters_;
   ClipMesh mesh_;
-  bool sync_ = true, keeps_whole_ = false, padded_again_ = false;
+  bool sync_ = true, keeps_whole_ = false, padded_again_ = false, root_forward_ = false;
   std::function<void(Parameter&)> outer_hook_;  // of another object, whose parameters are not this one's
   // FSDPCommContext
   Tensor all_gather_state_;

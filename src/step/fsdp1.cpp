@@ -15,6 +15,13 @@ namespace {
 
 constexpr int64_t kAlignment = 16;  // bytes; _get_aligned_numel of _flat_param.py
 
+// Since 4.52 transformers' GradientCheckpointingLayer checkpoints within the call of a layer, and so within what wraps it.
+constexpr Version kCheckpointingLayer{4, 52};
+
+// _init_streams. The streams that shards are cast on and gathered on are one here.
+Tensor gathered(Tensor t) { return from_pool(Stream::all_gather, std::move(t)); }
+Tensor reduced(Tensor t) { return from_pool(Stream::reduce_scatter, std::move(t)); }
+
 Tensor without_memory(Tape& tape, int64_t elements, DType dtype) { return make_tensor(tape.allocate(0), {elements}, {1}, dtype); }
 
 }  // namespace
@@ -22,6 +29,7 @@ Tensor without_memory(Tape& tape, int64_t elements, DType dtype) { return make_t
 // ---- construction -----------------------------------------------------------------------------------------------------------
 FullyShardedDataParallel::FullyShardedDataParallel(const Fsdp1Settings& settings, Model& model, const std::vector<const Module*>& wrapped)
     : settings_(settings), tape_(model.tape()), model_(model) {
+  checkpoint_outside_ = model.build().transformers < kCheckpointingLayer;
   param_dtype_ = type_of(settings.param_dtype);
   reduce_dtype_ = type_of(settings.reduce_dtype);
   add_handle(model);
@@ -106,7 +114,7 @@ void FullyShardedDataParallel::make_shard(Handle& h) {
   h.whole = apart ? without_memory(tape_, h.elements, compute_dtype(h)) : h.local_shard;
   look_at(h.flat.value, h.local_shard.body().storage, h.local_shard.sizes(), h.dtype);
   for (Piece& piece : h.pieces)
-    if (piece.whole) look_at(piece.whole->value, h.whole.body().storage, piece.whole->value.sizes(), compute_dtype(h));
+    if (piece.whole) look_at(piece.whole->value, h.whole.body().storage, piece.whole->value.sizes(), h.dtype);
 }
 
 // _get_shard_metadata: what of each parameter is in this rank's shard.
@@ -156,9 +164,9 @@ void FullyShardedDataParallel::unshard(Handle& h) {
   const bool needs = h.whole.storage().bytes == 0;
   if (settings_.sharded() && (needs || settings_.offload)) {
     const Labelled label(tape_, Category::gather_buffer, h.module->scope());
-    if (casts(h)) shard = temporary("resize_", {h.shard_elements}, dtype, tape_);
+    if (casts(h)) shard = gathered(temporary("resize_", {h.shard_elements}, dtype, tape_));
     if (settings_.offload) {
-      const Tensor from_host = temporary("_to_copy", {h.shard_elements}, h.dtype, tape_);
+      const Tensor from_host = gathered(temporary("_to_copy", {h.shard_elements}, h.dtype, tape_));
       if (!casts(h)) shard = from_host;
     }
   }
@@ -166,9 +174,11 @@ void FullyShardedDataParallel::unshard(Handle& h) {
     const Labelled label(tape_, Category::unsharded_parameter, h.module->scope());
     tape_.op = "unshard";
     resize_up(tape_, h.whole.storage(), checked_mul(checked_mul(h.shard_elements, settings_.shards()), size_of(dtype)));
+    gathered(h.whole);
     if (tape_.keep_shapes) tape_.describe(h.whole.storage(), {h.shard_elements * settings_.shards()}, dtype);
   }
   look_at(h.flat.value, h.whole.body().storage, {h.elements}, dtype);
+  show_type(h, dtype);
   if (h.state == State::forward) use_unsharded_views(h);
 }
 
@@ -209,7 +219,18 @@ void FullyShardedDataParallel::reshard(Handle& h, bool free_whole) {
   h.prefetched = false;
 }
 
-void FullyShardedDataParallel::use_sharded(Handle& h) { look_at(h.flat.value, h.local_shard.body().storage, {h.shard_elements}, h.dtype); }
+// _use_sharded_flat_param: original parameters are views of the shard again, but not after a forward that leaves the whole.
+void FullyShardedDataParallel::use_sharded(Handle& h) {
+  look_at(h.flat.value, h.local_shard.body().storage, {h.shard_elements}, h.dtype);
+  const bool skips = h.state == State::forward && tape_.grad_enabled && !settings_.reshards();
+  if (settings_.original_parameters && !skips) show_type(h, h.dtype);
+}
+
+// What a module's code sees when it asks a parameter for its type.
+void FullyShardedDataParallel::show_type(Handle& h, DType dtype) {
+  for (Piece& piece : h.pieces)
+    if (piece.whole) piece.whole->value.body().dtype = dtype;
+}
 
 // What ran before this in forward is gathered; _backward_prefetch_limit is 1.
 void FullyShardedDataParallel::prefetch_backward(Handle& h) {
@@ -306,7 +327,24 @@ void FullyShardedDataParallel::post_forward(Handle& h) {
 Tensor FullyShardedDataParallel::register_pre_backward(Handle& h, const Tensor& output) {
   if (!tape_.grad_enabled || !output || !output.requires_grad()) return output;
   h.needs_pre_backward_unshard = true;
-  return with_gradient_hook(output, [this, &h] { pre_backward(h); });
+  const auto hooks = std::make_shared<TensorHooks>();
+  hooks->push_back([this, &h] { pre_backward(h); });
+  Tensor hooked = with_gradient_hook(output, [hooks] {
+    for (const auto& hook : *hooks) hook();
+  });
+  hooks_of_[hooked.body().grad_fn.get()] = hooks;
+  return hooked;
+}
+
+// Tensor.register_hook on what may be another unit's output: its hooks run in the order they came in.
+Tensor FullyShardedDataParallel::add_hook(const Tensor& input, std::function<void()> hook) {
+  const auto known = hooks_of_.find(input.body().grad_fn.get());
+  if (known != hooks_of_.end())
+    if (const std::shared_ptr<TensorHooks> hooks = known->second.lock()) {
+      hooks->push_back(std::move(hook));
+      return input;
+    }
+  return with_gradient_hook(input, hook);
 }
 
 // register_multi_grad_hook on the inputs of a module whose parameters are frozen.
@@ -316,12 +354,14 @@ void FullyShardedDataParallel::register_reshard_only(Handle& h, Tensors& inputs)
   h.reshard_hook = true;
   const auto left = std::make_shared<std::ptrdiff_t>(wanted);
   for (Tensor& t : inputs)
-    if (t && t.requires_grad())
-      t = with_gradient_hook(t, [this, &h, left] {
+    if (t && t.requires_grad()) {
+      h.hooked.push_back(t.body().grad_fn);
+      t = add_hook(t, [this, &h, left] {
         if (--*left > 0) return;
         h.state = State::backward_post;
         post_backward_reshard(h);
       });
+    }
 }
 
 // ---- backward ---------------------------------------------------------------------------------------------------------------
@@ -350,7 +390,7 @@ void FullyShardedDataParallel::post_backward(Handle& h) {
     return;
   }
   const Tensor computed = h.flat.grad;  // autograd_computed_grad
-  if (computed.dtype() != reduce_dtype(h)) h.flat.grad = temporary("_to_copy", {h.elements}, reduce_dtype(h), tape_);
+  if (computed.dtype() != reduce_dtype(h)) h.flat.grad = reduced(temporary("_to_copy", {h.elements}, reduce_dtype(h), tape_));
   reduce_grad(h);
   if (settings_.original_parameters) use_sharded_grad_views(h);
 }
@@ -363,14 +403,15 @@ void FullyShardedDataParallel::post_backward_reshard(Handle& h) {
 // _reduce_grad, and _reduce_grad_no_shard where every rank keeps the whole: that is reduced in place.
 void FullyShardedDataParallel::reduce_grad(Handle& h) {
   const auto to_own_type = [&](Tensor& grad) {
-    if (grad.dtype() != h.dtype) grad = temporary("_to_copy", grad.sizes(), h.dtype, tape_);
+    const Stream stream = settings_.replicas > 1 ? Stream::all_reduce : Stream::reduce_scatter;
+    if (grad.dtype() != h.dtype) grad = from_pool(stream, temporary("_to_copy", grad.sizes(), h.dtype, tape_));
   };
   if (!settings_.sharded()) return to_own_type(h.flat.grad);
   const Tensor unsharded = std::exchange(h.flat.grad, {});
   const int64_t padded = h.shard_elements * settings_.shards();
   Tensor input = unsharded;
-  if (padded > h.elements) input = temporary("constant_pad_nd", {padded}, unsharded.dtype(), tape_);
-  Tensor shard = temporary("empty_like", {h.shard_elements}, unsharded.dtype(), tape_);
+  if (padded > h.elements) input = reduced(temporary("constant_pad_nd", {padded}, unsharded.dtype(), tape_));
+  Tensor shard = reduced(temporary("empty_like", {h.shard_elements}, unsharded.dtype(), tape_));
   to_own_type(shard);
   if (!h.saved_grad_shard) h.saved_grad_shard = shard;  // else added in place
 }
@@ -406,9 +447,11 @@ void FullyShardedDataParallel::after_backward() {
     finalize(h);
     h.ran_pre_backward = h.needs_pre_backward_unshard = h.prefetched = h.reshard_hook = false;
     h.post_forward_index.reset();
+    h.hooked.clear();
     h.state = State::idle;
   }
   post_forward_order_.clear();
+  hooks_of_.clear();
 }
 
 void FullyShardedDataParallel::finalize(Handle& h) {

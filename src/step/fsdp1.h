@@ -4,6 +4,8 @@
 #pragma once
 
 #include <deque>
+#include <functional>
+#include <memory>
 #include <unordered_map>
 
 #include "job/fsdp1.h"
@@ -26,12 +28,13 @@ class FullyShardedDataParallel final : public ShardedModel {
   bool on_host() const override { return settings_.offload; }
 
   bool wraps(const Module& module) const override { return handle_of_.contains(&module); }
-  bool outside_checkpoints() const override { return true; }
+  bool outside_checkpoints() const override { return !checkpoint_outside_; }
   Tensors before_forward(const Module& module, Tensors inputs) override;
   Tensors after_forward(const Module& module, Tensors outputs) override;
 
  private:
   enum class State : uint8_t { idle, forward, backward_pre, backward_post };
+  using TensorHooks = std::vector<std::function<void()>>;
 
   struct Piece {
     Parameter* whole = nullptr;  // none: padding
@@ -53,6 +56,7 @@ class FullyShardedDataParallel final : public ShardedModel {
     State state = State::idle;
     bool ran_pre_backward = false, needs_pre_backward_unshard = false, needs_pre_forward_unshard = true, prefetched = false;
     bool post_backward_called = false, reshard_hook = false, called = false;
+    std::vector<Ref<Node>> hooked;  // what the hook on the inputs of a frozen module holds: their nodes, and with a leaf's its gradient
     std::optional<size_t> post_forward_index, pre_forward_index;
   };
 
@@ -74,12 +78,14 @@ class FullyShardedDataParallel final : public ShardedModel {
   void use_unsharded_views(Handle& h);
   void reshard(Handle& h, bool free_whole);
   void use_sharded(Handle& h);
+  void show_type(Handle& h, DType dtype);
   void prefetch_backward(Handle& h);
   void prefetch_forward(Handle& h);
 
   void pre_forward(Handle& h);
   void post_forward(Handle& h);
   Tensor register_pre_backward(Handle& h, const Tensor& output);
+  Tensor add_hook(const Tensor& input, std::function<void()> hook);
   void register_reshard_only(Handle& h, Tensors& inputs);
   void pre_backward(Handle& h);
   void post_backward(Handle& h);
@@ -100,7 +106,9 @@ class FullyShardedDataParallel final : public ShardedModel {
   std::unordered_map<const Parameter*, Piece*> piece_of_;
   std::vector<Parameter*> parameters_;
   std::vector<Handle*> post_forward_order_, pre_forward_order_;
+  std::unordered_map<const Node*, std::weak_ptr<TensorHooks>> hooks_of_;  // of outputs, by their nodes; gone with these
   bool initialised_ = false, sync_ = true, first_iteration_ = true;
+  bool checkpoint_outside_ = false;
   Tensor zero_scalar_;  // of clip_grad_norm_
 };
 

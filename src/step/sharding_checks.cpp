@@ -4,11 +4,51 @@
 
 #include <algorithm>
 
+#include "job/packed_storage.h"
 #include "nn/tensor_parallel.h"
 #include "util/checked.h"
 #include "util/text.h"
 
 namespace plimsoll {
+
+namespace {
+
+// PEFT casts what goes into lora_A to the type that its weight has at that moment, which is the shard's; the product with a weight that was
+// gathered in another type is then refused, unless autocast casts both.
+void check_adapter_type(const Job& job, const AdapterSettings& adapter, WireType gathered) {
+  const bool autocasts = job.autocast || job.precision == Precision::amp || job.precision == Precision::amp_fp16;
+  if (adapter.kind != AdapterKind::lora || gathered == WireType::own || autocasts) return;
+  const std::string own = adapter.fp32 ? "fp32" : to_string(job.precision), other = to_string(gathered);
+  if (own == other) return;
+  throw Error(fmt::format("[fsdp1] param_dtype {} and LoRA in {}, without autocast: PyTorch refuses to multiply {} by {}", other, own, own, other),
+              "set precision to amp or autocast to true (accelerate does so for mixed precision), or leave param_dtype out");
+}
+
+// Packed weights are cut and gathered as numbers of a floating type: no other type may be made of them on the way.
+void check_packed(const QuantizationSettings& quantization, const std::string& kind, WireType gathered) {
+  const std::optional<WireType> storage = packed_storage(quantization);
+  if (!storage)
+    throw Error(fmt::format("[{}] quantization {} with {}: packed weights that are integers are not sharded", kind, quantization.type, kind),
+                "set type: nf4-bf16 (bnb_4bit_quant_storage=torch.bfloat16), or leave one of them out");
+  if (gathered == WireType::own || gathered == *storage) return;
+  throw Error(fmt::format("[{}] param_dtype {} would cast weights that are packed in {}", kind, to_string(gathered), to_string(*storage)),
+              fmt::format("set param_dtype: {}, or the storage of the packed weights to {}", to_string(*storage), to_string(gathered)));
+}
+
+// With PEFT's policy each trained layer is a unit of its own, whose weight is a flat shard outside its forward.
+void check_adapter_units(const Job& job) {
+  if (!job.parallel.fsdp1 || !job.tuning.adapter || !job.parallel.fsdp1->wrap_trained_layers) return;
+  const AdapterSettings& adapter = *job.tuning.adapter;
+  if (adapter.use_dora)
+    throw Error("[fsdp1] use_dora: PEFT asks the weight of lora_A for its second dimension, and a flat shard has none",
+                "take fsdp (FSDP2), or wrap_trained_layers: false with original_parameters: true");
+  if (!adapter.modules_to_save.empty() || adapter.classifier_is_saved || adapter.kind == AdapterKind::ln_tuning)
+    throw Error("[fsdp1] modules that are trained in full beside an adapter are units of their own, which is not simulated",
+                "take fsdp (FSDP2), or leave modules_to_save out");
+  check_adapter_type(job, adapter, job.parallel.fsdp1->param_dtype);
+}
+
+}  // namespace
 
 void check_fsdp(const Job& job) {
   if (!job.parallel.fsdp && !job.parallel.fsdp1) return;
@@ -16,8 +56,8 @@ void check_fsdp(const Job& job) {
   const auto refuse = [&](const std::string& what) {
     throw Error("[" + kind + "] " + what + " with " + kind + " is not simulated", "leave one of them out");
   };
-  if (job.tuning.quantization) refuse("quantization");
-  if (job.precision == Precision::amp_fp16 && job.loss_scaling) refuse("loss scaling");
+  if (job.tuning.quantization) check_packed(*job.tuning.quantization, kind, job.parallel.fsdp ? job.parallel.fsdp->param_dtype : job.parallel.fsdp1->param_dtype);
+  check_adapter_units(job);
   if (job.swap_blocks > 0) refuse("swap_blocks");
   if (job.parallel.fsdp1 && job.master_weights) refuse("master_weights");
   if (job.parallel.fsdp1 && job.optimizer_in_backward) refuse("optimizer_in_backward");

@@ -80,8 +80,9 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name);
-  // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text.
-  build.input_require_grads = job.checkpointing.on && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
+  // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text; checkpoint_wrapper does not.
+  const bool wrapped = job.parallel.fsdp && job.parallel.fsdp->checkpoint_inside;
+  build.input_require_grads = job.checkpointing.on && !wrapped && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
   build.loss = job.loss_settings;
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
@@ -225,7 +226,8 @@ class Trainer {
     } else {
       attach_optimizer();
     }
-    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace();
+    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling)
+      scaler_.emplace(scaled_gradients(), job_.parallel.tensor ? 2 : 1);
     if (job_.ema)
       ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);
@@ -279,6 +281,12 @@ class Trainer {
       sharded_ = std::make_unique<FullyShardedDataParallel>(*p.fsdp1, *model_, modules_to_flatten(*p.fsdp1, *model_, blocks));
     build_.hooks = sharded_.get();
     parameters_ = sharded_->parameters();
+  }
+
+  GradScaler::Gradients scaled_gradients() const {
+    const ParallelSettings& p = job_.parallel;
+    if (p.fsdp1) return p.fsdp1->offload ? GradScaler::Gradients::on_host : GradScaler::Gradients::flat;
+    return p.fsdp ? GradScaler::Gradients::dtensors : GradScaler::Gradients::plain;
   }
 
   void find_trained() {

@@ -85,9 +85,13 @@ def apply_peft(net, settings):
 
 
 # ---------------------------------------------------------------- bitsandbytes
-def load_bitsandbytes(tracer):
-    """Its CUDA kernels are Python functions around C calls; the tracer runs them, so that their temporaries are seen."""
-    kernels, register = {}, torch.library.register_kernel
+KERNELS = {}
+
+
+def import_bitsandbytes():
+    """Once, and before PEFT does: its CUDA kernels are kept as the Python functions that they are, around C calls."""
+    if KERNELS: return sys.modules['bitsandbytes']
+    kernels, register = KERNELS, torch.library.register_kernel
 
     def keep(name, device, *a, **k):
         def wrap(fn):
@@ -110,7 +114,21 @@ def load_bitsandbytes(tracer):
         def get_instance(cls): return cls()
         def get_context(self, device): return None
     ops.CUBLAS_Context = Context
-    for name, fn in kernels.items():
+    if hasattr(ops, '_gemm_4bit_use_custom_cuda'): ops._gemm_4bit_use_custom_cuda = lambda *a: False  # 0.50's kernel for few rows
+    # A sharded weight is a view of what was gathered, and gets its state back: as a Params4bit of the same memory.
+    bnb.nn.modules.fix_4bit_weight_quant_state_from_module = lambda m: setattr(m.weight, 'quant_state', m.quant_state)
+    return bnb
+
+
+def preload():
+    """transformers imports PEFT, and that bitsandbytes, where they are."""
+    if os.path.isdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'packages', 'bitsandbytes')): import_bitsandbytes()
+
+
+def load_bitsandbytes(tracer):
+    """The tracer runs its kernels, so that their temporaries are seen."""
+    bnb = import_bitsandbytes()
+    for name, fn in KERNELS.items():
         op = getattr(torch.ops.bitsandbytes, name.split('::')[1].split('.')[0])
         tracer.python_kernels[op.default if '.' not in name else getattr(op, name.split('.')[1])] = fn
     return bnb
@@ -124,15 +142,17 @@ def quantize(net, q, tracer):
     from transformers.quantizers.quantizers_utils import should_convert_module
     skip = get_keys_to_not_convert(net) + list(q.get('skip_modules', [])) + list(net._keep_in_fp32_modules or [])
     four = q['type'] != 'int8'
+    if four and q.get('double_quant'): bnb.functional.name2qmap['dynamic'] = torch.empty(256, device='cuda')  # create_dynamic_map().to(device)
+    storage = DTYPE.get(q.get('storage'), torch.uint8)  # bnb_4bit_quant_storage
     for name, m in list(net.named_modules()):
         if not (type(m) is torch.nn.Linear or isinstance(m, Conv1D)) or not should_convert_module(name, skip): continue
         w = m.weight.t().contiguous() if isinstance(m, Conv1D) else m.weight
         with unset_fake_temporarily(), torch.device('meta'):
-            if four: new = bnb.nn.Linear4bit(w.shape[1], w.shape[0], False, DTYPE[q.get('compute_dtype', 'bf16')], q.get('double_quant', False), q['type'])
+            if four: new = bnb.nn.Linear4bit(w.shape[1], w.shape[0], False, DTYPE[q.get('compute_dtype', 'bf16')], q.get('double_quant', False), q['type'], storage)
             else: new = bnb.nn.Linear8bitLt(w.shape[1], w.shape[0], False, has_fp16_weights=False, threshold=q.get('threshold', 6.0))
         del new.weight
         if four:
-            packed, state = bnb.functional.quantize_4bit(w.detach(), compress_statistics=q.get('double_quant', False), quant_type=q['type'])
+            packed, state = bnb.functional.quantize_4bit(w.detach(), compress_statistics=q.get('double_quant', False), quant_type=q['type'], quant_storage=storage)
             new.weight = torch.nn.Parameter(packed, False)
             new.weight.quant_state = new.quant_state = state
             new.weight.compress_statistics, new.weight.quant_type = q.get('double_quant', False), q['type']

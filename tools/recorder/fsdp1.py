@@ -1,7 +1,9 @@
 """torch.distributed.fsdp.FullyShardedDataParallel (FSDP1) on the recorder's device: PyTorch's own code on fake tensors.
 
 `parallel` of the spec: {"kind": "fsdp1", "world", "rank", "strategy", "mp", "reduce", "buffer", "orig_params", "prefetch",
-"forward_prefetch", "offload", "no_sync", "keep_low"}. Replaced are only addresses (a fake tensor has none), record_stream
+"forward_prefetch", "offload", "no_sync", "keep_low", "wrap_trained", "ac"}. "ac":
+"outside" checkpoints around the wrapped blocks, as transformers before 4.52 did. With PEFT's adapters the layers of these are units of their own
+(peft.utils.other.fsdp_auto_wrap_policy) unless wrap_trained is false. Replaced are only addresses (a fake tensor has none), record_stream
 and pinned memory.
 """
 import functools
@@ -43,6 +45,13 @@ def tag(tr):
         def inner(*a, **k):
             with tr.category(cat): return orig(*a, **k)
         setattr(owner, name, inner)
+    streams = _runtime_utils._init_streams
+    def init_streams(state):  # by the names that fully_shard's pools have, too
+        streams(state)
+        for attr, name in (('_unshard_stream', 'ag_copy_in'), ('_post_backward_stream', 'reduce_scatter'), ('_pre_unshard_stream', 'pre_unshard')):
+            getattr(state, attr).name = name
+        if state._all_reduce_stream is not state._default_stream: state._all_reduce_stream.name = 'all_reduce'
+    _runtime_utils._init_streams = init_streams
     H = _flat_param.FlatParamHandle
     low = H._use_low_precision_shard
     def low_precision(handle):
@@ -66,6 +75,13 @@ def policy_of(par, dtype):
                           keep_low_precision_grads=par.get('keep_low', False))
 
 
+def checkpoint_outside(net, blocks, settings):
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+    impl = CheckpointImpl.REENTRANT if settings.get('reentrant') else CheckpointImpl.NO_REENTRANT
+    for i, block in enumerate(blocks): blocks[i] = checkpoint_wrapper(block, checkpoint_impl=impl)
+    if hasattr(net, 'peft_config'): net.enable_input_require_grads()
+
+
 def apply(net, par, tr, blocks, dtype):
     replace_what_needs_a_device()
     tag(tr)
@@ -76,7 +92,11 @@ def apply(net, par, tr, blocks, dtype):
         shards = par['world'] // par['replicas']
         with unset_fake_temporarily():
             kw['device_mesh'] = init_device_mesh('cuda', (par['replicas'], shards), mesh_dim_names=('replicate', 'shard'))
-    return FSDP(net, auto_wrap_policy=ModuleWrapPolicy({type(b) for b in blocks}), sharding_strategy=strategy,
+    policy = ModuleWrapPolicy({type(b) for b in blocks})
+    if hasattr(net, 'peft_config') and par.get('wrap_trained', True):
+        from peft.utils.other import fsdp_auto_wrap_policy
+        policy = fsdp_auto_wrap_policy(net)
+    return FSDP(net, auto_wrap_policy=policy, sharding_strategy=strategy,
                 mixed_precision=policy_of(par, dtype), use_orig_params=par.get('orig_params', False),
                 backward_prefetch=PREFETCH[par.get('prefetch', 'pre')], forward_prefetch=par.get('forward_prefetch', False),
                 cpu_offload=CPUOffload(True) if par.get('offload') else None, **kw)
