@@ -20,7 +20,6 @@ constexpr Version kCheckpointingLayer{4, 52};
 
 // _init_streams
 Tensor before_gathering(Tensor t) { return from_pool(Stream::pre_unshard, std::move(t)); }
-Tensor gathered(Tensor t) { return from_pool(Stream::all_gather, std::move(t)); }
 Tensor reduced(Tensor t) { return from_pool(Stream::reduce_scatter, std::move(t)); }
 
 Tensor without_memory(Tape& tape, int64_t elements, DType dtype) { return make_tensor(tape.allocate(0), {elements}, {1}, dtype); }
@@ -175,7 +174,7 @@ void FullyShardedDataParallel::unshard(Handle& h) {
     const Labelled label(tape_, Category::unsharded_parameter, h.module->scope());
     tape_.op = "unshard";
     resize_up(tape_, h.whole.storage(), checked_mul(checked_mul(h.shard_elements, settings_.shards()), size_of(dtype)));
-    settings_.sharded() ? gathered(h.whole) : before_gathering(h.whole);
+    from_pool(settings_.sharded() ? Stream::all_gather : Stream::pre_unshard, h.whole);
     if (tape_.keep_shapes) tape_.describe(h.whole.storage(), {h.shard_elements * settings_.shards()}, dtype);
   }
   look_at(h.flat.value, h.whole.body().storage, {h.elements}, dtype);
