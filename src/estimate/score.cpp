@@ -35,7 +35,7 @@ std::map<std::string, int64_t> phases_of(const StepPeak& p) {
 }
 
 std::map<std::string, int64_t> pools_of(const StepPeak& p) {
-  constexpr std::array<const char*, kStreams> kRecordedStream{"default", "ag_copy_in", "reduce_scatter", "all_reduce"};
+  constexpr std::array<const char*, kStreams> kRecordedStream{"default", "ag_copy_in", "reduce_scatter", "all_reduce", "pre_unshard"};
   std::map<std::string, int64_t> out;
   for (size_t s = 0; s < kStreams; ++s)
     if (p.by_stream[s]) out[kRecordedStream[s]] = p.by_stream[s];

@@ -30,7 +30,8 @@ void hold_whole_what_cannot_be_sharded(Job& job) {
   const ParallelSettings& p = job.parallel;
   const char* kind = p.fsdp ? "fsdp" : p.fsdp1 ? "fsdp1" : p.deepspeed && p.deepspeed->stage == 3 ? "zero" : nullptr;
   const bool autocast = p.deepspeed && (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast);
-  const bool saved = p.fsdp1 && job.tuning.adapter && (!job.tuning.adapter->modules_to_save.empty() || job.tuning.adapter->classifier_is_saved);
+  const bool saved =
+      p.fsdp1 && job.tuning.adapter && (!job.tuning.adapter->modules_to_save.empty() || job.tuning.adapter->classifier_is_saved);
   const bool packed = job.tuning.quantization && (p.deepspeed || !packed_storage(*job.tuning.quantization));
   if (!kind || (!packed && !autocast && !saved)) return;
   const std::string origin = job.origin[kind];

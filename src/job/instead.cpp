@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "job/megatron_arguments.h"
+#include "job/packed_storage.h"
 #include "job/quantization_kind.h"
 #include "job/values.h"
 #include "util/text.h"
@@ -83,13 +84,13 @@ std::string quantization(const Job& job) {
   if (q.type.rfind("gptq", 0) == 0) return "`GPTQConfig(bits=4, use_exllama=False)` for a checkpoint that is quantised already";
   if (q.type == "qfloat8") return "`optimum.quanto.quantize(model, weights=optimum.quanto.qfloat8)`";
   if (!is_bitsandbytes(q)) return fmt::format("`qtype: {}` beside `quantize: true`, in the AI Toolkit's model section", q.type);
+  const auto of_torch = [](const std::string& type) { return type == "bf16" ? "bfloat16" : type == "fp16" ? "float16" : "float32"; };
+  const std::optional<WireType> storage = packed_storage(q);
   return fmt::format(
       "load the model with quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"{}\", "
-      "bnb_4bit_use_double_quant={}, bnb_4bit_compute_dtype=torch.{})",
-      q.type, q.double_quant ? "True" : "False",
-      q.compute_dtype == "bf16"   ? "bfloat16"
-      : q.compute_dtype == "fp16" ? "float16"
-                                  : "float32");
+      "bnb_4bit_use_double_quant={}, bnb_4bit_compute_dtype=torch.{}{})",
+      q.type.substr(0, 3), q.double_quant ? "True" : "False", of_torch(q.compute_dtype),
+      storage ? fmt::format(", bnb_4bit_quant_storage=torch.{}", of_torch(to_string(*storage))) : "");
 }
 
 std::string loss_kernel(const Job& job) {

@@ -53,9 +53,9 @@ Json config_of(const Json& sizes) {
   return c;
 }
 
-// BERT's heads are executed, but of what its one published run keeps 3 % is not explained (docs/accuracy.md).
 std::string kind_of(const std::string& arch) {
   if (arch.rfind("decoder_transformer", 0) == 0) return "gpt";
+  if (arch == "encoder_transformer") return "bert";
   return arch == "encoder_decoder_transformer" ? "t5" : "";
 }
 

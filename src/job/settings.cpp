@@ -107,7 +107,8 @@ std::vector<Setting> all_settings() {
       {"ia3", "{KEY: VALUE}", "IA3 as PEFT does it; {} takes its targets for the family", apply_adapter<AdapterKind::ia3>},
       {"ln_tuning", "{KEY: VALUE}", "train copies of the norms, as PEFT does it", apply_adapter<AdapterKind::ln_tuning>},
       {"quantization", "nf4|fp4|int8|gptq|{KEY: VALUE}",
-       "the base in bitsandbytes' types, or a checkpoint of GPTQ, e.g. {type: nf4, double_quant: true, compute_dtype: bf16}",
+       "the base in bitsandbytes' types, or a checkpoint of GPTQ, e.g. {type: nf4, double_quant: true, compute_dtype: bf16}; nf4-bf16 "
+       "under FSDP",
        apply_quantization},
       {"frozen", "[NAME]", "modules that are not trained, by the end of their name; the flag: a+b",
        [](Job& j, const Config& c) { j.tuning.frozen = parse_name_list(c.values().at("frozen"), "frozen"); }},

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "job/fields.h"
-#include "job/quantization_kind.h"
 #include "job/packed_storage.h"
+#include "job/quantization_kind.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -138,18 +138,17 @@ AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
   return a;
 }
 
-bool is_bitsandbytes(const QuantizationSettings& q) {
-  return q.type == "nf4" || q.type == "fp4" || q.type == "int8" || packed_storage(q);
-}
+bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || q.type == "fp4" || q.type == "int8" || packed_storage(q); }
 
 QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
-  const Config c =
-      fields_of(given, "quantization", {"type", "storage", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
-                "e.g. --quantization nf4, or type=nf4,double_quant=true");
+  const Config c = fields_of(given, "quantization",
+                             {"type", "storage", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
+                             "e.g. --quantization nf4, or type=nf4,double_quant=true");
   QuantizationSettings q;
-  std::vector<std::string> types{"nf4", "fp4", "int8", "qfloat8", "uint2", "uint3", "uint4", "uint5", "uint6", "uint7", "gptq", "gptq-torch"};
+  std::vector<std::string> types{"nf4",   "fp4",   "int8",  "qfloat8", "uint2", "uint3",
+                                 "uint4", "uint5", "uint6", "uint7",   "gptq",  "gptq-torch"};
   for (const std::string& type : stored_types()) types.push_back(type);
   q.type = choice(c, "type", "nf4", types);
   q.type = with_storage(q.type, c.text({"storage"}, "uint8"));
@@ -161,7 +160,7 @@ QuantizationSettings parse_quantization(const Json& value) {
   if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
   if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
   q.prepare = c.flag({"prepare"}, is_bitsandbytes(q) && !packed_storage(q));  // one type for all is what such a storage is for
-  if (q.prepare && !is_bitsandbytes(q) && q.type.rfind("gptq", 0) != 0)  // of GPTQ's models PEFT casts nothing, loops of one's own may
+  if (q.prepare && !is_bitsandbytes(q) && q.type.rfind("gptq", 0) != 0)       // of GPTQ's models PEFT casts nothing, loops of one's own may
     throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not " + q.type, "leave prepare out");
   return q;
 }

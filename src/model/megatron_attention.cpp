@@ -36,6 +36,15 @@ Tensor ParallelLinear::operator()(const Tensor& x) const {
 
 namespace {
 
+// Transformer Engine's unfused attention with a mask of padding: get_full_mask makes a mask for every query and key anew in each layer, and
+// masked_fill, which keeps it, takes padding out of the softmax's result. (batch x heads, tokens, keys)
+Tensor without_padding(const Tensor& probabilities, int64_t batch) {
+  const int64_t rows = probabilities.size(0), tokens = probabilities.size(1), keys = probabilities.size(2);
+  const Tensor mask = empty(probabilities.tape(), {batch, 1, tokens, keys}, DType::bool_);
+  const Tensor masked = masked_fill(view(probabilities, {batch, rows / batch, tokens, keys}), mask);
+  return view(masked, {rows, tokens, keys});
+}
+
 // Every row of scores exists: baddbmm into a buffer, softmax, dropout, bmm. (tokens, batch, heads, width).
 Tensor unfused_attention(const Shared& shared, const Tensor& q, const Tensor& k, const Tensor& v) {
   const int64_t tokens = q.size(0), keys = k.size(0), rows = q.size(1) * q.size(2), width = q.size(-1);
@@ -52,6 +61,7 @@ Tensor unfused_attention(const Shared& shared, const Tensor& q, const Tensor& k,
   }
   Tensor probabilities = softmax(scores);  // the fused kernel: scale and causal mask in one
   scores.reset();
+  if (shared.config.kind == MegatronKind::bert && !shared.settings.local) probabilities = without_padding(probabilities, q.size(1));
   probabilities = dropout(probabilities, shared.config.attention_dropout);
   const Tensor context = bmm(probabilities, transpose(reshape(many_v, {keys, rows, v.size(-1)}), 0, 1));
   const Tensor ordered = permute(view(context, {q.size(1), q.size(2), tokens, v.size(-1)}), {2, 0, 1, 3});

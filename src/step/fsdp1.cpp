@@ -18,8 +18,8 @@ constexpr int64_t kAlignment = 16;  // bytes; _get_aligned_numel of _flat_param.
 // Since 4.52 transformers' GradientCheckpointingLayer checkpoints within the call of a layer, and so within what wraps it.
 constexpr Version kCheckpointingLayer{4, 52};
 
-// _init_streams. The streams that shards are cast on and gathered on are one here.
-Tensor gathered(Tensor t) { return from_pool(Stream::all_gather, std::move(t)); }
+// _init_streams
+Tensor before_gathering(Tensor t) { return from_pool(Stream::pre_unshard, std::move(t)); }
 Tensor reduced(Tensor t) { return from_pool(Stream::reduce_scatter, std::move(t)); }
 
 Tensor without_memory(Tape& tape, int64_t elements, DType dtype) { return make_tensor(tape.allocate(0), {elements}, {1}, dtype); }
@@ -164,9 +164,9 @@ void FullyShardedDataParallel::unshard(Handle& h) {
   const bool needs = h.whole.storage().bytes == 0;
   if (settings_.sharded() && (needs || settings_.offload)) {
     const Labelled label(tape_, Category::gather_buffer, h.module->scope());
-    if (casts(h)) shard = gathered(temporary("resize_", {h.shard_elements}, dtype, tape_));
+    if (casts(h)) shard = before_gathering(temporary("resize_", {h.shard_elements}, dtype, tape_));
     if (settings_.offload) {
-      const Tensor from_host = gathered(temporary("_to_copy", {h.shard_elements}, h.dtype, tape_));
+      const Tensor from_host = before_gathering(temporary("_to_copy", {h.shard_elements}, h.dtype, tape_));
       if (!casts(h)) shard = from_host;
     }
   }
@@ -174,7 +174,7 @@ void FullyShardedDataParallel::unshard(Handle& h) {
     const Labelled label(tape_, Category::unsharded_parameter, h.module->scope());
     tape_.op = "unshard";
     resize_up(tape_, h.whole.storage(), checked_mul(checked_mul(h.shard_elements, settings_.shards()), size_of(dtype)));
-    gathered(h.whole);
+    from_pool(settings_.sharded() ? Stream::all_gather : Stream::pre_unshard, h.whole);
     if (tape_.keep_shapes) tape_.describe(h.whole.storage(), {h.shard_elements * settings_.shards()}, dtype);
   }
   look_at(h.flat.value, h.whole.body().storage, {h.elements}, dtype);

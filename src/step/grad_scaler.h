@@ -1,5 +1,5 @@
-// torch.amp.GradScaler and, for flat parameters, ShardedGradScaler, as a loop with fp16 autocast uses them: scale(loss).backward(), unscale_
-// before clipping, step, update. It assumes what nearly every step of a run is: no overflow was found, so the optimizer steps.
+// torch.amp.GradScaler and, for flat parameters, ShardedGradScaler, as a loop with fp16 autocast uses them: scale(loss).backward(),
+// unscale_ before clipping, step, update. It assumes what nearly every step of a run is: no overflow was found, so the optimizer steps.
 #pragma once
 
 #include <vector>

@@ -175,7 +175,9 @@ class MegatronTrainer {
       in.labels = empty(tape_, {job_.batch, tokens()}, DType::int64);
       in.positions = empty(tape_, {job_.batch, tokens()}, DType::int64);
     }
-    if (settings_.attention_mask) in.mask = empty(tape_, {job_.batch, 1, tokens(), job_.seq}, DType::bool_);
+    // BertModel.bert_extended_attention_mask: Transformer Engine is given padding alone.
+    const int64_t queries = config_.kind == MegatronKind::bert && !settings_.local ? 1 : tokens();
+    if (settings_.attention_mask) in.mask = empty(tape_, {job_.batch, 1, queries, job_.seq}, DType::bool_);
     if (config_.kind != MegatronKind::gpt) add_inputs(in);
     tape_.category.reset();
     if (!p.embeds) {

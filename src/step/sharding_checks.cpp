@@ -20,16 +20,18 @@ void check_adapter_type(const Job& job, const AdapterSettings& adapter, WireType
   if (adapter.kind != AdapterKind::lora || gathered == WireType::own || autocasts) return;
   const std::string own = adapter.fp32 ? "fp32" : to_string(job.precision), other = to_string(gathered);
   if (own == other) return;
-  throw Error(fmt::format("[fsdp1] param_dtype {} and LoRA in {}, without autocast: PyTorch refuses to multiply {} by {}", other, own, own, other),
-              "set precision to amp or autocast to true (accelerate does so for mixed precision), or leave param_dtype out");
+  throw Error(
+      fmt::format("[fsdp1] param_dtype {} and LoRA in {}, without autocast: PyTorch refuses to multiply {} by {}", other, own, own, other),
+      "set precision to amp or autocast to true (accelerate does so for mixed precision), or leave param_dtype out");
 }
 
 // Packed weights are cut and gathered as numbers of a floating type: no other type may be made of them on the way.
 void check_packed(const QuantizationSettings& quantization, const std::string& kind, WireType gathered) {
   const std::optional<WireType> storage = packed_storage(quantization);
   if (!storage)
-    throw Error(fmt::format("[{}] quantization {} with {}: packed weights that are integers are not sharded", kind, quantization.type, kind),
-                "set type: nf4-bf16 (bnb_4bit_quant_storage=torch.bfloat16), or leave one of them out");
+    throw Error(
+        fmt::format("[{}] quantization {} with {}: packed weights that are integers are not sharded", kind, quantization.type, kind),
+        "set type: nf4-bf16 (bnb_4bit_quant_storage=torch.bfloat16), or leave one of them out");
   if (gathered == WireType::own || gathered == *storage) return;
   throw Error(fmt::format("[{}] param_dtype {} would cast weights that are packed in {}", kind, to_string(gathered), to_string(*storage)),
               fmt::format("set param_dtype: {}, or the storage of the packed weights to {}", to_string(*storage), to_string(gathered)));
@@ -56,7 +58,8 @@ void check_fsdp(const Job& job) {
   const auto refuse = [&](const std::string& what) {
     throw Error("[" + kind + "] " + what + " with " + kind + " is not simulated", "leave one of them out");
   };
-  if (job.tuning.quantization) check_packed(*job.tuning.quantization, kind, job.parallel.fsdp ? job.parallel.fsdp->param_dtype : job.parallel.fsdp1->param_dtype);
+  if (job.tuning.quantization)
+    check_packed(*job.tuning.quantization, kind, job.parallel.fsdp ? job.parallel.fsdp->param_dtype : job.parallel.fsdp1->param_dtype);
   check_adapter_units(job);
   if (job.swap_blocks > 0) refuse("swap_blocks");
   if (job.parallel.fsdp1 && job.master_weights) refuse("master_weights");

@@ -226,8 +226,7 @@ class Trainer {
     } else {
       attach_optimizer();
     }
-    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling)
-      scaler_.emplace(scaled_gradients(), job_.parallel.tensor ? 2 : 1);
+    if (job_.precision == Precision::amp_fp16 && job_.loss_scaling) scaler_.emplace(scaled_gradients(), job_.parallel.tensor ? 2 : 1);
     if (job_.ema)
       ema_.emplace(job_.averaging, tape_, job_.averaging.update == EmaUpdate::ai_toolkit ? trained_ : parameters_, build_.buffers);
     batch_ = make_batch(tape_, job_, *model_, job_.batch, job_.seq);

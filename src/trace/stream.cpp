@@ -8,6 +8,7 @@ const char* to_string(Stream s) {
     case Stream::all_gather: return "all-gather";
     case Stream::reduce_scatter: return "reduce-scatter";
     case Stream::all_reduce: return "all-reduce";
+    case Stream::pre_unshard: return "pre-unshard";
   }
   return "";
 }

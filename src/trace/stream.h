@@ -5,9 +5,10 @@
 
 namespace plimsoll {
 
-// The last three are fully_shard's: what is gathered, what a reduction gives, and what the sum over copies of the weights gives.
-enum class Stream : uint8_t { compute, all_gather, reduce_scatter, all_reduce };
-inline constexpr int kStreams = 4;
+// The next three are fully_shard's: what is gathered, what a reduction gives, and what the sum over copies of the weights gives. The last
+// is FullyShardedDataParallel's: shards that are cast, or come from the host, before they are gathered.
+enum class Stream : uint8_t { compute, all_gather, reduce_scatter, all_reduce, pre_unshard };
+inline constexpr int kStreams = 5;
 const char* to_string(Stream s);
 
 }  // namespace plimsoll

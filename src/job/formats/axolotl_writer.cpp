@@ -7,6 +7,7 @@
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
+#include "job/packed_storage.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
@@ -72,7 +73,7 @@ Said say_optimizer(const Wanted& w) {
 Said say_adapter(const Wanted& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
-  if ((a && a->kind != AdapterKind::lora) || (q && (!a || !is_bitsandbytes(*q)))) return {};
+  if ((a && a->kind != AdapterKind::lora) || (q && (!a || !is_bitsandbytes(*q) || packed_storage(*q)))) return {};
   const bool four = q && q->bits() == 4, eight = q && !four;
   Said said{{{"adapter", !a ? Json() : four ? Json("qlora") : Json("lora")}}, ""};
   if (four || w.find("load_in_4bit")) said.keys.push_back({"load_in_4bit", four});

@@ -96,7 +96,9 @@ Json bitsandbytes(Reader& r) {
   const Json skipped = skipped_modules(r, at + "llm_int8_skip_modules");
   Json q;
   if (r.flag(at + "load_in_4bit", false) || r.flag(at + "_load_in_4bit", false)) {
+    const std::string storage = r.text(at + "bnb_4bit_quant_storage", "uint8");
     q = {{"type", r.text(at + "bnb_4bit_quant_type", "fp4")},
+         {"storage", storage == "uint8" ? storage : short_type(storage, r.origin(at + "bnb_4bit_quant_storage"))},
          {"double_quant", r.flag(at + "bnb_4bit_use_double_quant", false)},
          {"compute_dtype", short_type(r.text(at + "bnb_4bit_compute_dtype", "float32"), r.origin(at + "bnb_4bit_compute_dtype"))}};
   } else if (r.flag(at + "load_in_8bit", false) || r.flag(at + "_load_in_8bit", false)) {

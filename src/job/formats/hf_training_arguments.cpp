@@ -7,6 +7,7 @@
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
+#include "job/packed_storage.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
@@ -123,9 +124,14 @@ void read_quantization(Reader& r) {
   const bool four = r.flag("load_in_4bit", false), eight = r.flag("load_in_8bit", false);
   const std::string type = loaded_type(r), kind = r.text("bnb_4bit_quant_type", "nf4");
   const bool nested = r.flag("use_bnb_nested_quant", false);
-  r.ignore({"bnb_4bit_quant_storage"});
+  const std::string storage = r.text("bnb_4bit_quant_storage", "uint8");
   if (four)
-    r.set("quantization", {{"type", kind}, {"double_quant", nested}, {"compute_dtype", type.empty() ? "fp32" : type}}, "load_in_4bit");
+    r.set("quantization",
+          {{"type", kind},
+           {"storage", short_type(storage).empty() ? storage : short_type(storage)},
+           {"double_quant", nested},
+           {"compute_dtype", type.empty() ? "fp32" : type}},
+          "load_in_4bit");
   else if (eight)
     r.set("quantization", "int8", "load_in_8bit");
 }
@@ -328,7 +334,10 @@ Said say_quantization(const Wanted& w) {
   const bool four = q && q->bits() == 4;
   if (four || w.find("load_in_4bit")) said.keys.push_back({"load_in_4bit", four});
   if ((q && !four) || w.find("load_in_8bit")) said.keys.push_back({"load_in_8bit", q && !four});
-  if (four && (q->type != "nf4" || w.has("bnb_4bit_quant_type"))) said.keys.push_back({"bnb_4bit_quant_type", q->type});
+  const std::string kind = four ? q->type.substr(0, 3) : "";  // without its storage
+  if (four && (kind != "nf4" || w.has("bnb_4bit_quant_type"))) said.keys.push_back({"bnb_4bit_quant_type", kind});
+  const std::optional<WireType> storage = four ? packed_storage(*q) : std::nullopt;
+  if (storage || w.has("bnb_4bit_quant_storage")) said.keys.push_back({"bnb_4bit_quant_storage", storage ? to_string(*storage) : "uint8"});
   if (four && (q->double_quant || w.has("use_bnb_nested_quant"))) said.keys.push_back({"use_bnb_nested_quant", q->double_quant});
   return said;
 }

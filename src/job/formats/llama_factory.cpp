@@ -7,6 +7,7 @@
 #include "job/formats/launch.h"
 #include "job/formats/readers.h"
 #include "job/formats/trainer.h"
+#include "job/packed_storage.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
@@ -328,7 +329,7 @@ Said say_lora(const Wanted& w) {
 Said say_quantization(const Wanted& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
   if (!q) return {{{"quantization_bit", Json()}}, ""};
-  if (!is_bitsandbytes(*q)) return {};
+  if (!is_bitsandbytes(*q) || packed_storage(*q)) return {};
   Said said{{{"quantization_bit", q->bits()}}, ""};
   if (q->bits() == 4 && (q->type != "nf4" || w.find("quantization_type"))) said.keys.push_back({"quantization_type", q->type});
   if (q->bits() == 4 && (!q->double_quant || w.find("double_quantization"))) said.keys.push_back({"double_quantization", q->double_quant});
