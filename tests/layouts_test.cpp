@@ -329,6 +329,9 @@ TEST(Layouts, RefuseWhatMakesNoSense) {
   r.kinds = {"fsdp22"};
   EXPECT_NE(error_of([&] { plan_layouts(r); }).find("did you mean 'fsdp2'"), std::string::npos);
   EXPECT_NE(error_of([] { layout_file("torchrum"); }).find("did you mean 'torchrun'"), std::string::npos);
+  r.kinds = {"torchtitan"};
+  const std::string alone = error_of([&] { plan_layouts(r); });
+  EXPECT_NE(alone.find("no layout of 8 ranks is possible. torchtitan: torchtitan has no model of this shape"), std::string::npos) << alone;
   r = request_for(small(), 7, 9);
   r.global_batch = 3;
   EXPECT_NE(error_of([&] { plan_layouts(r); }), "");
