@@ -74,13 +74,27 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
                                                                                        {"torchtitan", "world=8,pipeline=2,context=2"},
                                                                                        {"torchtitan", "world=6,pipeline=3"}}) {
     const Simulation whole = simulate(small());
-    Job job = with(small(), {{setting, value}});
-    if (job.parallel.deepspeed) job.precision = Precision::bf16;
-    if (job.parallel.torchtitan) job.batch = 4;
-    const Simulation rank = simulate(job);
-    EXPECT_LE(least_need(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value;
-    EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
+    for (const nlohmann::json& level : {nlohmann::json(false), nlohmann::json("save=torchtitan"), nlohmann::json(true)}) {
+      Job job = with(small(), {{setting, value}, {"checkpointing", level}});
+      if (job.parallel.deepspeed) job.precision = Precision::bf16;
+      if (job.parallel.torchtitan) job.batch = 4;
+      const Simulation rank = simulate(job);
+      EXPECT_LE(least_need(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value << level;
+      EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
+    }
   }
+}
+
+// Most of it, where activations are most of what is needed.
+TEST(LeastNeed, KnowsWhatBlocksKeep) {
+  for (const char* precision : {"amp", "bf16", "fp32"})
+    for (const nlohmann::json& level : {nlohmann::json(false), nlohmann::json("save=matmuls"), nlohmann::json(true)}) {
+      const Job job = job_of("qwen3-0.6b", {{"seq", 2048}, {"batch", 8}, {"precision", precision}, {"checkpointing", level}});
+      const Simulation s = simulate(job);
+      const int64_t least = least_need(job, s.parameters).count, need = ideal_timeline(s.trace).peak().bytes;
+      EXPECT_LE(least, need) << precision << level;
+      if (level == false && job.precision != Precision::fp32) EXPECT_GT(least, need / 5) << precision;
+    }
 }
 
 TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
@@ -335,6 +349,9 @@ TEST(Layouts, RefuseWhatMakesNoSense) {
   r.kinds = {"fsdp22"};
   EXPECT_NE(error_of([&] { plan_layouts(r); }).find("did you mean 'fsdp2'"), std::string::npos);
   EXPECT_NE(error_of([] { layout_file("torchrum"); }).find("did you mean 'torchrun'"), std::string::npos);
+  r.kinds = {"torchtitan"};
+  const std::string alone = error_of([&] { plan_layouts(r); });
+  EXPECT_NE(alone.find("no layout of 8 ranks is possible. torchtitan: torchtitan has no model of this shape"), std::string::npos) << alone;
   r = request_for(small(), 7, 9);
   r.global_batch = 3;
   EXPECT_NE(error_of([&] { plan_layouts(r); }), "");

@@ -252,6 +252,10 @@ LayoutPlan searched(const LayoutRequest& request) {
     plan.possible += e.possible;
     for (Layout& l : e.layouts) take(plan, std::move(l));
   }
+  if (tasks.empty() && !plan.left_out.empty())
+    throw Error(fmt::format("[plan] no layout of {} ranks is possible. {}: {}", request.world, plan.left_out.front().first,
+                            plan.left_out.front().second),
+                "another number of ranks, or other kinds: --layouts");
   if (plan.possible == 0)
     throw Error(fmt::format("[plan] no layout of {} ranks has a global batch of {}", request.world, plan.global_batch),
                 fmt::format("--total-batch {}, or another number of ranks", round_up(plan.global_batch, request.world)));

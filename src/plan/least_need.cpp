@@ -30,17 +30,17 @@ double least_of_megatron(const MegatronSettings& m) {
   return rank / static_cast<double>(m.tensor * m.pipeline * m.expert);
 }
 
-// What a block of torchtitan's models keeps of each token for backward, in bytes: its input under a checkpoint; the result of one of the
-// two large products, too, when every second is kept; without one what silu, its product with the other and the last product need, and
-// queries, keys, values and result of attention.
-double least_kept(const TorchtitanConfig& c, const Checkpointing& checkpointing) {
-  const auto dim = static_cast<double>(c.dim), ffn = static_cast<double>(c.ffn);
-  if (!checkpointing.on) return 2 * (4 * ffn + 4 * static_cast<double>(c.heads * c.head_dim));
-  return 2 * (checkpointing.save.empty() ? dim : ffn + dim);
+// What a block of Llama's kind keeps of each token for backward, in bytes, over `tensor` ranks: its input under a checkpoint; the result of
+// one of the two large products, too, when products are kept; without one what silu, its product with the other and the last product need,
+// queries and result of attention, and the two inputs of products, whole. Under autocast, too: what is kept is in two bytes or more.
+double least_kept(const TorchtitanConfig& c, const Checkpointing& checkpointing, int64_t tensor) {
+  const auto dim = static_cast<double>(c.dim), ffn = static_cast<double>(c.ffn), ranks = static_cast<double>(tensor);
+  if (!checkpointing.on) return 2 * (4 * ffn + 2 * static_cast<double>(c.heads * c.head_dim)) / ranks + 2 * 2 * dim;
+  return 2 * (checkpointing.save.empty() ? dim : ffn + dim) / ranks;
 }
 
 // Of the first stage of a pipeline, which has as many micro-batches in flight as there are stages.
-double least_activations(const Job& job) {
+double torchtitan_activations(const Job& job) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   const TorchtitanConfig c(job.family, job.config);
   const int64_t micro = torchtitan_micro_batches(job);
@@ -49,7 +49,20 @@ double least_activations(const Job& job) {
                                            : c.layers;
   const double tokens = static_cast<double>(job.batch) / static_cast<double>(micro) * static_cast<double>(job.seq / t.context);
   const double in_flight = static_cast<double>(layers * std::min(micro, t.pipeline));
-  return in_flight * tokens * least_kept(c, job.checkpointing) / static_cast<double>(t.tensor);
+  return in_flight * tokens * least_kept(c, job.checkpointing, t.tensor);
+}
+
+// Of transformers' models of the same shape, trained whole by their own layers on sequences that are all as long.
+double least_activations(const Job& job) {
+  const std::vector<std::string> families = torchtitan_families();
+  const bool known = std::find(families.begin(), families.end(), job.family) != families.end() && job.inputs == InputKind::lm &&
+                     job.config.text({"hidden_act"}, "silu") == "silu";
+  const bool plain = !job.tuning.adapter && job.tuning.frozen.empty() && job.tuning.trainable.empty() && !job.loss_settings.liger.any() &&
+                     job.offload_activations == Offload::none && !job.compile && job.longest == 0 && job.optimizer.name != "none";
+  if (!known || !plain) return 0;
+  const TorchtitanConfig c(job.family, job.config);
+  const double tokens = static_cast<double>(job.batch) * static_cast<double>(job.seq) * static_cast<double>(c.layers);
+  return tokens * least_kept(c, job.checkpointing, job.parallel.tensor ? job.parallel.tensor->world : 1);
 }
 
 // Over the ranks of fully_shard, on the largest stage at least: fp32 weights, states and gradients; or weights and states and what the
@@ -58,7 +71,7 @@ double least_of_torchtitan(const Job& job, double parameters) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   const double own = parameters / static_cast<double>(t.tensor * t.pipeline), shard = own / static_cast<double>(t.shards());
   const double states = (4 + state_bytes(job)) * shard, whole = t.pipelined() ? own : 0;
-  return std::max(states + (t.pipelined() ? 6 * own : 4 * shard), states + 2 * whole + least_activations(job));
+  return std::max(states + (t.pipelined() ? 6 * own : 4 * shard), states + 2 * whole + torchtitan_activations(job));
 }
 
 struct Shares {
@@ -94,12 +107,14 @@ Bytes least_need(const Job& job, int64_t parameters) {
   if (job.tuning.quantization || on_host || job.framework != Framework::pytorch) return {};
   const Shares share = shares_of(job.parallel);
   const double element = in_half(job) ? 2 : 4;
-  double each = element * share.weights;
+  const double weights = element * share.weights;
+  double gradients = 0, states = 0;
   const bool all_trained = !job.tuning.adapter && job.tuning.frozen.empty() && job.tuning.trainable.empty();
   const bool gradients_leave = job.optimizer_in_backward || (job.offload_optimizer && job.offload_optimizer->gradients);
-  if (all_trained && !gradients_leave) each += element * share.gradients;
-  if (all_trained && !job.offload_optimizer && job.optimizer.name != "none") each += state_bytes(job) * share.states;
-  return Bytes{static_cast<int64_t>(each * all)};
+  if (all_trained && !gradients_leave) gradients = element * share.gradients;
+  if (all_trained && !job.offload_optimizer && job.optimizer.name != "none") states = state_bytes(job) * share.states;
+  // Gradients come when what was kept for them goes.
+  return Bytes{static_cast<int64_t>((weights + states) * all + std::max(gradients * all, least_activations(job)))};
 }
 
 int64_t whole_parameters(const Job& job, int64_t of_rank) {

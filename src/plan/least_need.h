@@ -1,4 +1,4 @@
-// A bound that needs no execution: what weights, gradients and optimizer states, and of torchtitan's layouts the
+// A bound that needs no execution: what weights, gradients and optimizer states, and of models like Llama the
 // activations, take on one rank whatever else is done.
 #pragma once
 

@@ -12,6 +12,7 @@
 #include "ops/reshape.h"
 #include "step/largest_rank.h"
 #include "step/pipeline_schedule.h"
+#include "step/stage_result.h"
 #include "tensor/kernel_memory.h"
 #include "util/checked.h"
 
@@ -98,17 +99,7 @@ class MegatronTrainer {
       counting_ = counts_work_ && i == job_.steps - 1;
       step();
     }
-    Simulation result;
-    for (const Parameter* p : parameters_) result.parameters += p->value.numel();
-    result.trainable = result.parameters;
-    if (details_)
-      for (const Parameter* p : parameters_)
-        result.parameter_list.push_back(
-            {tape_.trace.scope_path(tape_.scope_of(p->value)) + "." + p->name, p->value.numel(), p->value.requires_grad()});
-    tape_.work = nullptr;
-    result.work = std::move(work_);
-    result.trace = std::move(tape_.trace);
-    return result;
+    return stage_result(tape_, parameters_, std::move(work_), details_);
   }
 
  private:

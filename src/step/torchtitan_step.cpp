@@ -14,6 +14,7 @@
 #include "step/fsdp.h"
 #include "step/largest_rank.h"
 #include "step/pipeline_schedule.h"
+#include "step/stage_result.h"
 #include "step/torchtitan_checks.h"
 #include "tensor/kernel_memory.h"
 
@@ -46,17 +47,7 @@ class TorchtitanTrainer {
       counting_ = counts_work_ && i == job_.steps - 1;
       step();
     }
-    tape_.work = nullptr;
-    Simulation result;
-    for (const Parameter* p : parameters_) result.parameters += p->value.numel();
-    result.trainable = result.parameters;
-    if (details_)
-      for (const Parameter* p : parameters_)
-        result.parameter_list.push_back(
-            {tape_.trace.scope_path(tape_.scope_of(p->value)) + "." + p->name, p->value.numel(), p->value.requires_grad()});
-    result.work = std::move(work_);
-    result.trace = std::move(tape_.trace);
-    return result;
+    return stage_result(tape_, parameters_, std::move(work_), details_);
   }
 
  private:
