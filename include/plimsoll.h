@@ -93,7 +93,7 @@ typedef struct plimsoll_measured {
   double seconds;
 } plimsoll_measured;
 
-/* {"global_batch": 256, "batch": 16, "minimum": 1, "maximum": 32, "ranks": 1}: every key is optional but `batch`. NULL when they are wrong;
+/* {"global_batch": 256, "batch": 16, "minimum": 1, "maximum": 32, "ranks": 1}: every key is optional. NULL when they are wrong;
  * `error`, if not NULL, then becomes an answer that says why, to be given back with plimsoll_answer_free(), and NULL otherwise. */
 PLIMSOLL_API plimsoll_scaler* plimsoll_scaler_new(const char* settings, plimsoll_answer** error);
 PLIMSOLL_API void plimsoll_scaler_free(plimsoll_scaler* scaler);

@@ -39,7 +39,7 @@ class Value {
   template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
   Value(T v) : text_(std::to_string(v)) {}
   Value(double v) : text_(number(v)) {}
-  Value(const char* v) : text_(quoted(v)) {}
+  Value(const char* v) : text_(v ? quoted(v) : "null") {}
   Value(std::string_view v) : text_(quoted(v)) {}
   Value(const std::string& v) : text_(quoted(v)) {}
   Value(const std::vector<Value>& list) : text_("[") {

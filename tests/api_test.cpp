@@ -111,8 +111,37 @@ TEST(Library, PlansByTheRulesOfOthers) {
   expect_same(plimsoll_plan, R"({"run": "resnet50", "settings": {"batch": 64}, "gpu": "rtx-3060-12gb", "keep": ["precision"]})",
               "plan resnet50 --batch 64 --gpu rtx-3060-12gb --keep precision");
   expect_error(plimsoll_plan, R"({"run": "gpt2", "gpu": "rtx-4090", "gaol": "memory"})", 2, {"'gaol'", "'goal'"});
+  expect_error(plimsoll_plan, R"({"run": "gpt2", "gpu": "rtx-4090", "flags": true, "diff": true})", 2, {"--flags", "--diff"});
   expect_error(plimsoll_plan, R"({"rules": "ai-tool"})", 2, {"'ai-tool'", "ai-toolkit"});
   expect_error(plimsoll_plan, R"({"rules": "ai-toolkit", "vrm": 24})", 2, {"'vrm'", "'vram'"});
+}
+
+TEST(Library, PlansIntoFiles) {
+  const Folder folder;
+  const std::string file = (folder.path / "run.yaml").string(), written = (folder.path / "new.yaml").string();
+  std::ofstream(file) << "model: resnet18  # small\nbatch: 64\n";
+  const Json question{{"run", file}, {"gpu", "2GiB"}};
+  const auto with = [&](const char* key, const Json& value) {
+    Json q = question;
+    q[key] = value;
+    return q.dump();
+  };
+  expect_same(plimsoll_plan, with("diff", true), "plan " + file + " --gpu 2GiB --diff");
+  expect_same(plimsoll_plan, with("flags", true), "plan " + file + " --gpu 2GiB --flags");
+  const Handle answer = ask(plimsoll_plan, with("write", written));
+  ASSERT_EQ(plimsoll_answer_code(answer.get()), PLIMSOLL_OK) << plimsoll_answer_message(answer.get());
+  int64_t planned = 0, needed = 0;
+  EXPECT_EQ(plimsoll_answer_integer(answer.get(), "/plan/device_bytes/bytes", &planned), 1);
+  EXPECT_EQ(plimsoll_answer_integer(answer.get(), "/as_written/device_bytes/bytes", &needed), 1);
+  EXPECT_EQ(planned, needed);
+  expect_error(plimsoll_plan, with("write", written), 2, {"new.yaml"});  // what a user may have edited since stays
+}
+
+TEST(Library, TablesHaveTheCommand) {
+  const Handle table = ask(plimsoll_plan, R"({"run": "resnet18", "settings": {"batch": 64}, "gpu": "2GiB,24GiB"})");
+  const char* command = plimsoll_answer_text(table.get(), "/plans/1/command");
+  ASSERT_NE(command, nullptr);
+  EXPECT_TRUE(std::string(command).starts_with("plimsoll estimate resnet18")) << command;
 }
 
 TEST(Library, ReplaysAsTheCommandDoes) {

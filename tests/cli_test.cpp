@@ -417,6 +417,16 @@ TEST_F(Cli, PlanSaysWhatIsMissing) {
   expect_error("plan gpt2 --gpu rtx-4090 --total-batch 99999999999999", 2, {"99999999999999", "2^31"});
   expect_error("plan gpt2 --gpu rtx-4090 --step-time 1e-300", 2, {"1e-300", "microsecond"});
   expect_error("plan gpt2 --gpu rtx-4090 --write x.yaml", 2, {"no file or command"});
+  expect_error("plan gpt2 --gpu rtx-4090 --goal gpu", 2, {"'gpu'", "'gpus'"});
+  expect_error("plan gpt2 --gpu rtx-4090 --goal gpus", 2, {"how many devices", "--num-gpus"});
+  expect_error("plan gpt2 --gpu rtx-4090 --ddp world=2 --num-gpus 4", 2, {"--num-gpus 4", "2 ranks"});
+  expect_error("plan gpt2 --gpu rtx-4090 --flags --write x.yaml", 2, {"--flags", "--write"});
+  expect_error("plan gpt2 --gpu rtx-4090,a100-80gb --host-memory 64GiB", 2, {"--host-memory", "one device"});
+  expect_error("plan gpt2 --matrix gpu=8GiB,batch=1,2 --keep precision", 2, {"--keep", "--matrix"});
+  expect_error("plan gpt2 --gpu 8GiB --vram 24", 2, {"--vram", "--rules ai-toolkit"});
+  expect_error("plan qwen-image --unified 120GB", 2, {"--unified", "--gpu gb10"});
+  expect_error("plan --rules ai-toolkit --gpu rtx-4090", 2, {"--gpu", "means nothing"});
+  expect_error("plan gpt2 --gpu rtx-4090 --num-gpus 0", 2, {"--num-gpus", "above 0"});
   expect_error("plan gpt2 --gpu rtx-4090,a100-80gb --flags", 2, {"one device"});
 }
 

@@ -53,6 +53,8 @@ TEST(Batches, NameTheNearestWhereTheyDoNot) {
   EXPECT_TRUE(std::count(three.begin(), three.end(), (Split{5, 17})));  // 255
   for (const Split& s : three) EXPECT_LE(std::abs(global_batch(s, 3) - 256), 5);
   EXPECT_FALSE(splits_of(2, 3).empty());  // fewer samples than devices
+  EXPECT_EQ(nearest_split(256, 4, 3), (Split{3, 21}));
+  EXPECT_EQ(nearest_split(4, 8, 2), (Split{2, 1}));
 }
 
 TEST(Placements, AreWrittenAsRanges) {
@@ -302,6 +304,39 @@ TEST(Plans, KeepTheTotalBatchOrNameTheNearest) {
   EXPECT_EQ(p.best->run.global_batch % 3, 0);
   EXPECT_NEAR(static_cast<double>(p.best->run.global_batch), 256, 5);
   EXPECT_NE(plan_text(p, Style{}).find("in place of 256"), std::string::npos);
+}
+
+// As in the seed's ladder: 3 x 21 x 4 for 256.
+TEST(Plans, ComeNearestToTheTotalWithAMicroBatchThatStays) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 3}, {"seq", 128}, {"ddp", {{"world", 4}}}, {"config", {{"n_layer", 2}}}}));
+  r.wishes.global_batch = 256;
+  r.wishes.keep = {"batch"};
+  r.brief = true;
+  const Plan p = plan_for(r, card(24));
+  ASSERT_TRUE(p.best);
+  EXPECT_EQ(p.best->run.job.batch, 3);
+  EXPECT_EQ(p.best->run.job.accumulation, 21);
+  EXPECT_NE(plan_text(p, Style{}).find("The total batch is 252 (3 x 21 x 4 devices) in place of 256"), std::string::npos);
+}
+
+TEST(Plans, ClimbDownWithoutWhatIsKept) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"seq", 256}, {"config", {{"n_layer", 3}}}}));
+  r.wishes.keep = {"precision", "adapter", "optimizer", "seq", "model"};
+  const Plan p = plan_for(r, card(8));
+  ASSERT_FALSE(p.down.empty());
+  for (const Rung& rung : p.down)
+    for (const char* setting : {"precision", "lora", "optimizer", "seq", "config"})
+      EXPECT_FALSE(rung.run.changes.contains(setting)) << rung.name << ": " << rung.run.changes.dump();
+}
+
+// A total that is kept: five samples are not two times three.
+TEST(Plans, SplitOddBatchesExactly) {
+  for (const Lever& l : levers_for(job_of("gpt2", {{"batch", 5}}))) {
+    if (l.knob != "batch") continue;
+    int64_t total = 1;
+    for (const auto& [key, value] : l.settings) total *= value.get<int64_t>();
+    EXPECT_EQ(total, 5) << l.name;
+  }
 }
 
 TEST(Plans, SayWhatIsMissingAndWhatWouldFit) {

@@ -20,4 +20,15 @@ inline CLI::Validator number_between(double low, double high) {
       "", "between");
 }
 
+// How large it may be is said by who knows why.
+inline CLI::Validator above_zero() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        return !text.empty() && *end == '\0' && value > 0 ? "" : fmt::format("'{}' is no number above 0", text);
+      },
+      "", "above zero");
+}
+
 }  // namespace plimsoll

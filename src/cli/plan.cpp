@@ -184,15 +184,15 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("KNOB,...")
       ->group(kGoal);
   app.add_option("--total-batch", f->search.total_batch, "samples of an optimizer step, all devices together")
-      ->check(number_between(1, 1LL << 31))
+      ->check(above_zero())
       ->type_name("N")
       ->group(kGoal);
   app.add_option("--num-gpus", f->search.num_gpus, "devices there are: DDP, ZeRO-1 to -3, and FSDP2 are tried")
-      ->check(number_between(1, 1 << 20))
+      ->check(above_zero())
       ->type_name("N")
       ->group(kGoal);
   app.add_option("--world", f->search.world, "the fastest layouts over so many devices, of PyTorch, DeepSpeed, torchtitan and Megatron-LM")
-      ->check(number_between(1, 1 << 17))
+      ->check(above_zero())
       ->type_name("N")
       ->group(kCluster);
   app.add_option("--layouts", f->search.layouts, "only these kinds: " + layout_names())
@@ -200,12 +200,9 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("KIND,...")
       ->group(kCluster);
-  app.add_option("--node", f->search.node, "devices of one node (default 8)")
-      ->check(number_between(1, 1 << 17))
-      ->type_name("N")
-      ->group(kCluster);
+  app.add_option("--node", f->search.node, "devices of one node (default 8)")->check(above_zero())->type_name("N")->group(kCluster);
   app.add_option("--network", f->search.network, "what a device reaches other nodes with, in GB/s (default 40: a 400 Gb/s adapter each)")
-      ->check(number_between(1e-3, 1e5))
+      ->check(above_zero())
       ->type_name("GB/S")
       ->group(kCluster);
   app.add_option("--leave-free", f->search.leave_free, "part of the device to leave free, beside the interval, e.g. 0.1")
@@ -216,7 +213,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
       ->type_name("BYTES")
       ->group(kGoal);
   app.add_option("--step-time", f->search.step_time, "seconds that a step of the run as it is takes on your machine: times are tied to it")
-      ->check(number_between(1e-6, 1e6))
+      ->check(above_zero())
       ->type_name("SECONDS")
       ->group(kGoal);
   app.add_flag("--no-calibration", f->uncalibrated, "leave out what `plimsoll watch` timed of like runs on this machine")->group(kGoal);

@@ -52,11 +52,16 @@ class Script {
     for (const size_t number : command_->places.arguments) {
       std::string key = word(number).text.substr(0, word(number).text.find('='));
       key.erase(0, std::min(key.find_first_not_of("+~"), key.size()));
-      if (key == join(edit.path, ".") && word(number).text.find('=') != std::string::npos) return with_assigned(number, edit.value, flag);
+      if (key != join(edit.path, ".") || word(number).text.find('=') == std::string::npos) continue;
+      return edit.value.is_discarded() ? without(word(number), word(number)) : with_assigned(number, edit.value, flag);
     }
     const auto it = command_->places.flags.find(flag);
     if (it == command_->places.flags.end()) return with_new_flag(edit, style, flag);
     if (it->second.times > 1) refuse("--" + flag, "the flag is there more than once", "keep one of them");
+    if (edit.value.is_discarded() && edit.path.size() == 1) {
+      const FlagWords& place = it->second;
+      return without(word(place.flag), place.values.empty() ? word(place.flag) : word(place.values.back()));
+    }
     Json value = edit.value;
     if (nests(style) && edit.path.size() > 1) {
       const Json old = command_->document.value["flags"][flag];
@@ -218,7 +223,8 @@ class Script {
 
 std::string flag_words(const KeyEdit& edit, FlagStyle style) {
   std::string flag = flag_name(edit.path, style);
-  if (style == FlagStyle::words) return shell_quoted(flag + "=" + word_of(edit.value));
+  if (style == FlagStyle::words) return edit.value.is_discarded() ? "~" + flag : shell_quoted(flag + "=" + word_of(edit.value));
+  if (edit.value.is_discarded()) return "";
   const Json value = nests(style) ? nested_value(edit) : edit.value;
   const std::string words = value_words(value, flag);
   if (style == FlagStyle::dashes) std::replace(flag.begin(), flag.end(), '_', '-');

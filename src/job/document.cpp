@@ -128,14 +128,19 @@ Document parse_document(std::string text, const std::string& path) {
 void overlay(Document& document, const Json& values, const std::string& place) {
   if (!document.value.is_object()) document.value = Json::object();
   for (const auto& item : values.items()) {
-    Json* at = &document.value;
+    Json *at = &document.value, *parent = at;
     std::string path;
     std::vector<std::string> keys = split_at(item.key(), '.');
     if (keys.size() > 16) keys = {item.key()};  // no setting lies so deep
     for (const std::string& key : keys) {
       if (!at->is_object()) *at = Json::object();
+      parent = at;
       at = &(*at)[key];
       path += "/" + key;
+    }
+    if (item.value().is_discarded()) {
+      parent->erase(keys.back());
+      continue;
     }
     *at = item.value();
     document.places[path] = place + item.key();

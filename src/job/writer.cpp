@@ -156,6 +156,7 @@ bool may_follow(const std::string& setting, const std::string& changed) {
 
 struct Plan {
   std::vector<KeyEdit> edits;
+  std::map<std::vector<std::string>, std::vector<std::string>> names;  // of their paths: the key as a flag says it, outside of any section
   std::vector<NotWritten> not_written;
   Changes said;                          // those that are written
   std::optional<std::string> allocator;  // as a variable
@@ -210,7 +211,10 @@ Plan plan_for(const Source& s, const Job& now, const Changes& changes) {
       continue;
     }
     plan.said.emplace_back(setting, value);
-    for (const KeyValue& k : said.keys) add_edit(plan, {path_of(s, k.key), k.value});
+    for (const KeyValue& k : said.keys) {
+      add_edit(plan, {path_of(s, k.key), k.value});
+      plan.names[path_of(s, k.key)] = split_at(k.key, '.');
+    }
   }
   return plan;
 }
@@ -353,19 +357,19 @@ std::string flags_for(const Document& original, const Job& before, const Changes
   const Source source(original);
   if (source.format->rank == Rank::job) return flags_for(changes);
   const Job now = read_of(original, *source.format, before);
+  if (source.flags == FlagStyle::none)
+    throw Error(fmt::format("[{}] {} takes no flags for its settings", original.name, source.format->description), "write the file");
   Plan plan = plan_for(source, now, changes);
   drop_idle(plan, source.file());
   if (!plan.not_written.empty())
     throw Error(fmt::format("[{}] {} has no flag: {}", original.name, plan.not_written[0].setting, plan.not_written[0].instead),
                 "write the file, or say it in the program");
-  if (source.flags == FlagStyle::none)
-    throw Error(fmt::format("[{}] {} takes no flags for its settings", original.name, source.format->description), "write the file");
   if (plan.allocator)
     throw Error(fmt::format("[{}] the allocator's settings are a variable, not a flag: {}={}", original.name, kAllocator, *plan.allocator),
                 "set it before the command");
   std::string out;
   for (const KeyEdit& edit : plan.edits) {
-    const std::string words = flag_words(edit, source.flags);
+    const std::string words = flag_words({plan.names.at(edit.path), edit.value}, source.flags);
     if (words.empty()) throw Error(fmt::format("[{}] no flag turns {} off", original.name, shown(edit.path)), "write the file");
     out += (out.empty() ? "" : " ") + words;
   }

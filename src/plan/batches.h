@@ -18,7 +18,7 @@ int64_t global_batch(const Split& s, int64_t world);
 Split nearest_split(int64_t global, int64_t world, int64_t batch);
 
 // Every micro-batch, smallest first, with which `world` devices make the global batch exactly. When it cannot be divided by the
-// devices: those that miss it by the least, or by 2 % at most (3 devices make 252 of 256 in 21 steps of 4). Where
+// devices: those that miss it by the least, or by 2 % at most (3 devices make 255 of 256 in 17 steps of 5). Where
 // there are more than a dozen, those that differ by a fifth.
 std::vector<Split> splits_of(int64_t global, int64_t world);
 

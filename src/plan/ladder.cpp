@@ -26,9 +26,9 @@ Space only(const Space& space, const Recipe& recipe) {
 
 // Of one knob, what a person would do first.
 int order_of(const Lever& l) {
-  static constexpr const char* kOrder[]{"allocator", "output",        "attention", "optimizer", "ddp",       "batch",
-                                        "loss",      "checkpointing", "update",    "ema",       "precision", "offload",
-                                        "swap",      "quantization",  "adapter",   "seq",       "model"};
+  static constexpr const char* kOrder[]{"allocator", "donate", "output",        "attention", "optimizer", "ddp",
+                                        "batch",     "loss",   "checkpointing", "update",    "ema",       "precision",
+                                        "offload",   "swap",   "quantization",  "adapter",   "seq",       "model"};
   const auto* it = std::find(std::begin(kOrder), std::end(kOrder), l.knob);
   return static_cast<int>(l.kind) * 100 + static_cast<int>(it - std::begin(kOrder));
 }

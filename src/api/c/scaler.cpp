@@ -66,12 +66,11 @@ plimsoll_action report(plimsoll_scaler* s, ScalerPhase phase, bool out_of_memory
     s->reason = decision.reason;
     return static_cast<plimsoll_action>(decision.action);
   } catch (const std::exception& e) {  // ranks that do not answer
-    try {
-      s->reason = e.what();
-    } catch (...) {
-    }
-    return PLIMSOLL_GIVE_UP;
+    attempt(nullptr, [&] { s->reason = e.what(); });
+  } catch (...) {  // of a callback, which must not throw
+    attempt(nullptr, [&] { s->reason = "a callback has thrown"; });
   }
+  return PLIMSOLL_GIVE_UP;
 }
 
 }  // namespace
@@ -86,8 +85,10 @@ void plimsoll_scaler_free(plimsoll_scaler* s) { delete s; }
 
 void plimsoll_scaler_predict_with(plimsoll_scaler* s, int64_t (*predict)(void* context, int64_t failed, int64_t limit), void* context) {
   if (!s) return;
-  if (!predict) return s->scaler.predict_with(nullptr);
-  s->scaler.predict_with([=](int64_t failed, std::optional<int64_t> limit) { return predict(context, failed, limit.value_or(0)); });
+  attempt(nullptr, [&] {
+    if (!predict) return s->scaler.predict_with(nullptr);
+    s->scaler.predict_with([=](int64_t failed, std::optional<int64_t> limit) { return predict(context, failed, limit.value_or(0)); });
+  });
 }
 
 int plimsoll_scaler_agree_by_files(plimsoll_scaler* s, const char* folder, int rank, plimsoll_answer** error) {
@@ -99,8 +100,10 @@ int plimsoll_scaler_agree_by_files(plimsoll_scaler* s, const char* folder, int r
 
 void plimsoll_scaler_agree_with(plimsoll_scaler* s, int (*least)(void* context, int64_t* values, size_t count), void* context) {
   if (!s || !least) return;
-  s->scaler.agree_with(
-      agreement_by_call(static_cast<int>(s->ranks), [=](std::vector<int64_t>& v) { return least(context, v.data(), v.size()) != 0; }));
+  attempt(nullptr, [&] {
+    s->scaler.agree_with(
+        agreement_by_call(static_cast<int>(s->ranks), [=](std::vector<int64_t>& v) { return least(context, v.data(), v.size()) != 0; }));
+  });
 }
 
 size_t plimsoll_scaler_count(const plimsoll_scaler* s) { return s ? s->scaler.step().size() : 0; }

@@ -24,12 +24,13 @@ bool is_settings_file(const std::string& name) {
   return extension == ".yaml" || extension == ".yml" || extension == ".json" || extension == ".toml";
 }
 
-// Words like batch_size=2, as torchtune, LLaMA-Factory and Hydra take them.
+// Words like batch_size=2, as torchtune, LLaMA-Factory and Hydra take them. ~optimizer.fused takes what the file has away: discarded.
 Json assignments_in(const Json& arguments) {
   Json out = Json::object();
   for (const Json& argument : arguments) {
     const std::string text = argument.is_string() ? argument.get<std::string>() : "";
     const size_t equals = text.find('=');
+    if (equals == std::string::npos && text.starts_with('~') && text.size() > 1) out[text.substr(1)] = Json(Json::value_t::discarded);
     if (equals == std::string::npos || equals == 0) continue;
     std::string key = text.substr(0, equals);
     while (key.starts_with('+') || key.starts_with('~')) key.erase(0, 1);
