@@ -12,7 +12,7 @@
 #include "util/error.h"
 #include "util/text.h"
 
-namespace plimsoll {
+namespace plimsoll::round_trip_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -194,4 +194,4 @@ TEST_F(RoundTrip, WhatIsNotWrittenIsExecuted) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::round_trip_test

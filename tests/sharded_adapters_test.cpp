@@ -12,7 +12,7 @@
 #include "step/train.h"
 #include "support.h"
 
-namespace plimsoll {
+namespace plimsoll::sharded_adapters_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -130,4 +130,4 @@ TEST(ShardedAdapters, AStorageCostsNothing) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::sharded_adapters_test
