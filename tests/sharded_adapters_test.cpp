@@ -88,18 +88,23 @@ TEST(ShardedAdapters, UnitsOfTheirOwnCannotDoWhatPeftAsksOfAWholeWeight) {
   EXPECT_EQ(refusal(job), "");
 }
 
-// The hook on a frozen block's input holds the leaf that a reentrant checkpoint makes, and so its gradient: one for each block but the
-// first.
+// The hook on a frozen block's input holds the leaf that a reentrant checkpoint around the block makes, and so its gradient. The peak is
+// then at the first block, where the adapters' gradients are there, too.
 TEST(ShardedAdapters, AReentrantCheckpointKeepsTheGradientOfEveryFrozenBlocksInput) {
   const auto peak = [](bool reentrant, int64_t layers) {
     const Json config{{"num_hidden_layers", layers}, {"hidden_size", 64},        {"intermediate_size", 96},
                       {"num_attention_heads", 8},    {"num_key_value_heads", 4}, {"vocab_size", 64}};
-    return peak_of(
-        {{"config", config}, {"precision", "bf16"}, {"lora", kLora}, {"checkpointing", {{"reentrant", reentrant}}}, {"fsdp1", "world=64"}});
+    return peak_of({{"config", config},
+                    {"precision", "bf16"},
+                    {"lora", kLora},
+                    {"checkpointing", {{"reentrant", reentrant}}},
+                    {"transformers", "4.51"},
+                    {"fsdp1", "world=64"}});
   };
   const int64_t hidden = 2 * 64 * 64 * 2;  // batch x tokens x width x bytes
   const int64_t without = peak(false, 40) - peak(false, 20), with = peak(true, 40) - peak(true, 20);
-  EXPECT_EQ(with - without, 20 * hidden);
+  EXPECT_GE(with - without, 20 * hidden);
+  EXPECT_LT(with - without, 21 * hidden);
 }
 
 TEST(ShardedAdapters, PackedWeightsAreShardedInAFloatingType) {

@@ -62,7 +62,6 @@ std::string unsupported_parallel(const Json& row) {
 std::string unsupported_part(const Json& row) {
   const Json& train = row.at("train");
   if (const std::string parallel = unsupported_parallel(row); !parallel.empty()) return parallel;
-  if (is_fsdp(row.at("parallel")) && is_set(train, "quantization")) return "a quantised base with fsdp";
   if (text_at(train, "checkpointing").rfind("selective", 0) == 0) return "checkpointing: " + text_at(train, "checkpointing");
   if (train.at("trainable") != "full" && !is_set(train, "lora")) return "trainable: " + text_at(train, "trainable");
   if (is_set(train, "quantization") && quantization_type(train["quantization"]).empty())
@@ -163,7 +162,8 @@ void read_tuning(const Json& row, Job& job) {
   }
   if (is_set(train, "quantization")) {
     Json settings{{"type", quantization_type(train["quantization"])}, {"double_quant", is_set(train["quantization"], "double_quant")}};
-    if (is_first_qwen(job) && settings["type"] == "gptq") settings["type"] = "gptq-torch";  // GPTQConfig(bits=4, disable_exllama=True)
+    if (is_fsdp(row.at("parallel")) && settings["type"] == "nf4") settings["storage"] = "bf16";  // else nothing would be sharded
+    if (is_first_qwen(job) && settings["type"] == "gptq") settings["type"] = "gptq-torch";       // GPTQConfig(bits=4, disable_exllama=True)
     // The residual stream is in fp32 when prepare_model_for_kbit_training made the norms so.
     settings["prepare"] =
         train.contains("extra") && train["extra"].is_object() && text_at(train["extra"], "residual_stream_dtype") == "fp32";
@@ -219,7 +219,9 @@ void read_training(const Json& row, MeasuredKind kind, Job& job) {
     const bool lower = text_at(train.at("precision"), "weights") == "fp32" && text_at(train.at("precision"), "compute") == "bf16";
     Json settings{{"world", world}, {"param_dtype", lower ? "bf16" : "own"}, {"reduce_dtype", lower ? "fp32" : "own"}};
     if (text_at(row.at("parallel"), "fsdp").rfind("fsdp1", 0) == 0) {
-      settings["original_parameters"] = is_trainer(row);  // accelerate's default
+      settings["original_parameters"] = is_trainer(row);     // accelerate's default
+      if (is_trainer(row) && is_set(train, "quantization"))  // _fsdp_qlora_plugin_updates: mixed precision in the type of the storage
+        settings["param_dtype"] = settings["reduce_dtype"] = "bf16";
       job.parallel.fsdp1 = parse_fsdp1(settings);
     } else {
       job.parallel.fsdp = parse_fsdp(settings);

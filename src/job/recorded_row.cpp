@@ -53,7 +53,7 @@ std::string unsupported_field(const Json& spec) {
   const std::string kind = spec.value("parallel", Json::object()).value("kind", "none");
   constexpr std::array kKinds{"none", "ddp", "zero1", "fsdp2", "fsdp1", "zero", "tp", "fsdp2_tp", "torchtitan"};
   if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) return "parallel: " + kind;
-  // The recorder adds adapters after it has sharded the model.
+  // Rows with the recorder's own LoRA may have got it after the model was sharded; PEFT's comes before.
   if ((kind == "fsdp2" || kind == "tp" || kind == "fsdp2_tp") && spec.contains("lora") && !spec["lora"].is_null())
     return "lora with parallel: " + kind;
   if (const std::string name = python_file(spec.at("model")); !name.empty() && !own_model(name)) return "model: " + name;
