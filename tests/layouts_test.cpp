@@ -58,6 +58,7 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
                                                                                        {"zero1", "world=4"},
                                                                                        {"fsdp", "world=4"},
                                                                                        {"fsdp", "world=4,no_sync=true"},
+                                                                                       {"fsdp", "world=4,reshard=false"},
                                                                                        {"fsdp1", "world=4"},
                                                                                        {"fsdp1", "world=4,strategy=shard_grad_op"},
                                                                                        {"fsdp1", "world=4,strategy=no_shard"},
@@ -71,6 +72,7 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
                                                                                        {"tensor_parallel", "world=4"},
                                                                                        {"torchtitan", "world=4"},
                                                                                        {"torchtitan", "world=8,tensor=2,replicas=2"},
+                                                                                       {"torchtitan", "world=8,reshard=never"},
                                                                                        {"torchtitan", "world=8,pipeline=2,context=2"},
                                                                                        {"torchtitan", "world=6,pipeline=3"}}) {
     const Simulation whole = simulate(small());

@@ -66,11 +66,11 @@ double least_activations(const Job& job) {
 }
 
 // Over the ranks of fully_shard, on the largest stage at least: fp32 weights, states and gradients; or weights and states and what the
-// first backward needs. A pipeline keeps bf16 weights, and in the end fp32 gradients, whole.
+// first backward needs. A pipeline keeps bf16 weights, and in the end fp32 gradients, whole; weights that are not resharded are, too.
 double least_of_torchtitan(const Job& job, double parameters) {
   const TorchtitanSettings& t = *job.parallel.torchtitan;
   const double own = parameters / static_cast<double>(t.tensor * t.pipeline), shard = own / static_cast<double>(t.shards());
-  const double states = (4 + state_bytes(job)) * shard, whole = t.pipelined() ? own : 0;
+  const double states = (4 + state_bytes(job)) * shard, whole = t.pipelined() || t.reshard == ReshardPolicy::never ? own : 0;
   return std::max(states + (t.pipelined() ? 6 * own : 4 * shard), states + 2 * whole + torchtitan_activations(job));
 }
 
@@ -113,8 +113,10 @@ Bytes least_need(const Job& job, int64_t parameters) {
   const bool gradients_leave = job.optimizer_in_backward || (job.offload_optimizer && job.offload_optimizer->gradients);
   if (all_trained && !gradients_leave) gradients = element * share.gradients;
   if (all_trained && !job.offload_optimizer && job.optimizer.name != "none") states = state_bytes(job) * share.states;
+  const auto& fsdp = job.parallel.fsdp;
+  const double whole = fsdp && !fsdp->reshard ? 2 * all / static_cast<double>(job.parallel.tensor ? job.parallel.tensor->world : 1) : 0;
   // Gradients come when what was kept for them goes.
-  return Bytes{static_cast<int64_t>((weights + states) * all + std::max(gradients * all, least_activations(job)))};
+  return Bytes{static_cast<int64_t>((weights + states) * all + std::max(gradients * all, whole + least_activations(job)))};
 }
 
 int64_t whole_parameters(const Job& job, int64_t of_rank) {
