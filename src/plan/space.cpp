@@ -34,7 +34,7 @@ class Levers {
       if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
       const bool sayable =
           std::none_of(l.settings.begin(), l.settings.end(), [&](const auto& s) { return wishes.without.contains(s.first); });
-      if (l.searched && sayable) levers_.push_back(l);
+      if (l.searched && sayable && !wishes.without.contains(l.name)) levers_.push_back(l);
     }
   }
 
