@@ -46,7 +46,7 @@ struct Space {
   bool checkpointing = true;      // may be changed
   bool placements = true;         // of some blocks
   bool batch = true;              // the micro-batch may be changed
-  bool accumulation = true;       // the same for the micro-steps
+  bool accumulation = false;      // where the micro-batch stays: the micro-steps may change all the same, for a total that was asked for
   std::set<std::string> keep;     // knobs that stay as they are
   std::optional<int64_t> global;  // what is kept; none: it is free
 };
