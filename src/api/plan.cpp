@@ -154,7 +154,16 @@ int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& dev
   return enough;
 }
 
-// Where the user's file has no word for something, the plan does without it if it can.
+// Only with what the user's file has a word for, if that is enough.
+std::vector<Plan> plans_for(const SearchRequest& request, const Job& job, PlanRequest& plan, const std::vector<TargetDevice>& devices) {
+  if (wants_file(request)) plan.wishes.without = unsayable(request, job);
+  std::vector<Plan> plans = make_plans(plan, devices);
+  if (any_fits(plans) || plan.wishes.without.empty()) return plans;
+  plan.wishes.without.clear();
+  return make_plans(plan, devices);
+}
+
+// Where the user's file has no word for something all the same, the plan does without it if it can.
 std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices,
                           std::vector<Plan> plans) {
   if (plans.size() != 1) return plans;
@@ -282,7 +291,7 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   plan.wishes.placements = !wants_file(request);
   plan.brief |= wants_file(request);
   if (request.goal == "gpus") plan.wishes.gpus = fewest_devices(plan, devices);
-  std::vector<Plan> plans = make_plans(plan, devices);
+  std::vector<Plan> plans = plans_for(request, job, plan, devices);
   for (Plan& p : plans) p.fewest = request.goal == "gpus";
   if (wants_file(request)) return answer_with_file(request, job, sayable(request, job, plan, devices, std::move(plans)), show);
   if (plans.size() == 1) {
@@ -296,6 +305,7 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
           if (host) add_host_sections(out, host->sections);
           return out;
         });
+    if (host && host->sections.verdict() == Verdict::does_not_fit) return ExitCode::no;
   } else {
     const auto [run, after] = run_text(request.job);
     show([&, run = run, after = after](const Style& style) { return plans_table(plans, run, after, style); },

@@ -10,6 +10,7 @@
 #include "job/launch_files.h"
 #include "job/writer.h"
 #include "model/resolve.h"
+#include "plan/ladder.h"
 #include "plan/layout_launch.h"
 #include "report/fit_report.h"
 #include "report/layouts_report.h"
@@ -69,6 +70,19 @@ Fit as_written(const Rewritten& file, const TargetDevice& device) {
   return fits_of(std::move(job), {device}).front();
 }
 
+// The plan with what the trainer makes of it beside what was asked for, executed.
+PlannedRun with_consequences(const Job& job, const Plan& plan, const PlannedRun& run, const Rewritten& file) {
+  if (file.consequences.empty()) return run;
+  Recipe changes = run.changes;
+  for (const Consequence& c : file.consequences) changes[c.setting] = c.after;
+  Evaluator evaluator(job, {plan.device});
+  const Candidate& c = evaluator.of(changes);
+  if (c.needs.empty()) return run;
+  PlannedRun out = planned(c, 0);
+  if (!plan.calibration.empty()) out.need.time.reset();  // it would not be tied to the user's machine
+  return out;
+}
+
 std::string as_written_text(const Fit& fit, const PlannedRun& run) {
   const Bytes need = fit.memory.device.bytes;
   std::string out = fmt::format("as written it needs {}", to_string(need));
@@ -95,6 +109,26 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path, co
 
 }  // namespace
 
+std::set<std::string> unsayable(const SearchRequest& request, const Job& job) {
+  if (!request.generate.empty()) return {};
+  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
+  if (!document) return {};
+  const Job before = as_in_document(request);
+  std::set<std::string> out;
+  for (const Lever& l : levers_for(job)) {
+    if (l.knob == "batch" || l.knob == "checkpointing") continue;  // not searched as levers
+    try {
+      if (request.flags)
+        flags_for(*document, before, l.settings);
+      else if (!rewrite(*document, before, l.settings).not_written.empty())
+        out.insert(l.name);
+    } catch (const Error&) {  // no flag says it, or the trainer would stop
+      out.insert(l.name);
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan) {
   if (!request.generate.empty() || !plan.best) return {};
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
@@ -110,7 +144,7 @@ std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, co
 bool wants_file(const SearchRequest& r) { return r.flags || r.diff || !r.write.empty() || !r.generate.empty(); }
 
 ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show) {
-  const PlannedRun& run = only_plan(plans);
+  PlannedRun run = only_plan(plans);
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (request.flags) {
     const std::string flags = document ? flags_for(*document, as_in_document(request), changes_of(job, run)) : flags_of(run.changes);
@@ -128,6 +162,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
                   "point at one (plimsoll plan train.yaml --gpu ...), or make one: --generate deepspeed", ExitCode::usage);
     file = rewritten(request, *document, job, run);
     original = document->text;
+    run = with_consequences(job, plans.front(), run, file);
     written = as_written(file, plans.front().device);
   }
   if (!request.write.empty()) write_output_file(request.write, file.text);

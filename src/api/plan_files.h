@@ -1,6 +1,8 @@
 // A plan as something to use: flags for a command, a difference of the user's file, that file itself, or a fresh one.
 #pragma once
 
+#include <set>
+
 #include "api/plan.h"
 #include "plan/layouts.h"
 #include "plan/plan.h"
@@ -8,6 +10,8 @@
 namespace plimsoll {
 
 bool wants_file(const SearchRequest& request);
+// Levers that the user's file or command has no word for, or for --flags no flag, by name.
+std::set<std::string> unsayable(const SearchRequest& request, const Job& job);
 // Settings of the plan that the user's file or command has no word for, or for --flags no flag; empty when everything can be said.
 std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan);
 // Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.

@@ -225,6 +225,7 @@ std::string flag_words(const KeyEdit& edit, FlagStyle style) {
   std::string flag = flag_name(edit.path, style);
   if (style == FlagStyle::words) return edit.value.is_discarded() ? "~" + flag : shell_quoted(flag + "=" + word_of(edit.value));
   if (edit.value.is_discarded()) return "";
+  if (style == FlagStyle::dashes && edit.value.is_array()) return "";  // axolotl's command takes one text for each key
   const Json value = nests(style) ? nested_value(edit) : edit.value;
   const std::string words = value_words(value, flag);
   if (style == FlagStyle::dashes) std::replace(flag.begin(), flag.end(), '_', '-');

@@ -20,8 +20,8 @@ enum class FlagStyle : uint8_t {
   words,     // section.key=value (Hydra, OmegaConf)
 };
 
-// One line of words: "--per_device_train_batch_size 2 --bf16 true". Empty for a switch that is off, and for a value that goes; of words
-// that is "~optimizer.fused".
+// One line of words: "--per_device_train_batch_size 2 --bf16 true". Empty for what no flag says: a switch that is off, a
+// value that goes (of words that is "~optimizer.fused"), a list where flags hold one text.
 std::string flag_words(const KeyEdit& edit, FlagStyle style);
 
 // `script`: which of its commands is meant is `command`, counted as script_commands does. Throws an Error that says why where that cannot

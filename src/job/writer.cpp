@@ -370,7 +370,7 @@ std::string flags_for(const Document& original, const Job& before, const Changes
   std::string out;
   for (const KeyEdit& edit : plan.edits) {
     const std::string words = flag_words({plan.names.at(edit.path), edit.value}, source.flags);
-    if (words.empty()) throw Error(fmt::format("[{}] no flag turns {} off", original.name, shown(edit.path)), "write the file");
+    if (words.empty()) throw Error(fmt::format("[{}] no flag says {}", original.name, shown(edit.path)), "write the file");
     out += (out.empty() ? "" : " ") + words;
   }
   return out;

@@ -34,7 +34,7 @@ class Levers {
       if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
       const bool sayable =
           std::none_of(l.settings.begin(), l.settings.end(), [&](const auto& s) { return wishes.without.contains(s.first); });
-      if (l.searched && sayable) levers_.push_back(l);
+      if (l.searched && sayable && !wishes.without.contains(l.name)) levers_.push_back(l);
     }
   }
 
@@ -151,7 +151,7 @@ Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device)
   s.checkpointing = !wishes.keep.contains("checkpointing") && !wishes.without.contains("checkpointing");
   s.placements = wishes.placements;
   s.batch = !wishes.keep.contains("batch") && !wishes.without.contains("batch") && !wishes.without.contains("accumulation");
-  s.accumulation = !wishes.without.contains("accumulation");
+  s.accumulation = wishes.global_batch && !wishes.without.contains("accumulation");
   s.keep = wishes.keep;
   const bool given = job.origin.contains("batch") || job.origin.contains("accumulation") || job.origin.contains("global_batch");
   if (wishes.global_batch) {

@@ -23,7 +23,7 @@ struct Wishes {
   std::set<std::string> keep;   // knobs that stay as they are
   std::set<std::string> allow;  // knobs that are turned only when the user says so
   std::optional<int64_t> global_batch;
-  std::set<std::string> without;  // settings that the answer has no word for
+  std::set<std::string> without;  // settings that the answer has no word for, and names of levers
   bool placements = true;         // checkpoints of chosen blocks; false: of all or none, as every trainer has it
   int64_t gpus = 1;               // at most so many; the job's own number when it has one
 };
@@ -46,7 +46,7 @@ struct Space {
   bool checkpointing = true;      // may be changed
   bool placements = true;         // of some blocks
   bool batch = true;              // the micro-batch may be changed
-  bool accumulation = true;       // the same for the micro-steps
+  bool accumulation = false;      // where the micro-batch stays: the micro-steps may change all the same, for a total that was asked for
   std::set<std::string> keep;     // knobs that stay as they are
   std::optional<int64_t> global;  // what is kept; none: it is free
 };

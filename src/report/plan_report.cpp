@@ -79,8 +79,8 @@ std::string changes_text(const Plan& plan, const PlannedRun& run, const Style& s
                            dump(v));
       continue;
     }
-    out +=
-        fmt::format("  {:<22} {:<28} {}\n", key, printable(value_text(plan.as_is.job, key), 28), printable(value_text(run.job, key), 100));
+    const std::string now = value_text(plan.as_is.job, key), then = value_text(run.job, key);
+    if (now != then) out += fmt::format("  {:<22} {:<28} {}\n", key, printable(now, 28), printable(then, 100));
   }
   return out + style.dim("  as flags: ") + flags_of(run.changes) + "\n";
 }
