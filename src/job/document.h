@@ -33,8 +33,8 @@ struct Document {
 Document read_document(const std::string& path);
 Document parse_document(std::string text, const std::string& path);  // one whose text is at hand
 
-// Values on top of the document's own, e.g. flags on top of a file; a key with dots reaches into it, and one that is discarded goes. `place` +
-// key is their origin.
+// Values on top of the document's own, e.g. flags on top of a file; a key with dots reaches into it, and one that is discarded goes.
+// `place` + key is their origin.
 void overlay(Document& document, const nlohmann::json& values, const std::string& place);
 
 }  // namespace plimsoll
