@@ -95,7 +95,9 @@ TEST(LeastNeed, KnowsWhatBlocksKeep) {
       const Simulation s = simulate(job);
       const int64_t least = least_need(job, s.parameters).count, need = ideal_timeline(s.trace).peak().bytes;
       EXPECT_LE(least, need) << precision << level;
-      if (level == false && job.precision != Precision::fp32) EXPECT_GT(least, need / 5) << precision;
+      if (level == false && job.precision != Precision::fp32) {
+        EXPECT_GT(least, need / 5) << precision;
+      }
     }
 }
 
@@ -116,7 +118,9 @@ TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
     }
   }
   for (const LayoutKind& k : layout_kinds())
-    if (std::string(k.name) != "torchtitan") EXPECT_TRUE(kinds.contains(k.title)) << k.title;  // it has no model of this shape
+    if (std::string(k.name) != "torchtitan") {  // it has no model of this shape
+      EXPECT_TRUE(kinds.contains(k.title)) << k.title;
+    }
 }
 
 TEST(Layouts, OfDeepSpeedAreItsThreeStages) {
@@ -169,7 +173,9 @@ TEST(TorchtitanLayouts, AreThoseThatItsTrainerTakes) {
     EXPECT_EQ(8 % t.tensor, 0) << "heads of keys and values";
     EXPECT_GE(r.job.seq / t.context, 4096);
     EXPECT_TRUE(seen.insert(s.settings.dump()).second) << s.settings.dump();
-    if (t.replicas > 1) EXPECT_EQ(t.shards() * t.tensor * t.replicas, 32 / t.pipeline);
+    if (t.replicas > 1) {
+      EXPECT_EQ(t.shards() * t.tensor * t.replicas, 32 / t.pipeline);
+    }
   }
   for (const char* part : {"\"tensor\":8", "\"pipeline\":16", "\"context\":2", "\"virtual_stages\":2", "\"replicas\":4", "\"never\""})
     EXPECT_TRUE(std::any_of(seen.begin(), seen.end(), [&](const std::string& s) { return s.find(part) != std::string::npos; })) << part;
@@ -192,7 +198,9 @@ TEST(TorchtitanLayouts, FitWhenExecutedAgainAndMakeTheGlobalBatch) {
       EXPECT_EQ(l.need.time->bubble, 0);
     }
     const std::string kind = fmt::format("{} {} {}", t.tensor, t.pipeline, t.context);
-    if (again.insert(kind).second) EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+    if (again.insert(kind).second) {
+      EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+    }
   }
 }
 

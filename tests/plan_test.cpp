@@ -412,15 +412,6 @@ TEST(Plans, ClimbDownStepByStep) {
   }
 }
 
-TEST(Plans, ClimbDownWithoutWhatIsKept) {
-  PlanRequest r = request_for(job_of("gpt2-xl", {{"batch", 8}, {"seq", 512}}));
-  r.wishes.keep = {"precision", "adapter", "optimizer"};
-  const Plan p = plan_for(r, card(40));
-  ASSERT_FALSE(p.down.empty());
-  for (const Rung& rung : p.down)
-    for (const char* key : {"precision", "autocast", "lora", "optimizer"}) EXPECT_FALSE(rung.run.changes.contains(key)) << rung.name;
-}
-
 // What is said of the micro-batch holds with the micro-steps that the total then takes.
 TEST(Plans, GiveBatchesOfTheTotalThatIsKept) {
   const PlanRequest r = request_for(job_of("gpt2", {{"batch", 16}, {"seq", 512}}));
@@ -461,6 +452,47 @@ TEST(Plans, RefuseWishesThatMakeNoSense) {
   r.wishes.keep = r.wishes.allow = {"seq"};
   EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("both kept and allowed"), std::string::npos);
   EXPECT_NE(error_of([&] { parse_objective("speed"); }).find("throughput"), std::string::npos);
+}
+
+// What the run as it is would keep says nothing about what smaller micro-batches need.
+TEST(Plans, OfLargeBatchesAreFoundInSmallPieces) {
+  PlanRequest r = request_for(job_of("llama-3.1-8b", {{"batch", 512}, {"seq", 1024}, {"config", {{"num_hidden_layers", 2}}}}));
+  r.brief = true;
+  const Plan p = plan_for(r, card(24));
+  ASSERT_TRUE(p.best);
+  EXPECT_EQ(p.best->run.global_batch, 512);
+  EXPECT_EQ(p.best->kind, LeverKind::same_result);
+}
+
+// What may stay as it is can only make the answer worse.
+TEST(Plans, GainNothingByKeepingAKnob) {
+  const Job job = job_of("gpt2", {{"batch", 8}, {"seq", 256}, {"config", {{"n_layer", 3}}}});
+  for (const double gib : {1.3, 1.6, 2.0, 2.6}) {
+    PlanRequest r = request_for(job);
+    r.brief = true;
+    const Plan freely = plan_for(r, card(gib));
+    for (const char* knob : {"batch", "precision", "checkpointing", "loss", "output", "optimizer", "update", "offload", "allocator"}) {
+      r.wishes.keep = {knob};
+      const Plan kept = plan_for(r, card(gib));
+      if (!kept.best) continue;
+      ASSERT_TRUE(freely.best) << gib << " GiB, " << knob;
+      EXPECT_LE(freely.best->kind, kept.best->kind) << gib << " GiB, " << knob << ": " << kept.best->run.changes.dump();
+      if (freely.best->kind != kept.best->kind) continue;
+      EXPECT_LE(freely.best->run.need.time->seconds, kept.best->run.need.time->seconds * (1 + 1e-9)) << gib << " GiB, " << knob;
+    }
+  }
+}
+
+// A pool that is the host's, too, is not all a run's.
+TEST(Plans, LeaveTheHostItsPartOfOnePool) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 8}}));
+  r.brief = true;
+  TargetDevice pool = card(16, "gb10");
+  const Plan p = plan_for(r, pool);
+  EXPECT_GT(p.device.others.count, int64_t{4} << 30);
+  EXPECT_EQ(p.limit, pool.capacity->low - p.device.others);
+  ASSERT_TRUE(p.best);
+  EXPECT_LE(p.best->run.need.device.high, p.limit);
 }
 
 // Both devices are asked about together: what is executed for the card must not reach the other's answer.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <future>
 
+#include "plan/short_runs.h"
+
 namespace plimsoll {
 
 namespace {
@@ -13,17 +15,22 @@ constexpr int64_t kLargest = 1 << 20;
 class Batches {
  public:
   Batches(Evaluator& evaluator, const Space& space, const Recipe& from, size_t device)
-      : evaluator_(evaluator), space_(space), from_(from), device_(device), job_(with(evaluator.job(), from)) {}
+      : evaluator_(evaluator), space_(space), from_(from), device_(device), job_(with(evaluator.job(), from)) {
+    const Candidate& base = evaluator.of(from);
+    if (!base.thought.empty())
+      found_to_thought_ =
+          static_cast<double>(base.needs[device].device.high.count) / static_cast<double>(base.thought[device].device.high.count);
+  }
 
   // Straight lines through two batches lead to the edge, and every answer was executed.
   int64_t largest(Bytes capacity, const std::function<bool(const Need&)>& fits) {
     const auto good = [&](int64_t b) {
-      const Need* n = at(b);
-      return n != nullptr && fits(*n);
+      const std::optional<Need> n = at(b);
+      return n && fits(*n);
     };
     if (!good(1)) return 0;
-    const Need *one = at(1), *two = at(2);
-    if (two == nullptr) return 1;
+    const std::optional<Need> one = at(1), two = at(2);
+    if (!two) return 1;
     const int64_t slope = std::max<int64_t>(1, (two->device.bytes - one->device.bytes).count);
     int64_t low = 1, high = 0, guess = std::clamp<int64_t>(1 + (capacity - one->device.high).count / slope, 2, kLargest);
     for (int64_t reach = std::max<int64_t>(1, guess / 32); guess <= 2 * kLargest && (high == 0 || high - low > 1); reach *= 2) {
@@ -46,7 +53,8 @@ class Batches {
     return std::max<int64_t>(1, (*space_.global + samples - 1) / samples);
   }
 
-  const Need* at(int64_t b) {
+  // What was only extrapolated is taken to be off as the recipe itself was found to be.
+  std::optional<Need> at(int64_t b) {
     Recipe changes = from_;
     const Job& now = evaluator_.job();
     for (const auto& [key, value, old] : {std::tuple("batch", b, now.batch), {"accumulation", accumulation_for(b), now.accumulation}}) {
@@ -54,7 +62,13 @@ class Batches {
       if (value != old) changes[key] = value;
     }
     const Candidate& c = evaluator_.of(changes);
-    return c.needs.empty() ? nullptr : &c.needs[device_];
+    if (c.needs.empty()) return std::nullopt;
+    Need need = c.needs[device_];
+    if (!c.extrapolated) return need;
+    for (Bytes* b : {&need.device.bytes, &need.device.low, &need.device.high})
+      *b = Bytes{static_cast<int64_t>(found_to_thought_ * static_cast<double>(b->count))};
+    need.verdict = verdict_of(need.device, evaluator_.devices()[device_]);
+    return need;
   }
 
   Evaluator& evaluator_;
@@ -62,13 +76,14 @@ class Batches {
   const Recipe& from_;
   size_t device_;
   Job job_;
+  double found_to_thought_ = 1;
 };
 
 }  // namespace
 
 std::optional<BatchAnswer> batch_answer(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& from, size_t device) {
   if (!plan.device.capacity || evaluator.of(from).needs.empty() || !space.batch) return std::nullopt;
-  const Bytes capacity = plan.device.capacity->low;
+  const Bytes capacity = room_on(plan.device);
   Batches batches(evaluator, space, from, device);
   const Bytes recommended{static_cast<int64_t>(kRecommendedShare * static_cast<double>(capacity.count))};
   auto careful = std::async(std::launch::async, [&] {

@@ -41,6 +41,9 @@ struct Need {
 // Even its upper end is within the limit.
 inline bool fits(const Need& need, Bytes limit) { return need.verdict == Verdict::fits && need.device.high <= limit; }
 
+// What the upper end of a need may reach: the least that the device has, without what others use of it.
+inline Bytes room_on(const TargetDevice& device) { return device.capacity->low - device.others; }
+
 struct Candidate {
   Recipe changes;
   Job job;

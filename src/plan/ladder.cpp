@@ -62,7 +62,7 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
   if (!plan.best || !plan.device.capacity) return out;
   const Space fixed = only(space, plan.best->run.changes);
   const auto within = [&](double share) {
-    const Bytes limit{static_cast<int64_t>(share * static_cast<double>(plan.device.capacity->low.count))};
+    const Bytes limit{static_cast<int64_t>(share * static_cast<double>(room_on(plan.device).count))};
     return Search(evaluator, fixed, placement, device, std::min(limit, plan.limit), plan.objective).best(LeverKind::same_result);
   };
   std::vector<std::future<const Candidate*>> found;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 
+#include "estimate/host_memory.h"
 #include "job/writer.h"
 #include "plan/batch_answer.h"
 #include "plan/ladder.h"
@@ -31,7 +32,7 @@ class Planner {
     plan_.objective = request.objective;
     plan_.global = space.global;
     plan_.calibration = request.calibration.source;
-    if (plan_.device.capacity) plan_.limit = share(plan_.device.capacity->low, 1 - request.leave_free);
+    if (plan_.device.capacity) plan_.limit = share(room_on(plan_.device), 1 - request.leave_free);
     searched_limit_ = plan_.limit;
     if (evaluator.extrapolates()) plan_.extrapolated_from = {ShortRuns::kFew, ShortRuns::kMore};
   }
@@ -236,9 +237,18 @@ std::vector<BlockCost> blocks_of(Job job, const std::vector<TargetDevice>& devic
   }
 }
 
+// On a device that shares its memory with the host, what the system and the process itself take there.
+TargetDevice beside_the_host(TargetDevice device, const Job& job) {
+  if (!one_pool(device) || !device.capacity) return device;
+  if (device.others.count == 0) device.others = default_reserve().size.bytes;
+  device.others += host_memory(job, HostFacts{}, reserve_of({}, "")).steady_peak.bytes;
+  return device;
+}
+
 }  // namespace
 
-std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices) {
+std::vector<Plan> make_plans(const PlanRequest& request, std::vector<TargetDevice> devices) {
+  for (TargetDevice& d : devices) d = beside_the_host(std::move(d), request.job);
   Evaluator evaluator(request.job, devices, request.calibration, request.cluster, !request.full && loops_over_tokens(request.job));
   evaluator.progress = request.progress;
   const Placement placement(blocks_of(request.job, devices, evaluator.extrapolates()), request.job.checkpointing.reentrant);

@@ -103,7 +103,7 @@ struct Plan {
 };
 
 // One plan for each device, from shared executions.
-std::vector<Plan> make_plans(const PlanRequest& request, const std::vector<TargetDevice>& devices);
+std::vector<Plan> make_plans(const PlanRequest& request, std::vector<TargetDevice> devices);
 
 // The settings that differ from the user's, as flags.
 std::string flags_of(const Recipe& changes);

@@ -152,12 +152,23 @@ void Search::explore_batch(const Recipe& recipe, const Split& split) {
   try_every_kth(recipe, split);
 }
 
+// Gradients of an accumulation live on through the next forward pass: the whole batch at once may fit where no part of it does. Nor can
+// all be accumulated: not what leaves for the host.
 void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking) {
+  const Candidate& corner = run(at(recipe, splits[0], full()));
+  if (!corner.needs.empty())
+    if (const auto& time = corner.needs[device_].time; time && !could_ever_win(recipe, *time, shrinking)) return;
+  const bool whole = splits.size() > 1 && splits.back().accumulation == 1 && splits[splits.size() - 2].accumulation > 1;
+  double of_one = 1;  // nothing to find by one batch
+  if (whole) explore_splits(recipe, {splits.back()}, of_one);
+  if (fits(corner)) explore_splits(recipe, {splits.begin(), splits.end() - (whole ? 1 : 0)}, shrinking);
+}
+
+void Search::explore_splits(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking) {
   // The largest micro-batch that fits when everything is checkpointed.
   size_t fitting = 0, beyond = splits.size();
   const Candidate& least = run(at(recipe, splits[0], full()));
   if (!fits(least)) return;
-  if (const auto& time = least.needs[device_].time; time && !could_ever_win(recipe, *time, shrinking)) return;
   if (objective_ == Objective::memory || objective_ == Objective::sequence) return offer(least);
   for (size_t step = 1; fitting + 1 < beyond; step *= 2) {  // doubling, then halving
     const size_t next = beyond == splits.size() ? std::min(fitting + step, beyond - 1) : (fitting + beyond) / 2;
@@ -199,7 +210,12 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
   }
 }
 
-Bytes Search::least_of(const Recipe& recipe) const { return least_need(with(evaluator_.job(), recipe), whole_parameters_); }
+// Of weights, gradients and states: what activations take depends on what is searched.
+Bytes Search::least_of(const Recipe& recipe) const {
+  Job job = with(evaluator_.job(), recipe);
+  job.offload_activations = Offload::pinned;
+  return least_need(job, whole_parameters_);
+}
 
 // Nothing is worth a search: what comes nearest is executed all the same, to say by how much it misses.
 void Search::run_smallest(LeverKind kind) {
@@ -209,7 +225,9 @@ void Search::run_smallest(LeverKind kind) {
       nearest = &g;
   for (const Choice& offload : space_.offloads) {
     const Recipe recipe = recipe_of(*nearest, space_.losses.back(), offload, space_.lengths.back());
-    run(at(recipe, splits_for(recipe)[0], full()));
+    const std::vector<Split> splits = splits_for(recipe);
+    for (const Split& split : {splits.front(), splits.back()})
+      if (split == splits.front() || split.accumulation == 1) run(at(recipe, split, full()));
   }
 }
 

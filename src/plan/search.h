@@ -1,6 +1,7 @@
 // The best recipe of a space on one device, by executing candidates. Three facts keep their number small: memory grows with the
-// micro-batch and falls with every block that is checkpointed, a larger micro-batch is never slower a sample, and no checkpoint makes a
-// step faster. Each is used only to leave candidates out that could not win; what wins was executed.
+// micro-batch (of an accumulation; the whole batch at once is looked at for itself) and falls with every block that is checkpointed, a
+// larger micro-batch is never slower a sample, and no checkpoint makes a step faster. Each is used only to leave candidates out that could
+// not win; what wins was executed.
 #pragma once
 
 #include <array>
@@ -34,6 +35,7 @@ class Search {
   const nlohmann::json& full() const { return levels_.back(); }
   // `shrinking`: of the arithmetic a sample, from the smallest batch to large ones; found by the first recipe that is explored.
   void explore(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking);
+  void explore_splits(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking);
   void explore_batch(const Recipe& recipe, const Split& split);
   void fit_level(const Recipe& recipe, const Split& split, bool selective);
   void try_every_kth(const Recipe& recipe, const Split& split);

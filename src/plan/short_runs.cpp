@@ -23,15 +23,15 @@ size_t events_of(const Job& job, int64_t tokens) {
   return simulate(one).trace.events.size();
 }
 
+Bytes scaled(Bytes b, double factor) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * factor)}; }
+
+}  // namespace
+
 Verdict verdict_of(const ByteRange& need, const TargetDevice& device) {
   if (!device.capacity) return Verdict::unknown;
   if (need.high + device.others <= device.capacity->low) return Verdict::fits;
   return need.bytes + device.others <= device.capacity->bytes ? Verdict::tight : Verdict::does_not_fit;
 }
-
-Bytes scaled(Bytes b, double factor) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * factor)}; }
-
-}  // namespace
 
 bool loops_over_tokens(const Job& job) {
   const bool tokens = job.inputs == InputKind::lm && job.framework == Framework::pytorch && job.longest == 0;

@@ -10,6 +10,9 @@ namespace plimsoll {
 // Whether a run over the job's own sequences has millions of events because every token adds some. The job is resolved.
 bool loops_over_tokens(const Job& job);
 
+// Of a need that was not executed.
+Verdict verdict_of(const ByteRange& need, const TargetDevice& device);
+
 class ShortRuns {
  public:
   static constexpr int64_t kFew = 16, kStep = 8, kMore = kFew + 2 * kStep;  // tokens of the first run, more of each, of the last

@@ -41,7 +41,7 @@ class NearMisses {
   }
 
   void less_left_free() {
-    if (request_.leave_free > 0 && fits(smallest_.needs[device_], plan_.device.capacity->low))
+    if (request_.leave_free > 0 && fits(smallest_.needs[device_], room_on(plan_.device)))
       add("all of the device", "without --leave-free", smallest_);
   }
 

@@ -269,7 +269,10 @@ std::string front_plot(const Plan& plan, const Style& style) {
 }
 
 std::string plan_text(const Plan& plan, const Style& style) {
-  const std::string has = plan.device.capacity ? to_string(plan.device.capacity->bytes) : "memory unknown";
+  std::string has = plan.device.capacity ? to_string(plan.device.capacity->bytes) : "memory unknown";
+  if (plan.device.others.count > 0)
+    has += fmt::format(", of which {} {}", to_string(plan.device.others),
+                       one_pool(plan.device) ? "are for the system and the process" : "are in use by others");
   std::string out = style.bold(fmt::format("Plan for {} on {} ({})", plan.as_is.job.model, plan.device.name, has)) +
                     style.dim(fmt::format("  {}", goal_text(plan))) + "\n";
   if (plan.as_is_impossible.empty()) {
@@ -323,6 +326,7 @@ Json plan_json(const Plan& plan) {
            {"device", plan.device.name},
            {"device_id", plan.device.spec.id},
            {"capacity_bytes", plan.device.capacity ? Json(plan.device.capacity->bytes.count) : Json(nullptr)},
+           {"others_bytes", plan.device.others.count},
            {"limit_bytes", plan.limit.count},
            {"goal", plan.fewest ? "gpus" : to_string(plan.objective)},
            {"global_batch", plan.global ? Json(*plan.global) : Json(nullptr)},
