@@ -67,12 +67,12 @@ std::string capacity_text(const HostFit& f, const Style& style) {
 std::string room_text(const HostRoom& r, const HostSettings& now) {
   std::string out;
   if (r.workers)
-    out += fmt::format("  {:<22} {:>11}  that fit, each as the loader's settings have it; {} now\n", "workers",
+    out += fmt::format("  {:<22} {:>11}  as the loader's settings have them; {} now\n", "workers that fit",
                        *r.workers == HostRoom::kMostWorkers ? fmt::format("{} and more", *r.workers) : fmt::format("up to {}", *r.workers),
                        now.workers);
   if (r.cache)
-    out += fmt::format("  {:<22} {:>11}  for {} items with cache: ram: {}\n", "a cache in RAM", to_string(r.cache_bytes), now.dataset_size,
-                       to_string(*r.cache));
+    out += fmt::format("  {:<22} {:>11}  for {} items with cache: ram: {}\n", "a cache in RAM", to_string(r.cache_bytes),
+                       with_commas(now.dataset_size), to_string(*r.cache));
   return out;
 }
 
