@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -242,6 +243,20 @@ TEST_F(RoundTrip, WhatIsNotWrittenIsExecuted) {
   EXPECT_GT(answer["as_written"]["device_bytes"]["bytes"], answer["plan"]["device_bytes"]["bytes"]);
   EXPECT_EQ(answer["as_written"]["verdict"], "does not fit");
   EXPECT_NE(answer["diff"].get<std::string>().find("+  micro_batch_size: 1"), std::string::npos) << answer["diff"];
+}
+
+// Each device's row has the user's own command with what to add: started so, it fits there.
+TEST_F(RoundTrip, ATableOfDevicesHasTheTrainersCommands) {
+  const std::vector<std::string> run{
+      "trl",    "sft", "--model_name_or_path", (folder_ / "model").string(), "--per_device_train_batch_size", "16", "--max_length", "1024",
+      "--bf16", "true"};
+  for (const Json& row : answer_to("plan", {{"run", run}, {"gpu", "1.2GiB,2GiB,6GiB"}})["plans"]) {
+    const std::string command = row["command"].get<std::string>();
+    const std::vector<std::string> words = shell_words(command);
+    ASSERT_GT(words.size(), run.size()) << command;
+    EXPECT_TRUE(std::equal(run.begin(), run.end(), words.begin())) << command;
+    EXPECT_EQ(fit(words, row["device"].get<std::string>(), Json::object())["verdict"], "fits") << command;
+  }
 }
 
 }  // namespace

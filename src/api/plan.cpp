@@ -8,7 +8,6 @@
 #include "api/plan_files.h"
 #include "api/plan_matrix.h"
 #include "estimate/calibration.h"
-#include "job/command_line.h"
 #include "job/lint.h"
 #include "plan/layouts.h"
 #include "plan/plan.h"
@@ -179,13 +178,16 @@ std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequ
   return plans;
 }
 
-// Before its flags, and after them.
-std::pair<std::string, std::string> run_text(const JobRequest& job) {
-  std::string words;
-  for (const std::string& word : job.run) words += " " + shell_quoted(word);
-  const std::string file = job.job_file.empty() ? "" : " --job " + shell_quoted(job.job_file);
-  if (job.run.size() > 1) return {"plimsoll estimate" + file, " --" + words};
-  return {"plimsoll estimate" + words + file, ""};
+// A table for a training command: what that command has flags for, and for devices on which that is not enough, anything.
+std::vector<Plan> plans_of_command(SearchRequest request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices) {
+  request.flags = true;
+  PlanRequest said = plan;
+  said.wishes.placements = false;
+  said.wishes.without = unsayable(request, job);
+  std::vector<Plan> plans = make_plans(said, devices);
+  for (size_t i = 0; i < plans.size(); ++i)
+    if (!plans[i].best) plans[i] = make_plans(plan, {devices[i]}).front();
+  return plans;
 }
 
 // The plan's own host side, or that of the run as it is when there is no plan.
@@ -291,7 +293,8 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   plan.wishes.placements = !wants_file(request);
   plan.brief |= wants_file(request);
   if (request.goal == "gpus") plan.wishes.gpus = fewest_devices(plan, devices);
-  std::vector<Plan> plans = plans_for(request, job, plan, devices);
+  const bool table_of_command = devices.size() > 1 && request.job.run.size() > 1;
+  std::vector<Plan> plans = table_of_command ? plans_of_command(request, job, plan, devices) : plans_for(request, job, plan, devices);
   for (Plan& p : plans) p.fewest = request.goal == "gpus";
   if (wants_file(request)) return answer_with_file(request, job, sayable(request, job, plan, devices, std::move(plans)), show);
   if (plans.size() == 1) {
@@ -307,9 +310,8 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
         });
     if (host && host->sections.verdict() == Verdict::does_not_fit) return ExitCode::no;
   } else {
-    const auto [run, after] = run_text(request.job);
-    show([&, run = run, after = after](const Style& style) { return plans_table(plans, run, after, style); },
-         [&, run = run, after = after] { return plans_json(plans, run, after); });
+    const CommandOf command = [&](const PlannedRun& run) { return command_for(request, job, run); };
+    show([&](const Style& style) { return plans_table(plans, command, style); }, [&] { return plans_json(plans, command); });
   }
   return any_fits(plans) ? ExitCode::ok : ExitCode::no;
 }

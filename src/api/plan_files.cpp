@@ -6,6 +6,7 @@
 #include <iostream>
 #include <optional>
 
+#include "job/command_line.h"
 #include "job/input.h"
 #include "job/launch_files.h"
 #include "job/writer.h"
@@ -107,6 +108,30 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path, co
           {"plan", planned_json(run)}};
 }
 
+std::string words_of(const JobRequest& job) {
+  std::string words;
+  for (const std::string& word : job.run) words += " " + shell_quoted(word);
+  return words;
+}
+
+// The user's own, with the flags and the environment of that plan; empty where there is none, or where these do not say all of it.
+std::string training_command(const SearchRequest& request, const Job& job, const PlannedRun& run) {
+  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
+  if (request.job.run.size() < 2 || !document) return "";
+  try {
+    const Rewritten file = rewritten(request, *document, job, run);
+    if (!file.not_written.empty()) return "";
+    Changes changes = changes_of(job, run);
+    std::string out;
+    for (const auto& [name, value] : file.environment) out += fmt::format("{}={} ", name, shell_quoted(value));
+    if (!out.empty()) std::erase_if(changes, [](const auto& c) { return c.first == "alloc_conf"; });
+    const std::string flags = changes.empty() ? "" : " " + flags_for(*document, as_in_document(request), changes);
+    return out + words_of(request.job).substr(1) + flags;
+  } catch (const Error&) {  // no flag says it
+    return "";
+  }
+}
+
 }  // namespace
 
 std::set<std::string> unsayable(const SearchRequest& request, const Job& job) {
@@ -139,6 +164,15 @@ std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, co
   for (const NotWritten& n : file.not_written)
     if (plan.best->run.changes.contains(n.setting)) out.push_back(n.setting);
   return out;
+}
+
+std::string command_for(const SearchRequest& request, const Job& job, const PlannedRun& run) {
+  const std::string own = training_command(request, job, run);
+  if (!own.empty()) return own;
+  const std::string words = words_of(request.job), flags = flags_for(changes_of(job, run));
+  const std::string file = request.job.job_file.empty() ? "" : " --job " + shell_quoted(request.job.job_file);
+  const std::string settings = file + (flags.empty() ? "" : " ") + flags;
+  return request.job.run.size() > 1 ? "plimsoll estimate" + settings + " --" + words : "plimsoll estimate" + words + settings;
 }
 
 bool wants_file(const SearchRequest& r) { return r.flags || r.diff || !r.write.empty() || !r.generate.empty(); }

@@ -14,6 +14,8 @@ bool wants_file(const SearchRequest& request);
 std::set<std::string> unsayable(const SearchRequest& request, const Job& job);
 // Settings of the plan that the user's file or command has no word for, or for --flags no flag; empty when everything can be said.
 std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan);
+// How the plan is started: the user's own training command with its flags, or where these do not say all of it, `plimsoll estimate`.
+std::string command_for(const SearchRequest& request, const Job& job, const PlannedRun& run);
 // Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.
 ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show);
 // The fastest layout that such a file can say. Throws an Error when none fits, or none of them can be said.

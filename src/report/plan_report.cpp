@@ -379,35 +379,19 @@ Json plan_json(const Plan& plan) {
   return out;
 }
 
-namespace {
+namespace {}  // namespace
 
-// What the user gave as flags, and what the plan changes.
-std::string all_flags(const PlannedRun& r) {
-  Changes all;
-  for (const auto& [key, value] : given_by_flags(r.job))
-    if (!r.changes.contains(key)) all.emplace_back(key, value);
-  for (const auto& [key, value] : r.changes.items()) all.emplace_back(key, value);
-  return flags_for(all);
-}
-
-std::string command_of(const PlannedRun& r, const std::string& run, const std::string& after) {
-  const std::string flags = all_flags(r);
-  return run + (flags.empty() ? "" : " ") + flags + after;
-}
-
-}  // namespace
-
-Json plans_json(const std::vector<Plan>& plans, const std::string& run, const std::string& after) {
+Json plans_json(const std::vector<Plan>& plans, const CommandOf& command) {
   Json out{{"schema", 1}, {"plans", Json::array()}};
   for (const Plan& p : plans) {
     Json row = plan_json(p);
-    row["command"] = p.best ? Json(command_of(p.best->run, run, after)) : Json(nullptr);
+    row["command"] = p.best ? Json(command(p.best->run)) : Json(nullptr);
     out["plans"].push_back(std::move(row));
   }
   return out;
 }
 
-std::string plans_table(const std::vector<Plan>& plans, const std::string& run, const std::string& after, const Style& style) {
+std::string plans_table(const std::vector<Plan>& plans, const CommandOf& command, const Style& style) {
   std::string out =
       style.bold(fmt::format("{} on {} device{}", plans.front().as_is.job.model, plans.size(), plans.size() == 1 ? "" : "s")) +
       style.dim(fmt::format("  {}", goal_text(plans.front()))) + "\n";
@@ -424,7 +408,7 @@ std::string plans_table(const std::vector<Plan>& plans, const std::string& run, 
     const PlannedRun& r = p.best->run;
     out +=
         fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}\n", printable(p.device.name, 30), has, to_string(r.need.device.bytes),
-                    share_text(r.need, p.device), seconds_text(per_sample(r)), batch_text(r), style.dim(command_of(r, run, after)));
+                    share_text(r.need, p.device), seconds_text(per_sample(r)), batch_text(r), style.dim(command(r)));
   }
   return out;
 }
