@@ -427,6 +427,17 @@ TEST(Plans, GiveBatchesOfTheTotalThatIsKept) {
   EXPECT_EQ(Fitting(next).need(p.device).verdict, Verdict::does_not_fit);
 }
 
+// A recipe that cannot be accumulated, because its gradients leave for the host, has its own batch at the least.
+TEST(Plans, GiveBatchesOfWhatIsRunAtOnce) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 8}, {"seq", 256}, {"config", {{"n_layer", 3}}}}));
+  r.wishes.keep = {"precision", "optimizer", "adapter"};
+  const Plan p = plan_for(r, card(1.3));
+  ASSERT_TRUE(p.best && p.batch);
+  ASSERT_EQ(p.best->run.job.accumulation, 1);
+  EXPECT_TRUE(p.best->run.changes.contains("offload_optimizer")) << p.best->run.changes.dump();
+  EXPECT_GE(p.batch->maximum, 8);
+}
+
 TEST(Plans, GiveBatchesAndSensitivities) {
   const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 8}})), card(16));
   ASSERT_TRUE(p.batch);

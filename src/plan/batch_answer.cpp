@@ -22,24 +22,27 @@ class Batches {
           static_cast<double>(base.needs[device].device.high.count) / static_cast<double>(base.thought[device].device.high.count);
   }
 
-  // Straight lines through two batches lead to the edge, and every answer was executed.
+  // Straight lines through two batches lead to the edge, and every answer was executed. Where one sample and its accumulation do not fit,
+  // or cannot be, the recipe's own batch may: the whole at once.
   int64_t largest(Bytes capacity, const std::function<bool(const Need&)>& fits) {
     const auto good = [&](int64_t b) {
       const std::optional<Need> n = at(b);
       return n && fits(*n);
     };
-    if (!good(1)) return 0;
-    const std::optional<Need> one = at(1), two = at(2);
-    if (!two) return 1;
-    const int64_t slope = std::max<int64_t>(1, (two->device.bytes - one->device.bytes).count);
-    int64_t low = 1, high = 0, guess = std::clamp<int64_t>(1 + (capacity - one->device.high).count / slope, 2, kLargest);
+    const int64_t least = good(1) ? 1 : job_.batch;
+    if (!good(least)) return 0;
+    const std::optional<Need> first = at(least), next = at(least + 1);
+    if (!next) return least;
+    const int64_t slope = std::max<int64_t>(1, (next->device.bytes - first->device.bytes).count);
+    int64_t low = least, high = 0;
+    int64_t guess = std::clamp<int64_t>(least + (capacity - first->device.high).count / slope, least + 1, kLargest + least);
     for (int64_t reach = std::max<int64_t>(1, guess / 32); guess <= 2 * kLargest && (high == 0 || high - low > 1); reach *= 2) {
       if (good(guess)) {
         low = guess;
         guess = high ? (low + high) / 2 : low + reach;
       } else {
         high = guess;
-        guess = high - reach > low && low == 1 ? high - reach : (low + high) / 2;
+        guess = high - reach > low && low == least ? high - reach : (low + high) / 2;
       }
     }
     return low;
@@ -65,8 +68,8 @@ class Batches {
     if (c.needs.empty()) return std::nullopt;
     Need need = c.needs[device_];
     if (!c.extrapolated) return need;
-    for (Bytes* b : {&need.device.bytes, &need.device.low, &need.device.high})
-      *b = Bytes{static_cast<int64_t>(found_to_thought_ * static_cast<double>(b->count))};
+    for (Bytes* end : {&need.device.bytes, &need.device.low, &need.device.high})
+      *end = Bytes{static_cast<int64_t>(found_to_thought_ * static_cast<double>(end->count))};
     need.verdict = verdict_of(need.device, evaluator_.devices()[device_]);
     return need;
   }

@@ -95,7 +95,8 @@ class NearMisses {
     std::vector<TargetDevice> larger;
     for (const DeviceSpec& d : catalogue()) {
       if (d.vendor != plan_.device.spec.vendor || d.memory != plan_.device.spec.memory) continue;
-      const TargetDevice target = target_device(d);
+      TargetDevice target = target_device(d);
+      if (one_pool(target)) target.others = plan_.device.others;  // the host's part of it
       if (target.capacity && target.capacity->low > plan_.limit) larger.push_back(target);
     }
     std::stable_sort(larger.begin(), larger.end(), [](const auto& a, const auto& b) { return a.capacity->low < b.capacity->low; });
