@@ -16,6 +16,7 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
+#include "tensor/inference.h"
 
 namespace plimsoll {
 
@@ -57,17 +58,6 @@ TuningSettings adapted(AdapterSettings adapter) {
   tuning.adapter = std::move(adapter);
   return tuning;
 }
-
-// eval() under torch.no_grad()
-class Inference {
- public:
-  explicit Inference(Tape& tape) : tape_(tape), no_grad_(tape, false) { tape.training = false; }
-  ~Inference() { tape_.training = true; }
-
- private:
-  Tape& tape_;
-  GradGuard no_grad_;
-};
 
 // sd-scripts replaces the attention of the denoiser alone.
 class OwnAttention {

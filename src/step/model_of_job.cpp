@@ -4,6 +4,7 @@
 
 #include "nn/adapter.h"
 #include "nn/layers.h"
+#include "tensor/inference.h"
 #include "util/text.h"
 
 namespace plimsoll {

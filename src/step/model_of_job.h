@@ -19,15 +19,4 @@ ParameterRecord record_of(const Parameter& p, const Tape& tape);
 // Paths of what the model runs as blocks, by a forward pass on a tape of its own.
 std::vector<std::string> blocks_of(const Job& job);
 
-// model.eval() under torch.no_grad().
-class Inference {
- public:
-  explicit Inference(Tape& tape) : tape_(tape), no_grad_(tape, false) { tape.training = false; }
-  ~Inference() { tape_.training = true; }
-
- private:
-  Tape& tape_;
-  GradGuard no_grad_;
-};
-
 }  // namespace plimsoll

@@ -27,6 +27,7 @@
 #include "step/swapped_blocks.h"
 #include "step/torchtitan_step.h"
 #include "step/zero1.h"
+#include "tensor/inference.h"
 #include "util/text.h"
 
 namespace plimsoll {
