@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "job/formats/format.h"
-#include "job/input.h"
+#include "formats/format.h"
+#include "formats/input.h"
 
 namespace plimsoll {
 

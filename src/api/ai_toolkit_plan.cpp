@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "job/formats/format.h"
+#include "formats/format.h"
 #include "model/resolve.h"
-#include "report/ai_toolkit_report.h"
+#include "systems/ai_toolkit/report.h"
 
 namespace plimsoll {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "plan/ai_toolkit_rules.h"
+#include "systems/ai_toolkit/rules.h"
 
 namespace plimsoll {
 

@@ -5,9 +5,9 @@
 #include <fstream>
 #include <iostream>
 
+#include "formats/command_line.h"
+#include "formats/format.h"
 #include "hardware/detect.h"
-#include "job/command_line.h"
-#include "job/formats/format.h"
 #include "report/diagnosis_report.h"
 #include "util/output_file.h"
 #include "util/text.h"

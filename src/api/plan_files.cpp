@@ -6,10 +6,10 @@
 #include <iostream>
 #include <optional>
 
-#include "job/command_line.h"
-#include "job/input.h"
-#include "job/launch_files.h"
-#include "job/writer.h"
+#include "formats/command_line.h"
+#include "formats/input.h"
+#include "formats/launch_files.h"
+#include "formats/writer.h"
 #include "model/resolve.h"
 #include "plan/ladder.h"
 #include "plan/layout_launch.h"

@@ -10,8 +10,8 @@
 #include "estimate/one_rank.h"
 #include "job/lint.h"
 #include "report/page.h"
-#include "report/seed_report.h"
 #include "step/largest_rank.h"
+#include "systems/seed_report.h"
 #include "util/text.h"
 
 namespace plimsoll {

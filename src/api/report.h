@@ -6,7 +6,7 @@
 #include <string>
 
 #include "api/request.h"
-#include "report/phrases.h"
+#include "systems/phrases.h"
 
 namespace plimsoll {
 

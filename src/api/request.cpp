@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "formats/input.h"
 #include "hardware/detect.h"
 #include "hardware/lookup.h"
-#include "job/input.h"
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "model/resolve.h"

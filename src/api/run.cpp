@@ -8,7 +8,7 @@
 #include "estimate/calibration.h"
 #include "estimate/fit.h"
 #include "hardware/detect.h"
-#include "scale/shell_command.h"
+#include "supervise/shell_command.h"
 
 namespace plimsoll {
 

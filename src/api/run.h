@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/request.h"
-#include "scale/supervisor.h"
+#include "supervise/supervisor.h"
 
 namespace plimsoll {
 

@@ -11,9 +11,9 @@
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
 #include "cli/number_between.h"
-#include "plan/ai_toolkit_document.h"
 #include "plan/layout_kinds.h"
 #include "plan/space.h"
+#include "systems/ai_toolkit/document.h"
 #include "util/text.h"
 
 namespace plimsoll {

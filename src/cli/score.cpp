@@ -1,4 +1,4 @@
-#include "estimate/score.h"
+#include "score/score.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "report/published_report.h"
 #include "report/style.h"
+#include "score/published_report.h"
 #include "util/bytes.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/megatron.h"
+#include "model/decoder/megatron.h"
 #include "model/weights_only.h"
 
 namespace plimsoll {

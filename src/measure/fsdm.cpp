@@ -1,7 +1,7 @@
 // Few-shot diffusion models with "lag" conditioning: a vision transformer reads each set of images with one left out, and a DiT that
 // removes the noise from that one looks at its tokens. Locals are those of src/model/fsdm*.cpp.
 #include "measure/live_model.h"
-#include "model/fsdm_config.h"
+#include "model/diffusion/fsdm_config.h"
 
 namespace plimsoll::measure {
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "job/command_line.h"
-#include "job/input.h"
-#include "job/reader.h"
+#include "formats/command_line.h"
+#include "formats/input.h"
+#include "formats/reader.h"
 
 namespace plimsoll::measure {
 

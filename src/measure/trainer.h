@@ -9,7 +9,7 @@
 #include "measure/live_model.h"
 #include "measure/loader.h"
 #include "measure/recipe.h"
-#include "scale/batch_scaler.h"
+#include "supervise/batch_scaler.h"
 
 namespace plimsoll::measure {
 

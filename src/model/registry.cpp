@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "model/autoencoders.h"
+#include "model/decoder/megatron.h"
 #include "model/denoisers.h"
 #include "model/encoders.h"
 #include "model/families.h"
-#include "model/megatron.h"
 #include "model/more_denoisers.h"
 #include "model/openmmlab.h"
 #include "model/other_decoders.h"

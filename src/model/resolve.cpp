@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "job/model_description.h"
+#include "formats/model_description.h"
 #include "job/settings.h"
 #include "model/hub_names.h"
 #include "model/registry.h"

@@ -6,7 +6,7 @@
 #include <functional>
 #include <map>
 
-#include "job/weights.h"
+#include "formats/weights.h"
 #include "nn/layers.h"
 #include "ops/loss.h"
 #include "ops/reduce.h"

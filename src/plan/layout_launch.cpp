@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "job/instead.h"
-#include "job/launch_files.h"
+#include "formats/instead.h"
+#include "formats/launch_files.h"
+#include "formats/writer.h"
 #include "job/megatron_arguments.h"
-#include "job/writer.h"
 #include "util/text.h"
 
 namespace plimsoll {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/torchtitan.h"
+#include "model/decoder/torchtitan.h"
 #include "step/optimizer_costs.h"
 #include "step/torchtitan_checks.h"
 

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "estimate/estimate.h"
+#include "formats/writer.h"
 #include "job/settings.h"
-#include "job/writer.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
 

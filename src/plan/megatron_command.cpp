@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "model/megatron.h"
+#include "model/decoder/megatron.h"
 #include "plan/layout_launch.h"
 
 namespace plimsoll {

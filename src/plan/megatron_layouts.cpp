@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <set>
 
-#include "model/megatron.h"
+#include "model/decoder/megatron.h"
 #include "plan/layout_kinds.h"
 #include "plan/without_defaults.h"
 

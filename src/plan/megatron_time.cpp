@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "model/megatron.h"
+#include "model/decoder/megatron.h"
 #include "plan/layout_time.h"
 
 namespace plimsoll {

@@ -4,7 +4,7 @@
 #include <future>
 
 #include "estimate/host_memory.h"
-#include "job/writer.h"
+#include "formats/writer.h"
 #include "plan/batch_answer.h"
 #include "plan/ladder.h"
 #include "plan/possible_space.h"

@@ -1,5 +1,5 @@
 // A layout as torchtitan's configuration (torchtitan/config/job_config.py of 2025-11).
-#include "model/torchtitan.h"
+#include "model/decoder/torchtitan.h"
 #include "plan/layout_launch.h"
 #include "step/torchtitan_checks.h"
 

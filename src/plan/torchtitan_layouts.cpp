@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "model/torchtitan.h"
+#include "model/decoder/torchtitan.h"
 #include "plan/layout_kinds.h"
 #include "plan/without_defaults.h"
 #include "step/torchtitan_checks.h"

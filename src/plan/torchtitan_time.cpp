@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "model/torchtitan.h"
+#include "model/decoder/torchtitan.h"
 #include "plan/communication.h"
 #include "plan/layout_time.h"
 #include "step/torchtitan_checks.h"

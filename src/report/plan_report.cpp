@@ -6,7 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "job/writer.h"
+#include "formats/writer.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
 #include "report/levers_report.h"

@@ -6,7 +6,7 @@
 #include <map>
 #include <numeric>
 
-#include "model/megatron.h"
+#include "model/decoder/megatron.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"

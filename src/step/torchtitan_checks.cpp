@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "model/torchtitan.h"
+#include "model/decoder/torchtitan.h"
 #include "util/checked.h"
 #include "util/text.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "model/torchtitan.h"
+#include "model/decoder/torchtitan.h"
 #include "nn/tensor_parallel.h"
 #include "ops/dtensor.h"
 #include "ops/loss.h"

@@ -7,7 +7,7 @@
 
 #include "api/c/answer.h"
 #include "job/config.h"
-#include "scale/batch_scaler.h"
+#include "supervise/batch_scaler.h"
 
 struct plimsoll_scaler {
   explicit plimsoll_scaler(const plimsoll::ScalerSettings& settings) : scaler(settings), ranks(settings.ranks) {}

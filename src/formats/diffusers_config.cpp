@@ -1,0 +1,17 @@
+// config.json of one network of diffusers, which names its class.
+#include "formats/readers.h"
+
+namespace plimsoll {
+
+bool matches_diffusers_config(const Document& d) {
+  if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name") || !d.value["_class_name"].is_string())
+    return false;
+  const std::string name = d.value["_class_name"].get<std::string>();  // schedulers and image processors have no weights
+  return name.find("Scheduler") == std::string::npos && name.find("Processor") == std::string::npos;
+}
+
+ModelDescription model_of_diffusers_config(Reader& r) {
+  return {{{r.text("_class_name"), r.document.value, ""}}, weights_beside(r.document.folder())};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,75 @@
+// GGUF: the architecture and its sizes in llama.cpp's words, as transformers turns them into a configuration when it loads such a file.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "formats/readers.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Architectures that are one family's, with the usual names of sizes.
+struct Family {
+  const char* architecture;
+  const char* model_type;
+};
+constexpr Family kFamilies[] = {{"llama", "llama"},   {"mistral", "mistral"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"},    {"gemma", "gemma"},
+                                {"gemma2", "gemma2"}, {"phi3", "phi3"},       {"olmo2", "olmo2"}, {"granite", "granite"}};
+
+struct Key {
+  const char* gguf;
+  const char* config;
+};
+constexpr Key kKeys[] = {{"context_length", "max_position_embeddings"},
+                         {"block_count", "num_hidden_layers"},
+                         {"feed_forward_length", "intermediate_size"},
+                         {"embedding_length", "hidden_size"},
+                         {"attention.head_count", "num_attention_heads"},
+                         {"attention.head_count_kv", "num_key_value_heads"},
+                         {"attention.key_length", "head_dim"},
+                         {"attention.sliding_window", "sliding_window"},
+                         {"expert_count", "num_experts"},
+                         {"expert_used_count", "num_experts_per_tok"}};
+
+const WeightTensor* find_tensor(const Document& d, const char* name) {
+  const auto it = std::find_if(d.tensors.begin(), d.tensors.end(), [&](const WeightTensor& t) { return t.name == name; });
+  return it == d.tensors.end() ? nullptr : &*it;
+}
+
+// GGUF keeps what the file needs; the rest are the class's defaults. Without an output matrix the embeddings are used again.
+Json config_of(Reader& r, const std::string& architecture) {
+  Json config = Json::object();
+  for (const Key& k : kKeys)
+    if (const Json* value = r.find("/" + architecture + "." + k.gguf); value && value->is_number()) config[k.config] = *value;
+  if (const WeightTensor* embeddings = find_tensor(r.document, "token_embd.weight"); embeddings && embeddings->shape.size() == 2)
+    config["vocab_size"] = embeddings->shape[0];
+  config["tie_word_embeddings"] = find_tensor(r.document, "output.weight") == nullptr;
+  return config;
+}
+
+}  // namespace
+
+bool matches_gguf(const Document& d) { return d.kind == Document::Kind::gguf; }
+
+ModelDescription model_of_gguf(Reader& r) {
+  const std::string architecture = r.text("/general.architecture");
+  if (architecture.empty()) throw Error("[gguf] " + r.document.path + " has no general.architecture", "is it a model?");
+  ModelDescription m;
+  m.weights = r.document.path;
+  const Json config = config_of(r, architecture);
+  const bool experts = config.value("num_experts", 0) > 0;  // llama.cpp calls Mixtral llama
+  std::string type = architecture;
+  for (const Family& f : kFamilies)
+    if (architecture == f.architecture && !experts) type = f.model_type;
+  m.candidates.push_back({experts ? architecture + "_moe" : type, config, ""});
+  r.note(Effect::note,
+         fmt::format("GGUF weights ({}) are for inference: a training run loads them unpacked, in the type that precision says",
+                     summary(r.document.tensors)));
+  return m;
+}
+
+}  // namespace plimsoll

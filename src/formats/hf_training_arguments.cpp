@@ -1,0 +1,389 @@
+// TrainingArguments of transformers: JSON as to_json_string writes it, YAML with the same keys (TRL's and alignment-handbook's recipes hold
+// those of TRL and of the model, too), and commands `python train.py --per_device_train_batch_size 4 --bf16`. Also the reader of any other
+// Python program whose command names a file of settings.
+#include <fmt/format.h>
+
+#include "formats/format.h"
+#include "formats/launch.h"
+#include "formats/readers.h"
+#include "formats/trainer.h"
+#include "job/packed_storage.h"
+#include "job/quantization_kind.h"
+#include "job/settings.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Json = nlohmann::json;
+
+bool has_any(const Json& value, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (value.is_object() && value.contains(key)) return true;
+  return false;
+}
+
+bool has_training_arguments(const Json& value) {
+  return has_any(value, {"per_device_train_batch_size", "gradient_accumulation_steps", "per_gpu_train_batch_size", "num_train_epochs",
+                         "per_device_eval_batch_size", "gradient_checkpointing"});
+}
+
+// Keys that only TRL's configurations have.
+bool is_trl(const Document& d) {
+  return has_any(d.value,
+                 {"max_seq_length", "dataset_text_field", "use_peft", "packing", "completion_only_loss", "assistant_only_loss",
+                  "dataset_num_proc", "load_in_4bit", "max_prompt_length", "dataset_mixer", "dataset_name", "lora_r", "padding_free"});
+}
+
+bool is_python_program(const Document& d) {
+  const std::string program = program_of(d);
+  return program == "trl" || program.ends_with(".py") ||
+         (!program.empty() && program.find('.') != std::string::npos && !program.ends_with(".sh"));
+}
+
+bool names_settings(const Document& d) {
+  if (has_any(d.value["flags"], {"config", "config_file", "deepspeed"})) return true;
+  for (const Json& argument : d.value["arguments"]) {
+    const std::string text = argument.is_string() ? argument.get<std::string>() : "";
+    if (text.ends_with(".yaml") || text.ends_with(".yml") || text.ends_with(".json")) return true;
+  }
+  return false;
+}
+
+// What the user says about the type of the loaded weights: "" when nothing.
+std::string loaded_type(Reader& r) {
+  for (const char* key : {"torch_dtype", "dtype", "model_init_kwargs.torch_dtype", "model_init_kwargs.dtype"})
+    if (r.has(key)) return short_type(r.text(key));
+  return "";
+}
+
+void read_precision(Reader& r, const std::string& trainer, bool trl) {
+  const bool fp16 = r.flag("fp16", false), bf16 = r.flag("bf16", trl && !fp16);
+  if (fp16 && bf16)
+    r.finding(Effect::refused, "fp16", "bf16 is on too: bf16 is simulated", "TrainingArguments raises a ValueError when both are true");
+  std::string autocast = bf16 ? "bf16" : fp16 ? "fp16" : "", origin = "default of " + trainer;
+  if (r.has("bf16") || r.has("fp16")) origin = r.origin(fp16 && !bf16 ? "fp16" : "bf16");
+  const auto launched = r.job.origin.find("precision");
+  if (launched != r.job.origin.end() && (r.job.precision == Precision::amp || r.job.precision == Precision::amp_fp16)) {
+    const std::string theirs = r.job.precision == Precision::amp ? "bf16" : "fp16";
+    if (autocast.empty())
+      autocast = theirs, origin = launched->second;
+    else if (autocast != theirs)
+      r.note(Effect::conflict, fmt::format("{} autocast is used: the launcher's {} ({}) is not", autocast, theirs, launched->second),
+             "TrainingArguments overwrite ACCELERATE_MIXED_PRECISION");
+  }
+  const std::string type = loaded_type(r);
+  if (type.empty() && !autocast.empty())
+    r.note(Effect::note,
+           "the type of the weights is not part of these arguments: taken as fp32. A model that is loaded in bf16 is --precision bf16 "
+           "--autocast",
+           "from_pretrained of transformers 5 takes the checkpoint's own type, earlier versions fp32");
+  const std::string weights = type.empty() ? "fp32" : type;
+  if (weights == "fp16" && autocast == "fp16" && !r.flag("use_peft", false))
+    r.finding(Effect::refused, "fp16", "weights in fp16 cannot be trained with loss scaling",
+              "GradScaler: Attempting to unscale FP16 gradients");
+  set_types(r, weights, autocast, origin);
+}
+
+void read_checkpointing(Reader& r, const std::string& trainer, bool trl) {
+  const bool on = r.flag("gradient_checkpointing", trl);
+  const bool kwargs = r.has("gradient_checkpointing_kwargs.use_reentrant");
+  // modeling_utils.py, gradient_checkpointing_enable: the default was True before transformers 5
+  const bool reentrant = r.flag("gradient_checkpointing_kwargs.use_reentrant", r.job.platform.transformers < Version{5, 0});
+  r.ignore({"gradient_checkpointing_kwargs"});
+  if (!on && kwargs) r.finding(Effect::none, "gradient_checkpointing_kwargs", "nothing is checkpointed", "gradient_checkpointing is false");
+  const Json value = on && reentrant ? Json{{"reentrant", true}} : Json(on);
+  if (r.has("gradient_checkpointing"))
+    r.set("checkpointing", value, "gradient_checkpointing");
+  else if (on)
+    r.set_default("checkpointing", value, trainer);
+}
+
+void read_adapter(Reader& r) {
+  const bool peft = r.flag("use_peft", false);
+  const std::initializer_list<const char*> keys{"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save"};
+  if (!peft) {
+    for (const char* key : keys)
+      if (r.has("use_peft") || is_trl(r.document))
+        r.finding(Effect::none, key, "no adapter is made: everything is trained", "use_peft is not true");
+    return r.ignore({"lora_r", "lora_alpha", "lora_dropout", "lora_target_modules", "lora_modules_to_save", "lora_task_type", "use_rslora",
+                     "use_dora"});
+  }
+  Json lora{{"r", r.integer("lora_r", 16)}, {"lora_alpha", r.number("lora_alpha", 32)}, {"lora_dropout", r.number("lora_dropout", 0.05)}};
+  if (const Json* targets = r.find("lora_target_modules"))
+    lora["target_modules"] = *targets == "all-linear" ? *targets : names_of(*targets);
+  if (const Json* saved = r.find("lora_modules_to_save")) lora["modules_to_save"] = names_of(*saved);
+  if (r.flag("use_dora", false)) lora["use_dora"] = true;
+  if (r.text("lora_task_type") == "SEQ_CLS") lora["task_type"] = "SEQ_CLS";
+  r.ignore({"use_rslora", "lora_task_type"});
+  r.set("lora", lora, "use_peft");
+}
+
+void read_quantization(Reader& r) {
+  const bool four = r.flag("load_in_4bit", false), eight = r.flag("load_in_8bit", false);
+  const std::string type = loaded_type(r), kind = r.text("bnb_4bit_quant_type", "nf4");
+  const bool nested = r.flag("use_bnb_nested_quant", false);
+  const std::string storage = r.text("bnb_4bit_quant_storage", "uint8");
+  if (four)
+    r.set("quantization",
+          {{"type", kind},
+           {"storage", short_type(storage).empty() ? storage : short_type(storage)},
+           {"double_quant", nested},
+           {"compute_dtype", type.empty() ? "fp32" : type}},
+          "load_in_4bit");
+  else if (eight)
+    r.set("quantization", "int8", "load_in_8bit");
+}
+
+void read_rows(Reader& r, bool trl) {
+  for (const char* key : {"max_seq_length", "max_length", "block_size", "max_source_length"}) r.set("seq", key);
+  if (trl) r.set_default("seq", 1024, "TRL");
+  r.set("pad_to_multiple_of", "pad_to_multiple_of");
+  const bool packing = r.flag("packing", false), flat = r.flag("padding_free", false);
+  const std::string strategy = r.text("packing_strategy", "bfd");
+  // SFTTrainer flattens packed rows where the kernel can tell samples apart
+  const bool flattened = flat || (packing && strategy != "wrapped" && r.job.attention == AttentionKernel::flash_attention_2);
+  if (flattened) set_packed(r, r.job.batch, r.job.seq, flat ? "padding_free" : "packing");
+  r.ignore({"eval_packing",        "truncation_mode",
+            "shuffle_dataset",     "completion_only_loss",
+            "assistant_only_loss", "dataset_text_field",
+            "dataset_kwargs",      "dataset_num_proc",
+            "dataset_name",        "dataset_config",
+            "dataset_train_split", "dataset_test_split",
+            "dataset_mixer",       "dataset_mixture",
+            "dataset_splits",      "dataset_configs",
+            "dataset_streaming",   "chat_template",
+            "chat_template_path",  "eos_token",
+            "pad_token",           "preprocessing_num_workers",
+            "model_revision",      "tokenizer_name_or_path",
+            "system_prompt",       "task",
+            "text_column",         "train_file",
+            "validation_file",     "dataset_config_name",
+            "max_train_samples",   "max_eval_samples",
+            "overwrite_cache",     "validation_split_percentage",
+            "streaming",           "tokenizer_name",
+            "config_name",         "auto_insert_empty_system_msg",
+            "benchmarks"});
+}
+
+void read_evaluation(Reader& r, const std::string& trainer) {
+  const std::string strategy = lower(r.text("eval_strategy", r.text("evaluation_strategy", "no")));
+  const bool on = strategy != "no" || r.flag("do_eval", false);
+  r.has("per_device_eval_batch_size");
+  if (!on) return;
+  if (!r.set("eval_batch", "per_device_eval_batch_size")) r.set_default("eval_batch", 8, trainer);
+}
+
+// The loss of a pair of answers, generation by a policy: other steps than the ones that are simulated.
+void read_other_objectives(Reader& r) {
+  if (r.has("num_generations") || r.has("max_completion_length") || r.flag("use_vllm", false))
+    r.note(Effect::unknown, "GRPO and its relatives generate and compare answers: only the update of one batch of max_length is simulated");
+  if (r.has("beta") || r.has("max_prompt_length") || r.has("precompute_ref_log_probs"))
+    r.note(Effect::unknown,
+           "preference losses (DPO, ORPO, KTO) run pairs and perhaps a reference model: only the model's own loss is simulated");
+}
+
+void read_arguments(Reader& r) {
+  const bool trl = is_trl(r.document);
+  const std::string trainer = trl ? "TRL" : "transformers";
+  r.job.trainer = trainer;
+  for (const char* key : {"model_name_or_path", "model"}) set_model(r, key);
+  if (r.has("attn_implementation")) set_attention(r, r.text("attn_implementation"), "attn_implementation");
+  if (r.flag("use_flash_attention_2", false)) r.set("attention", "flash-attention-2", "use_flash_attention_2");
+
+  if (!r.set("batch", "per_device_train_batch_size") && !r.has("per_gpu_train_batch_size")) r.set_default("batch", 8, trainer);
+  const int64_t world = r.job.parallel.world();
+  if (r.flag("accelerator_config.split_batches", false) && world > 1) {
+    if (r.job.batch % world != 0)
+      r.finding(Effect::refused, "accelerator_config.split_batches",
+                fmt::format("a batch of {} cannot be split over {} processes", r.job.batch, world),
+                "accelerate's data loader raises a ValueError");
+    else
+      r.set("batch", r.job.batch / world, "accelerator_config.split_batches");
+  }
+  r.ignore({"accelerator_config"});
+
+  read_shared_arguments(r, trainer);
+  read_precision(r, trainer, trl);
+  read_checkpointing(r, trainer, trl);
+  const Json* args = r.find("optim_args");
+  if (r.flag("adafactor", false))
+    set_hf_optimizer(r, "adafactor", nullptr, "adafactor");
+  else if (r.has("optim"))
+    set_hf_optimizer(r, r.text("optim"), args ? *args : Json(), "optim");
+  else if (!r.job.origin.contains("optimizer")) {
+    r.set_default("optimizer", "AdamW", trainer);
+    r.set_default("optimizer_args", {{"fused", true}}, trainer);
+  }
+  if (r.flag("use_liger_kernel", r.flag("use_liger", false))) {
+    const char* path = r.has("use_liger_kernel") ? "use_liger_kernel" : "use_liger";
+    Json kernels = Json::array();
+    for (const char* kernel : {"rope", "rms_norm", "swiglu"})
+      if (r.flag(std::string("liger_kernel_config.") + kernel, true)) kernels.push_back(kernel);
+    r.set("liger_kernels", kernels, path);
+    if (r.flag("liger_kernel_config.fused_linear_cross_entropy", true)) r.set("loss_kernel", "liger", path);
+  }
+  r.ignore({"liger_kernel_config"});
+  if (r.flag("activation_offloading", false)) r.set("offload_activations", "pinned", "activation_offloading");
+  read_adapter(r);
+  read_quantization(r);
+  read_rows(r, trl);
+  read_evaluation(r, trainer);
+  read_dataloader(r, trainer);
+  read_other_objectives(r);
+  read_ddp(r, /*find_unused=*/!r.job.checkpointing.on);
+  read_deepspeed_setting(r, "deepspeed");
+  r.ignore({"model_init_kwargs", "loss_type"});
+  r.finish();
+}
+
+}  // namespace
+
+bool matches_hf_training_arguments(const Document& d) {
+  if (!d.value.is_object()) return false;
+  if (d.kind == Document::Kind::command) return is_python_program(d) && (has_training_arguments(d.value["flags"]) || names_settings(d));
+  return has_training_arguments(d.value) && !has_any(d.value, {"model", "_component_"});
+}
+
+void read_hf_training_arguments(Reader& r) {
+  if (r.document.kind != Document::Kind::command) return read_arguments(r);
+  if (r.text("launcher").empty() && visible_devices(r).value_or(1) > 1)
+    r.note(Effect::other,
+           fmt::format("one process with {} devices: Trainer uses nn.DataParallel, which is not simulated; the answer is for one device",
+                       *visible_devices(r)),
+           "no launcher (torchrun, accelerate) starts a process for each");
+  read_launch(r);
+  const Document settings = settings_of(r, {"config", "config_file"});
+  // A file of another trainer, named by a program that is not known.
+  const Format* format = settings.kind == Document::Kind::command ? nullptr : format_of(settings);
+  Reader inner(r.job, settings);
+  if (format && std::string(format->name) != "hf_training_arguments") return format->read(inner);
+  read_arguments(inner);
+}
+
+namespace {
+
+bool says_trl(const Wanted& w) { return w.before.trainer == "TRL"; }
+
+Said say_batch(const Wanted& w) {
+  const bool split = w.is("accelerator_config.split_batches") && w.job.parallel.world() > 1;
+  return {{{present(w, {"per_device_train_batch_size", "per_gpu_train_batch_size"}), w.job.batch * (split ? w.job.parallel.world() : 1)}},
+          ""};
+}
+
+Said say_length(const Wanted& w) {
+  const std::string key = present(w, {"max_length", "max_seq_length", "block_size", "max_source_length"});
+  if (!w.has(key) && !says_trl(w)) return {{}, fmt::format("TrainingArguments have no length: tokenize with max_length={}", w.job.seq)};
+  return {{{key, w.job.seq}}, ""};
+}
+
+// Autocast is TrainingArguments' own; the type of the weights is the model's, which TRL's arguments have.
+Said say_precision(const Wanted& w) {
+  const Precision p = w.job.precision;
+  const bool half = p == Precision::bf16 || p == Precision::fp16;
+  const std::string type = p == Precision::bf16 ? "bfloat16" : p == Precision::fp16 ? "float16" : "float32";
+  std::string key = says_trl(w) ? "dtype" : "";
+  for (const char* known : {"model_init_kwargs.dtype", "model_init_kwargs.torch_dtype", "dtype", "torch_dtype"})
+    if (w.find(known)) key = known;
+  const bool was_half = w.before.precision == Precision::bf16 || w.before.precision == Precision::fp16;
+  if (half && key.empty())
+    return {{},
+            fmt::format("TrainingArguments do not say the type of the weights: load the model with dtype=torch.{}{}", type,
+                        w.job.autocast ? "" : ", and leave bf16 and fp16 false")};
+  Said said{{{"bf16", p == Precision::amp || w.job.autocast}}, ""};
+  if (w.find("fp16") || p == Precision::amp_fp16) said.keys.push_back({"fp16", p == Precision::amp_fp16});
+  if (half || was_half) said.keys.push_back({key, type});
+  return said;
+}
+
+Said say_own_checkpointing(const Wanted& w) { return say_checkpointing(w, w.job.platform.transformers < Version{5, 0}); }
+
+Said say_optimizer(const Wanted& w) {
+  Said said = say_hf_optimizer(w, "optim");
+  if (!said.keys.empty() && w.is("adafactor")) said.keys.push_back({"adafactor", false});
+  return said;
+}
+
+Said say_liger(const Wanted& w) {
+  const LossKernel kernel = w.job.loss_settings.kernel;
+  if (kernel != LossKernel::liger && kernel != LossKernel::model) return {};
+  return {{{w.find("use_liger") ? "use_liger" : "use_liger_kernel", kernel == LossKernel::liger || w.job.loss_settings.liger.any()}}, ""};
+}
+
+Said say_offload(const Wanted& w) {
+  if (!says_trl(w) || w.job.offload_activations == Offload::pageable) return {};
+  return {{{"activation_offloading", w.job.offload_activations == Offload::pinned}}, ""};
+}
+
+Said say_lora(const Wanted& w) {
+  const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
+  if (!says_trl(w)) return {};
+  if (!a) return {{{"use_peft", false}}, ""};
+  Said said{{{"use_peft", true}, {"lora_r", a->r}, {"lora_alpha", plain_number(a->alpha)}, {"lora_dropout", plain_number(a->dropout)}}, ""};
+  if (!a->target_modules.empty()) said.keys.push_back({"lora_target_modules", targets_of(*a)});
+  if (!a->modules_to_save.empty()) said.keys.push_back({"lora_modules_to_save", a->modules_to_save});
+  if (a->use_dora || w.has("use_dora")) said.keys.push_back({"use_dora", a->use_dora});
+  return said;
+}
+
+Said say_quantization(const Wanted& w) {
+  const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
+  if (!says_trl(w) || (q && !is_bitsandbytes(*q))) return {};
+  Said said;
+  const bool four = q && q->bits() == 4;
+  if (four || w.find("load_in_4bit")) said.keys.push_back({"load_in_4bit", four});
+  if ((q && !four) || w.find("load_in_8bit")) said.keys.push_back({"load_in_8bit", q && !four});
+  const std::string kind = four ? q->type.substr(0, 3) : "";  // without its storage
+  if (four && (kind != "nf4" || w.has("bnb_4bit_quant_type"))) said.keys.push_back({"bnb_4bit_quant_type", kind});
+  const std::optional<WireType> storage = four ? packed_storage(*q) : std::nullopt;
+  if (storage || w.has("bnb_4bit_quant_storage")) said.keys.push_back({"bnb_4bit_quant_storage", storage ? to_string(*storage) : "uint8"});
+  if (four && (q->double_quant || w.has("use_bnb_nested_quant"))) said.keys.push_back({"use_bnb_nested_quant", q->double_quant});
+  return said;
+}
+
+Said say_attention(const Wanted& w) {
+  const AttentionKernel a = w.job.attention;
+  if (!says_trl(w) && !w.find("attn_implementation"))
+    return {{},
+            fmt::format("TrainingArguments do not say it: load the model with attn_implementation=\"{}\"",
+                        a == AttentionKernel::eager               ? "eager"
+                        : a == AttentionKernel::flash_attention_2 ? "flash_attention_2"
+                                                                  : "sdpa")};
+  if (a == AttentionKernel::eager) return {{{"attn_implementation", "eager"}}, ""};
+  if (a == AttentionKernel::automatic) return {{{"attn_implementation", "sdpa"}}, ""};
+  if (a == AttentionKernel::flash_attention_2) return {{{"attn_implementation", "flash_attention_2"}}, ""};
+  return {};
+}
+
+}  // namespace
+
+const Writes& writes_hf_training_arguments() {
+  static const Writes kWrites = [] {
+    Writes w{{{"batch", "per_device_train_batch_size", say_batch},
+              {"accumulation", "gradient_accumulation_steps"},
+              {"seq", "max_length", say_length},
+              {"precision", "bf16", say_precision},
+              {"autocast", "bf16", say_precision},
+              {"checkpointing", "gradient_checkpointing", say_own_checkpointing},
+              {"optimizer", "optim", say_optimizer},
+              {"optimizer_args", "optim", say_optimizer},
+              {"clip", "max_grad_norm"},
+              {"compile", "torch_compile"},
+              {"loss_kernel", "use_liger_kernel", say_liger},
+              {"liger_kernels", "use_liger_kernel", say_liger},
+              {"offload_activations", "activation_offloading", say_offload},
+              {"lora", "use_peft", say_lora},
+              {"quantization", "load_in_4bit", say_quantization},
+              {"attention", "attn_implementation", say_attention},
+              {"eval_batch", "per_device_eval_batch_size"},
+              {"pad_to_multiple_of", "pad_to_multiple_of"},
+              {"ddp", "ddp_find_unused_parameters", say_hf_ddp}},
+             FlagStyle::values};
+    for (const WrittenKey& k : dataloader_keys()) w.keys.push_back(k);
+    return w;
+  }();
+  return kWrites;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,21 @@
+// Whatever the user points at becomes a Job: the name of a model, a file, a directory that holds several, a training command.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/document.h"
+#include "job/job.h"
+
+namespace plimsoll {
+
+void read_input(Job& job, const std::vector<std::string>& words);
+void read_input_document(Job& job, const Document& document);
+void read_input_file(Job& job, const std::string& path);       // the format by its content; throws when there is none
+void read_input_directory(Job& job, const std::string& path);  // all files whose format is known, by rank
+
+// What settings can be written back into: the file, or the command; none for the name of a model. Throws for a directory.
+std::optional<Document> input_document(const std::vector<std::string>& words, const std::string& job_file);
+
+}  // namespace plimsoll

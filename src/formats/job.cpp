@@ -1,0 +1,48 @@
+// Plimsoll's own job file: a mapping whose keys are settings.
+#include "formats/readers.h"
+#include "job/settings.h"
+
+namespace plimsoll {
+
+bool matches_job(const Document& d) {
+  if (!d.value.is_object() || !d.value.contains("model") || !d.value["model"].is_string()) return false;
+  for (const auto& item : d.value.items()) {
+    bool known = false;
+    for (const Setting& s : job_settings()) known = known || item.key() == s.key;
+    if (!known) return false;
+  }
+  return true;
+}
+
+void read_job(Reader& r) {
+  for (const auto& item : r.document.value.items()) apply_setting(r.job, item.key(), item.value(), r.document.name);
+}
+
+namespace {
+
+// `optimizer: {name: AdamW, args: {fused: true}}` holds both.
+Said say_optimizer(const Wanted& w) {
+  const nlohmann::json* old = w.find("optimizer");
+  const nlohmann::json& args = w.job.optimizer.args.values();
+  if (old && old->is_object()) return {{{"optimizer.name", w.job.optimizer.name}, {"optimizer.args", args}}, ""};
+  Said said;
+  if (old || w.job.optimizer.name != w.before.optimizer.name) said.keys.push_back({"optimizer", w.job.optimizer.name});
+  if (!args.empty() || w.find("optimizer_args")) said.keys.push_back({"optimizer_args", args});
+  return said;
+}
+
+}  // namespace
+
+const Writes& writes_job() {
+  static const Writes kWrites = [] {
+    Writes w;
+    for (const Setting& s : job_settings())
+      w.keys.push_back(
+          {s.key, s.key,
+           std::string(s.key).starts_with("optimizer") && std::string(s.key) != "optimizer_in_backward" ? say_optimizer : nullptr});
+    return w;
+  }();
+  return kWrites;
+}
+
+}  // namespace plimsoll
