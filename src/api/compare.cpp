@@ -32,7 +32,8 @@ std::vector<NamedRun> with_each(const std::vector<NamedRun>& runs, const Variati
 
 ComparedJob compared(const NamedRun& run, const std::vector<TargetDevice>& devices) {
   const Job job = run.job.job();
-  return {run.name.empty() ? job.model : run.name, estimate(job, 0, only_device(devices)), fits_of(job, devices)};
+  Runs runs;
+  return {run.name.empty() ? job.model : run.name, estimate(runs, job, 0, only_device(devices)), fits_of(runs, job, devices)};
 }
 
 // "gpt2", ["python", "train.py"], or {"name": "a", "run": "gpt2", "settings": {...}}; the settings of all come first.

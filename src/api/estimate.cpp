@@ -7,7 +7,6 @@
 #include "job/lint.h"
 #include "report/fit_report.h"
 #include "report/levers_report.h"
-#include "step/train.h"
 #include "trace/trace_file.h"
 #include "util/output_file.h"
 
@@ -35,18 +34,17 @@ nlohmann::ordered_json findings_json(const Job& job) {
 }
 
 // What the allocator is asked for: of a JAX job two calls of its compiled step.
-Trace trace_of(const Job& job, const std::vector<TargetDevice>& devices) {
-  if (job.framework == Framework::pytorch) return simulate(job).trace;
-  const XlaMemory program = compile(job, device_kind(job, only_device(devices)));
-  return allocator_trace(program, program.temporaries.usual);
+void save_trace(const Run& run, const std::string& path) {
+  write_trace(run.xla ? allocator_trace(*run.xla, run.xla->temporaries.usual) : run.simulation.trace, path);
 }
 
 // The same for memory_viz, which knows PyTorch's allocator alone.
-void save_snapshot(const Job& job, const std::string& path) {
+void save_snapshot(const Run& run, const std::string& path) {
+  const Job& job = run.job;
   if (job.framework != Framework::pytorch)
     throw Error("[estimate] --snapshot is for framework pytorch", "--save-trace writes what XLA's allocator is asked for", ExitCode::usage);
   check_output_file(path);
-  write_output_file(path, snapshot_pickle(simulate(job).trace, parse_alloc_conf(job.alloc_conf), step_names(job)));
+  write_output_file(path, snapshot_pickle(run.simulation.trace, parse_alloc_conf(job.alloc_conf), step_names(job)));
 }
 
 // The model of a host and the levers are those of a PyTorch process.
@@ -96,10 +94,12 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
   const std::vector<TargetDevice> devices = request.devices.devices();
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   check_framework(request, job);
-  if (!request.save_trace.empty()) write_trace(trace_of(job, devices), request.save_trace);
-  if (!request.snapshot.empty()) save_snapshot(job, request.snapshot);
-  std::vector<Fit> fits = fits_of(job, devices);
-  Estimate e = estimate(job, static_cast<size_t>(request.top), only_device(devices));
+  Runs runs;
+  Estimate e = estimate(runs, job, static_cast<size_t>(request.top), only_device(devices));
+  std::vector<Fit> fits = fits_of(runs, job, devices);
+  const std::shared_ptr<const Run> run = runs.execute(job, target_of(job, only_device(devices)));
+  if (!request.save_trace.empty()) save_trace(*run, request.save_trace);
+  if (!request.snapshot.empty()) save_snapshot(*run, request.snapshot);
   std::optional<Correction> tensors;
   if (request.calibrated) {
     calibrate(e, fits);
@@ -107,7 +107,7 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
     tensors = tensors_correction(e);
   }
   std::optional<WhatIf> changes;
-  if (request.what_if) changes = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
+  if (request.what_if) changes = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
   const HostSections machine = host_sections(request.host, e);
   show(
       [&](const Style& style) {
@@ -120,6 +120,7 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
       [&] {
         nlohmann::ordered_json json = estimate_json(e);
         if (tensors) json["tensors_correction"] = correction_json(*tensors);
+        json["executions"] = runs.executed();
         json["fits"] = fits_json(fits);
         json["findings"] = findings_json(e.job);
         if (changes) json["what_if"] = what_if_json(*changes);

@@ -25,10 +25,10 @@ std::string configuration_class(const std::string& family) {
 
 }  // namespace
 
-Explanation explanation(Job job, const std::optional<DeviceSpec>& device, size_t tensors) {
+Explanation explanation(Runs& runs, Job job, const std::optional<DeviceSpec>& device, size_t tensors) {
   const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
   job.config.watch(lookups);
-  const Estimate e = estimate(job, tensors, device);
+  const Estimate e = estimate(runs, job, tensors, device);
   return explain_job(e, *lookups, configuration_class(job.family));
 }
 
@@ -57,9 +57,9 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
   Job job = request.job.job();
   const std::vector<TargetDevice> devices = request.devices.devices();
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
-  Explanation x = explanation(job, only_device(devices), 0);
-  Fitting fitting(job);
-  for (const TargetDevice& d : devices) x.fits.push_back(fitting.on(d));
+  Runs runs;
+  Explanation x = explanation(runs, job, only_device(devices), 0);
+  x.fits = fits_of(runs, job, devices);
   show([&](const Style& style) { return explain_text(x, style); }, [&] { return explain_json(x); });
   HelpBundle bundle;
   bundle.estimate = x.estimate;

@@ -22,7 +22,7 @@ struct ExplainRequest {
 };
 
 // What a job will do and where each value is from, with an estimate that lists so many tensors.
-Explanation explanation(Job job, const std::optional<DeviceSpec>& device, size_t tensors);
+Explanation explanation(Runs& runs, Job job, const std::optional<DeviceSpec>& device, size_t tensors);
 
 ExplainRequest explain_request(const nlohmann::json& request);
 ExitCode answer(const ExplainRequest& request, const Show& show);

@@ -68,7 +68,8 @@ std::string notes_of(const Rewritten& r) {
 Fit as_written(const Rewritten& file, const TargetDevice& device) {
   Job job = file.job;
   resolve_model(job);
-  return fits_of(std::move(job), {device}).front();
+  Runs runs;
+  return fits_of(runs, job, {device}).front();
 }
 
 // The plan with what the trainer makes of it beside what was asked for, executed.

@@ -7,10 +7,9 @@
 
 #include "api/explain.h"
 #include "api/recorded_file.h"
-#include "estimate/one_rank.h"
+#include "estimate/stand_in.h"
 #include "job/lint.h"
 #include "report/page.h"
-#include "step/largest_rank.h"
 #include "systems/seed_report.h"
 #include "util/text.h"
 
@@ -24,45 +23,32 @@ std::string rank_names(int64_t first, int64_t count) {
   return count > 1 ? fmt::format("{} to {}", first, first + count - 1) : std::to_string(first);
 }
 
-// Megatron-LM and torchtitan number their ranks with the pipeline outermost: a stage has one run of them, and they are alike.
-std::vector<PageRank> stages_of(Job job, const std::optional<DeviceSpec>& device) {
-  ParallelSettings& p = job.parallel;
-  const int64_t stages = p.megatron ? p.megatron->pipeline : p.torchtitan->pipeline, each = p.world() / stages;
-  std::optional<int64_t>& stage_of_job = p.megatron ? p.megatron->stage : p.torchtitan->stage;
+// Processes of one job, those that are alike in one row; of replicas of the same shards, one. Megatron-LM and torchtitan number their ranks
+// with the pipeline outermost: a stage has one run of them.
+std::vector<PageRank> ranks_of(const Run& run, const Estimate& e, const std::optional<DeviceSpec>& device) {
+  const ParallelSettings& p = run.job.parallel;
+  const int64_t world = p.world();
   std::vector<PageRank> out;
-  for (int64_t stage = 0; stage < stages; ++stage) {
-    stage_of_job = stage;
-    const std::string name = rank_names(stage * each, each) + (stages > 1 ? fmt::format(" (stage {})", stage) : "");
-    if (const Estimate e = estimate_one_rank(job, 0, device); e.memory) out.push_back({name, *e.memory});
-  }
-  return out;
-}
-
-// Processes of one job, those that are alike in one row; of replicas of the same shards, one.
-std::vector<PageRank> ranks_of(const Job& job, const Estimate& e, const std::optional<DeviceSpec>& device) {
-  std::vector<PageRank> out;
-  const int64_t world = job.parallel.world();
   if (world <= 1 || !e.memory) return out;
-  if (job.parallel.megatron || job.parallel.torchtitan) return stages_of(job, device);
-  Job one = job;
-  int64_t* const rank = rank_of(one.parallel);
-  if (!rank) return {{rank_names(0, world), *e.memory}};
-  if (*rank != 0) return {{rank_names(*rank, 1), *e.memory}};
-  for (const RankSpan& span : distinct_ranks(job)) {
-    *rank = span.first;
-    const Estimate of_one = estimate_one_rank(one, 0, device);
-    if (of_one.memory) out.push_back({rank_names(span.first, span.last - span.first + 1), *of_one.memory});
+  const bool stages = p.megatron || p.torchtitan;
+  if (run.ranks.empty()) {
+    const std::optional<int64_t> named = named_rank(run.job);
+    return {{named ? rank_names(*named, 1) : rank_names(0, world), *e.memory}};
   }
-  if (const int64_t more = ranks_not_executed(job.parallel); more > 0 && !out.empty())
-    out.back().name += fmt::format(", {} more not executed", more);
+  const int64_t each = stages ? world / static_cast<int64_t>(run.ranks.size()) : 1;
+  for (const RankRun& r : run.ranks) {
+    const std::string name = stages ? fmt::format("{} ({})", rank_names(r.span.first * each, each), r.name)
+                                    : rank_names(r.span.first, r.span.last - r.span.first + 1);
+    const DeviceFacts facts{device, run.job.platform.torch, uses_convolutions(run.simulation.trace), world};
+    out.push_back({name, with_stand_in_range(run.job, run.simulation.trace, device_memory(r.cuda, facts))});
+  }
+  if (const int64_t more = ranks_not_executed(run.job); more > 0) out.back().name += fmt::format(", {} more not executed", more);
   return out;
 }
 
 // Every device of the catalogue that has its memory established and is not asked about already.
-std::vector<Fit> other_devices(const Job& job, const std::vector<TargetDevice>& asked) {
-  Job whole = job;
-  if (whole.eval_batch == 0) whole.eval_batch = whole.batch;
-  Fitting fitting(whole);
+std::vector<Fit> other_devices(Runs& runs, const Job& job, const std::vector<TargetDevice>& asked) {
+  Fitting fitting(runs, job);
   std::vector<Fit> out;
   for (const DeviceSpec& spec : catalogue()) {
     const TargetDevice d = target_device(spec);
@@ -84,15 +70,17 @@ JobPage job_page(const ReportRequest& request) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   const std::optional<DeviceSpec> device = devices.empty() ? std::nullopt : std::optional(devices[0].spec);
   JobPage page;
-  page.explanation = explanation(job, device, kTensorsOfPage);
-  page.explanation.fits = fits_of(job, devices);
+  Runs runs;
+  page.explanation = explanation(runs, job, device, kTensorsOfPage);
+  page.explanation.fits = fits_of(runs, job, devices);
   const Estimate& e = page.explanation.estimate;
-  page.trace = e.xla ? e.xla->program.trace : simulate(e.job, true).trace;
-  page.ranks = ranks_of(job, e, device);
+  const std::shared_ptr<const Run> run = runs.execute(job, target_of(job, device), {.shapes = true});
+  page.trace = run->trace();
+  page.ranks = ranks_of(*run, e, device);
   if (request.brief) return page;
-  if (devices.size() < 2) page.table = other_devices(job, devices);
+  if (devices.size() < 2) page.table = other_devices(runs, job, devices);
   if (e.xla) return page;
-  page.what_if = what_if(job, devices.empty() ? std::nullopt : std::optional(devices[0]));
+  page.what_if = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
   if (device && devices[0].capacity) page.plan = plan_for(job, devices[0]);
   return page;
 }

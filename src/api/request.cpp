@@ -101,9 +101,8 @@ std::optional<DeviceSpec> only_device(const std::vector<TargetDevice>& devices) 
   return devices.size() == 1 ? std::optional(devices[0].spec) : std::nullopt;
 }
 
-std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices) {
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
-  Fitting fitting(job);
+std::vector<Fit> fits_of(Runs& runs, const Job& job, const std::vector<TargetDevice>& devices) {
+  Fitting fitting(runs, job);
   std::vector<Fit> fits;
   for (const TargetDevice& d : devices) fits.push_back(fitting.on(d));
   return fits;

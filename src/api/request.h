@@ -38,8 +38,7 @@ struct DeviceRequest {
 
 // One device is a fact about the run; of several none is.
 std::optional<DeviceSpec> only_device(const std::vector<TargetDevice>& devices);
-// An evaluation in the batch of training is part of the question, as in estimate().
-std::vector<Fit> fits_of(Job job, const std::vector<TargetDevice>& devices);
+std::vector<Fit> fits_of(Runs& runs, const Job& job, const std::vector<TargetDevice>& devices);
 // 0 when one of them fits, 4 when at best it is tight, 3 when none does; 0 without devices or when nothing is known.
 ExitCode exit_code_of(const std::vector<Fit>& fits);
 

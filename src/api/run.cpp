@@ -39,8 +39,9 @@ std::vector<TargetDevice> devices_of(DeviceRequest request) {
 
 // What was measured here before counts, unless it shall not.
 std::vector<Fit> corrected_fits(const Job& job, const std::vector<TargetDevice>& devices, bool calibrated) {
-  std::vector<Fit> fits = fits_of(job, devices);
-  if (calibrated) calibrate(estimate(job, 0, only_device(devices)), fits);
+  Runs runs;
+  std::vector<Fit> fits = fits_of(runs, job, devices);
+  if (calibrated) calibrate(estimate(runs, job, 0, only_device(devices)), fits);
   return fits;
 }
 

@@ -247,9 +247,10 @@ void add_run(Diagnosis& d, const Job& job, const std::optional<TargetDevice>& as
   if (!d.symptom) return;
   const auto target = asked ? asked : device_of(d);
   KnownRun run;
-  run.estimate = estimate(job, 2000, target ? std::optional(target->spec) : std::nullopt);
-  if (target) run.fit = Fitting(job).on(*target);
-  run.what_if = what_if(job, target);
+  Runs runs;
+  run.estimate = estimate(runs, job, 2000, target ? std::optional(target->spec) : std::nullopt);
+  if (target) run.fit = Fitting(runs, job).on(*target);
+  run.what_if = what_if(runs, job, target);
   if (d.symptom->tried) run.matches = tensors_of_size(run.estimate, *d.symptom->tried);
   d.run = std::move(run);
   find_causes(d);

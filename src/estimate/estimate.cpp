@@ -1,14 +1,13 @@
 #include "estimate/estimate.h"
 
 #include "estimate/compiled.h"
-#include "estimate/one_rank.h"
 #include "estimate/peak_tree.h"
 #include "estimate/stand_in.h"
 
 #include <algorithm>
 #include <map>
 
-#include "step/largest_rank.h"
+#include "program/run.h"
 
 namespace plimsoll {
 
@@ -102,11 +101,11 @@ void explain(Estimate& e, const Trace& trace, const StepPeak& peak, size_t top_t
   e.host_facts = host_facts(trace);
 }
 
-Estimate estimate_xla(const Job& job, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+Estimate estimate_xla(const Job& job, const Run& run, size_t top_tensors, const std::optional<DeviceSpec>& device) {
   Estimate e;
   e.job = job;
   if (device) e.device = device->name;
-  e.xla = xla_estimate(job, compile(job, device_kind(job, device)), device);
+  e.xla = xla_estimate(job, *run.xla, device);
   DeviceMemory& memory = e.memory.emplace();
   memory.allocated = memory.device = e.xla->needs;
   memory.reserved = e.xla->pool;
@@ -124,8 +123,9 @@ Estimate estimate_xla(const Job& job, size_t top_tensors, const std::optional<De
   return e;
 }
 
-// Of one rank that was simulated.
-Estimate estimate_of(const Job& job, const Simulation& simulation, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+Estimate estimate_pytorch(Runs& runs, const Run& run, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  const Job& job = run.job;
+  const Simulation& simulation = run.simulation;
   const Trace& trace = simulation.trace;
   Timeline timeline = ideal_timeline(trace);
   for (size_t i = 0; i < static_cast<size_t>(job.steps); ++i)  // of equal steps, the steady state tells more than the first
@@ -136,7 +136,7 @@ Estimate estimate_of(const Job& job, const Simulation& simulation, size_t top_te
   e.parameters = simulation.parameters;
   e.trainable = simulation.trainable;
   e.sample = simulation.sample;
-  e.ranks = simulation.ranks;
+  for (const RankRun& r : run.ranks) e.ranks.push_back({r.name, r.parameters, Bytes{r.cuda.allocated_peak}});
   e.parameter_list = simulation.parameter_list;
   e.worst = timeline.worst;
   e.pools = timeline.peak().by_stream;
@@ -145,11 +145,10 @@ Estimate estimate_of(const Job& job, const Simulation& simulation, size_t top_te
     const StepPeak& s = timeline.steps[i];
     e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
-  if (const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)); !cuda.oom)
-    e.memory = device_memory(cuda, {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+  if (!run.cuda().oom) e.memory = device_memory(run.cuda(), {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
   if (e.memory) e.memory = with_stand_in_range(job, trace, *e.memory);
   if (e.memory)
-    e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate_one_rank(fused, 0, device).memory.value(); });
+    e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate(runs, fused, 0, device).memory.value(); });
   if (device) e.device = device->name;
   explain(e, trace, timeline.peak(), top_tensors);
   e.host_facts.activations = Bytes{simulation.activations_on_host};
@@ -161,26 +160,16 @@ Estimate estimate_of(const Job& job, const Simulation& simulation, size_t top_te
   return e;
 }
 
-Job as_asked(const Job& asked, const std::optional<DeviceSpec>& device) {
-  Job job = asked;
-  if (device) job.platform.target = device->compute_capability;
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
-  return job;
-}
-
 }  // namespace
 
-Estimate estimate(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
-  if (asked.framework == Framework::jax) return estimate_xla(asked, top_tensors, device);
-  Job job = as_asked(asked, device);
-  const Simulation simulation = simulate_largest_rank(job, top_tensors > 0);
-  return estimate_of(job, simulation, top_tensors, device);
+Estimate estimate(Runs& runs, const Job& job, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  const std::shared_ptr<const Run> run = runs.execute(job, target_of(job, device), {.shapes = top_tensors > 0});
+  return run->xla ? estimate_xla(job, *run, top_tensors, device) : estimate_pytorch(runs, *run, top_tensors, device);
 }
 
-Estimate estimate_one_rank(const Job& asked, size_t top_tensors, const std::optional<DeviceSpec>& device) {
-  if (asked.framework == Framework::jax) return estimate_xla(asked, top_tensors, device);
-  const Job job = as_asked(asked, device);
-  return estimate_of(job, simulate(job, top_tensors > 0), top_tensors, device);
+Estimate estimate(const Job& job, size_t top_tensors, const std::optional<DeviceSpec>& device) {
+  Runs runs;
+  return estimate(runs, job, top_tensors, device);
 }
 
 }  // namespace plimsoll

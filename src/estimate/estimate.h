@@ -67,8 +67,9 @@ struct Estimate {
   std::optional<XlaEstimate> xla;  // of framework jax, in the place of `memory`; its one step is every step
 };
 
-// Simulates the job (its model must be resolved) and explains the result. An evaluation follows the steps, in the batch of training
-// unless the job has one. Workspaces and overheads are those of `device`, or of most NVIDIA cards.
+// Executes the job (its model must be resolved) and explains the result. Workspaces and overheads are those of `device`, or of most NVIDIA
+// cards. `runs`: executions to share with other questions about the job.
+Estimate estimate(Runs& runs, const Job& job, size_t top_tensors = 10, const std::optional<DeviceSpec>& device = {});
 Estimate estimate(const Job& job, size_t top_tensors = 10, const std::optional<DeviceSpec>& device = {});
 
 }  // namespace plimsoll

@@ -5,9 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "estimate/xla_memory.h"
 #include "hardware/lookup.h"
-#include "tensor/kernel_memory.h"
 
 namespace plimsoll {
 
@@ -31,6 +32,17 @@ FirstFailure failure_of(const Job& job, const Trace& trace, const CudaOom& oom) 
 
 // Frameworks whose allocator is not PyTorch's CUDA one.
 bool has_other_allocator(const DeviceSpec& d) { return d.vendor == "Google" || d.arch == "Gaudi"; }
+
+// Whether the evaluation holds more than any step of training.
+bool evaluation_decides(const Run& run) {
+  const std::vector<std::string> names = step_names(run.job);
+  int64_t training = 0, evaluation = 0;
+  for (size_t i = 0; i < std::min(names.size(), run.cuda().steps.size()); ++i) {
+    int64_t& most = names[i] == "evaluation" ? evaluation : training;
+    most = std::max(most, run.cuda().steps[i].reserved);
+  }
+  return evaluation > training;
+}
 
 // The allocator on a device of that size: it gives back what it cached before it gives up.
 void judge_by_replay(Fit& f, const Job& job, const Trace& trace, Bytes capacity, Bytes outside) {
@@ -67,31 +79,19 @@ TargetDevice target_device(const DetectedDevice& d) {
   return t;
 }
 
-const Fitting::Run& Fitting::run_on(const std::string& target) {
-  Job job = job_;
-  job.platform.target = target;
-  const KernelMemory kernels = kernel_memory(job.platform);
-  const auto [it, added] = runs_.try_emplace({kernels.blas, kernels.blas_lt});
-  if (added) {
-    it->second.simulation = simulate(job, false, work_);
-    it->second.boundless = cuda_timeline(it->second.simulation.trace, parse_alloc_conf(job.alloc_conf));
-  }
-  return it->second;
+Target target_of(const Job& job, const std::optional<DeviceSpec>& device) {
+  return {device ? device->compute_capability : "", job.framework == Framework::jax ? device_kind(job, device) : DeviceKind::gpu};
 }
 
 Fit Fitting::need(const TargetDevice& device) {
-  if (job_.framework == Framework::jax) {
-    const DeviceKind kind = device_kind(job_, device.spec);
-    if (!programs_.contains(kind)) programs_[kind] = compile(job_, kind);
-    return fit_xla(job_, programs_[kind], device);
-  }
-  const Run& run = run_on(device.spec.compute_capability);
-  const Trace& trace = run.simulation.trace;
+  const std::shared_ptr<const Run> run = this->run(device);
+  if (run->xla) return fit_xla(job_, *run->xla, device);
+  const Trace& trace = run->simulation.trace;
   Fit f;
   f.device = device;
-  f.memory = device_memory(run.boundless, {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
+  f.memory = device_memory(run->cuda(), {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
   f.memory = with_stand_in_range(job_, trace, f.memory);
-  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(fused).need(device).memory; });
+  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(runs_, fused, detail_).need(device).memory; });
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;
@@ -103,7 +103,7 @@ Fit Fitting::need(const TargetDevice& device) {
   } else if (f.memory.device.high + device.others <= c.low) {
     f.verdict = Verdict::fits;
     f.reason = "even the upper end of the interval fits";
-  } else if (f.margin.count >= 0 && !run.boundless.oom) {
+  } else if (f.margin.count >= 0 && !run->cuda().oom) {
     f.verdict = Verdict::tight;
     f.reason = "the expected need fits, the upper end of the interval does not";
   } else {
@@ -116,11 +116,13 @@ Fit Fitting::need(const TargetDevice& device) {
 Fit Fitting::on(const TargetDevice& device) {
   Fit f = need(device);
   if (job_.framework == Framework::jax) return f;
+  const std::shared_ptr<const Run> run = this->run(device);
   if (f.verdict == Verdict::does_not_fit) {
     Bytes outside = device.others;
     for (const Overhead& o : f.memory.overheads) outside += o.range.bytes;
-    judge_by_replay(f, job_, run_on(device.spec.compute_capability).simulation.trace, device.capacity->bytes, outside);
+    judge_by_replay(f, run->job, run->simulation.trace, device.capacity->bytes, outside);
   }
+  if (f.verdict != Verdict::fits && evaluation_decides(*run)) f.reason += "; evaluation decides it, --eval-batch 0 leaves it out";
   if (device.capacity && device.spec.memory == MemoryKind::unified) f.reason += "; the pool is the host's too, see --unified";
   return f;
 }

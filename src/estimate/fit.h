@@ -1,7 +1,7 @@
 // Whether a run fits a device: the interval of what it needs against what the device has, and where it would fail if it does not.
 #pragma once
 
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -11,8 +11,7 @@
 #include "hardware/capacity.h"
 #include "hardware/machine.h"
 #include "job/job.h"
-#include "step/train.h"
-#include "xla/compile.h"
+#include "program/run.h"
 
 namespace plimsoll {
 
@@ -45,30 +44,28 @@ struct Fit {
   std::optional<FirstFailure> failure;
 };
 
-// Asks one job about many devices; the run is simulated once for each kind of device.
+// What a device is to the execution of a job.
+Target target_of(const Job& job, const std::optional<DeviceSpec>& device);
+
+// Asks one job about many devices; it is executed once for each kind of device.
 class Fitting {
  public:
-  // The job's model is resolved. `work`: what a step computes is counted, too.
-  explicit Fitting(Job job, bool work = false) : job_(std::move(job)), work_(work) {}
+  // The job's model is resolved. `runs`: executions to share with other questions; they must outlive this.
+  explicit Fitting(Job job, Detail detail = {}) : own_(std::make_unique<Runs>()), runs_(*own_), job_(std::move(job)), detail_(detail) {}
+  Fitting(Runs& runs, Job job, Detail detail = {}) : runs_(runs), job_(std::move(job)), detail_(detail) {}
 
   // `fits` when even the upper end of the need is below the lower end of what there is; `tight` when it should go, but inside the
   // interval or only by giving back the cache; `does not fit` when the allocator runs out.
   Fit on(const TargetDevice& device);
   // The same without a replay on a device of that size: a need above the capacity does not fit, whatever the cache would give back.
   Fit need(const TargetDevice& device);
-  const Simulation& simulation(const TargetDevice& device) { return run_on(device.spec.compute_capability).simulation; }
+  std::shared_ptr<const Run> run(const TargetDevice& device) { return runs_.execute(job_, target_of(job_, device.spec), detail_); }
 
  private:
-  struct Run {
-    Simulation simulation;
-    CudaTimeline boundless;
-  };
-  const Run& run_on(const std::string& target);
-
+  std::unique_ptr<Runs> own_;
+  Runs& runs_;
   Job job_;
-  bool work_;
-  std::map<std::pair<int64_t, int64_t>, Run> runs_;  // by the sizes of the libraries' workspaces
-  std::map<DeviceKind, XlaMemory> programs_;         // of framework jax
+  Detail detail_;
 };
 
 }  // namespace plimsoll

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <map>
 
-#include "allocator/cuda_timeline.h"
-#include "allocator/timeline.h"
 #include "estimate/host_fit.h"
 #include "estimate/overheads.h"
-#include "step/train.h"
+#include "program/run.h"
 
 namespace plimsoll {
 
@@ -57,7 +55,7 @@ class PoolCalculation {
     const auto [found, fresh] = points_.try_emplace(batch);
     if (fresh) {
       try {
-        found->second = simulate_at(batch);
+        found->second = executed_at(batch);
       } catch (const Error&) {
         if (batch == job_.batch) throw;
       }
@@ -65,12 +63,12 @@ class PoolCalculation {
     return found->second;
   }
 
-  UnifiedPoint simulate_at(int64_t batch) const {
+  UnifiedPoint executed_at(int64_t batch) const {
     Job job = job_;
     job.batch = batch;
-    const Trace trace = simulate(job).trace;
-    const CudaTimeline cuda = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf));
-    const Bytes device{cuda.oom ? ideal_timeline(trace).peak().rounded : cuda.reserved_peak};
+    const std::shared_ptr<const Run> run = execute(job);
+    const CudaTimeline& cuda = run->cuda();
+    const Bytes device{cuda.oom ? ideal_timeline(run->simulation.trace).peak().rounded : cuda.reserved_peak};
     return {batch, times(job.host.ranks_per_host, device), host_memory(job, facts_, reserve_of({}, "")).steady_peak.bytes};
   }
 

@@ -1,13 +1,12 @@
 #include "plan/candidate.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <thread>
 
 #include "allocator/timeline.h"
 #include "job/settings.h"
 #include "plan/short_runs.h"
+#include "util/parallel.h"
 
 namespace plimsoll {
 
@@ -75,19 +74,20 @@ Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration cal
 
 void Evaluator::measure(Candidate& c, const Job& executed) const {
   const bool pytorch = executed.framework == Framework::pytorch;
-  Fitting fitting(executed, pytorch);
+  Fitting fitting(executed, {.work = pytorch});
   const std::optional<Simulation> twin = pytorch ? std::nullopt : work_of_jax(executed);
   for (const TargetDevice& d : devices_) {
     const Fit f = fitting.need(d);
     c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", {}});
     if (!pytorch && !twin) continue;
-    const Simulation& run = pytorch ? fitting.simulation(d) : *twin;
+    const std::shared_ptr<const Run> own = pytorch ? fitting.run(d) : nullptr;
+    const Simulation& run = own ? own->simulation : *twin;
     c.needs.back().time = time_on(c.job, run, d, calibration_, cluster_);
     c.parameters = run.parameters;
     c.events = run.trace.events.size();
   }
   if (pytorch && c.changes.empty() && !devices_.empty())
-    c.peak_phase = ideal_timeline(fitting.simulation(devices_.front()).trace).peak().phase;
+    c.peak_phase = ideal_timeline(fitting.run(devices_.front())->simulation.trace).peak().phase;
 }
 
 void Evaluator::measure_shorter(Candidate& c, const Job& executed) const {
@@ -104,9 +104,8 @@ Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
   try {
     c.job = with(job_, changes);
     check_framework(c.job);
-    // An evaluation in the batch of training is part of the question, as in estimate().
     Job executed = c.job;
-    if (executed.eval_batch == 0 || executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;
+    if (job_.eval_batch > 0 && executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;  // as in training
     if (extrapolates_ && !in_full && ShortRuns::worth(executed))
       measure_shorter(c, executed);
     else
@@ -120,15 +119,7 @@ Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
 
 std::vector<Candidate> Evaluator::execute_all(const std::vector<Recipe>& all, bool in_full) const {
   std::vector<Candidate> results(all.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < all.size(); i = next++) results[i] = execute(all[i], in_full);
-  };
-  std::vector<std::jthread> threads;
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  for (size_t i = 1; i < std::min(cores, all.size()); ++i) threads.emplace_back(work);
-  work();
-  threads.clear();
+  parallel_for(all.size(), [&](size_t i) { results[i] = execute(all[i], in_full); });
   return results;
 }
 

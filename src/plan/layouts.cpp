@@ -52,10 +52,9 @@ Layout execute(const LayoutKind& kind, const Spread& spread, const Recipe& chang
   out.global_batch = checked_mul(checked_mul(job.batch, job.accumulation), out.replicas);
   std::vector<Job> ranks = kind.ranks ? kind.ranks(job) : std::vector<Job>{job};
   for (Job& rank : ranks) {
-    if (rank.eval_batch == 0 && !kind.ranks) rank.eval_batch = rank.batch;  // as in estimate()
-    Fitting fitting(rank, true);
+    Fitting fitting(rank, {.work = true, .all_ranks = false});
     const Fit fit = fitting.need(r.device);
-    const std::optional<StepTime> time = time_on(rank, fitting.simulation(r.device), r.device, r.calibration, r.cluster);
+    const std::optional<StepTime> time = time_on(rank, fitting.run(r.device)->simulation, r.device, r.calibration, r.cluster);
     std::optional<StepTime> slowest = out.need.time;
     if (time && (!slowest || time->seconds > slowest->seconds)) slowest = time;
     if (fit.memory.device.bytes >= out.need.device.bytes) {
@@ -185,7 +184,7 @@ int64_t parameters_of(const Job& asked) {
   job.steps = job.accumulation = job.batch = 1;
   if (job.inputs == InputKind::lm || job.inputs == InputKind::cls) job.seq = 1;
   job.checkpointing = {};
-  return simulate(job).parameters;
+  return plimsoll::execute(job, {}, {.all_ranks = false})->simulation.parameters;
 }
 
 int64_t global_of(const LayoutRequest& r) {

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "estimate/estimate.h"
 #include "formats/writer.h"
 #include "job/settings.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
+#include "util/parallel.h"
 
 namespace plimsoll {
 
@@ -208,26 +207,25 @@ struct Figures {
   Verdict verdict = Verdict::unknown;
 };
 
-Figures need_of(Job job, const std::optional<TargetDevice>& target) {
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
+Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& target) {
   if (!target) {
-    const Estimate e = estimate(job, 0);
+    const Estimate e = estimate(runs, job, 0);
     return {e.memory ? e.memory->device.bytes : e.peak, e.memory ? e.memory->allocated.bytes : e.peak, e.peak_phase, Verdict::unknown};
   }
-  const Fit f = Fitting(job).on(*target);
+  const Fit f = Fitting(runs, job).on(*target);
   return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
 }
 
 Job with(const Job& job, const Lever& lever) {
   Job changed = job;
   for (const auto& [key, value] : lever.settings) apply_setting(changed, key, value, "what-if");
-  if (changed.eval_batch == job.batch) changed.eval_batch = 0;
+  if (job.eval_batch > 0 && changed.eval_batch == job.batch) changed.eval_batch = changed.batch;  // as in training
   return changed;
 }
 
 // Pinned memory over PCIe 4.0 x16: 25 GB/s of the 31.5 that the link has is what copies reach.
-std::string offload_cost(const Job& job) {
-  const int64_t bytes = simulate(job).activations_on_host;
+std::string offload_cost(const Run& run) {
+  const int64_t bytes = run.simulation.activations_on_host;
   return fmt::format("{} over PCIe and back in each micro-step, {:.2g} s at 25 GB/s, and as much pinned RAM", to_string(Bytes{bytes}),
                      2 * static_cast<double>(bytes) / 25e9);
 }
@@ -237,12 +235,14 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
   e.lever = lever;
   try {
     const Job changed = with(job, lever);
-    const Figures then = need_of(changed, target);
+    Runs runs;
+    const Figures then = need_of(runs, changed, target);
     e.device = then.device;
     e.allocated = then.allocated;
     e.verdict = then.verdict;
     e.saving = now.device - then.device;
-    if (changed.offload_activations != job.offload_activations) e.lever.cost = offload_cost(changed);
+    if (changed.offload_activations != job.offload_activations)
+      e.lever.cost = offload_cost(*runs.execute(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt)));
   } catch (const std::exception& error) {
     e.outcome = LeverOutcome::impossible;
     e.note = error.what();
@@ -304,30 +304,28 @@ const char* to_string(LeverOutcome o) {
   return "";
 }
 
-WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {
-  const Figures now = need_of(job, target);
+WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target) {
+  const Figures now = need_of(runs, job, target);
   WhatIf w;
   w.device = now.device;
   w.allocated = now.allocated;
-  w.peak_phase = target ? need_of(job, {}).phase : now.phase;
+  w.peak_phase = target ? estimate(runs, job, 0, target->spec).peak_phase : now.phase;
   if (target) {
     w.target = target->name;
     w.left_out = levers_left_out(job, *target);
   }
   const std::vector<Lever> levers = target ? levers_for(job, *target) : levers_for(job);
   w.effects.resize(levers.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < levers.size(); i = next++) w.effects[i] = effect_of(job, levers[i], now, target);
-  };
-  std::vector<std::jthread> threads;
-  for (unsigned i = 1; i < std::max(1u, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
-  work();
-  threads.clear();
+  parallel_for(levers.size(), [&](size_t i) { w.effects[i] = effect_of(job, levers[i], now, target); });
   std::stable_sort(w.effects.begin(), w.effects.end(), [](const LeverEffect& a, const LeverEffect& b) {
     return std::tuple(a.outcome, b.saving) < std::tuple(b.outcome, a.saving);
   });
   return w;
+}
+
+WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {
+  Runs runs;
+  return what_if(runs, job, target);
 }
 
 }  // namespace plimsoll

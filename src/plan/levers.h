@@ -67,6 +67,7 @@ const char* to_string(LeverOutcome o);
 std::string flags_of(const Lever& lever);
 
 // The job's model must be resolved.
+WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target = {});
 WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target = {});
 
 }  // namespace plimsoll

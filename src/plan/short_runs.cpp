@@ -20,7 +20,7 @@ size_t events_of(const Job& job, int64_t tokens) {
   Job one = with_tokens(job, tokens);
   one.steps = one.accumulation = 1;
   one.eval_batch = 0;
-  return simulate(one).trace.events.size();
+  return execute(one)->simulation.trace.events.size();
 }
 
 Bytes scaled(Bytes b, double factor) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * factor)}; }
@@ -49,13 +49,13 @@ bool loops_over_tokens(const Job& job) {
 ShortRuns::ShortRuns(const Job& job) : tokens_(job.seq) {
   for (int64_t tokens = kFew; tokens <= kMore; tokens += kStep) {
     const Job shorter = with_tokens(job, tokens);
-    runs_.push_back({shorter, Fitting(shorter, true)});
+    runs_.push_back({shorter, Fitting(shorter, {.work = true})});
   }
 }
 
 // Each phase of each step has a line of its own.
 ShortRuns::Peak ShortRuns::peak(const TargetDevice& device) {
-  const Timeline few = ideal_timeline(runs_.front().fitting.simulation(device).trace), more = ideal_timeline(simulation(device).trace);
+  const Timeline few = ideal_timeline(runs_.front().fitting.run(device)->simulation.trace), more = ideal_timeline(simulation(device).trace);
   const double steps = static_cast<double>(tokens_ - kMore) / static_cast<double>(kMore - kFew);
   Peak most;
   for (size_t step = 0; step < std::min(few.steps.size(), more.steps.size()); ++step)
@@ -103,7 +103,7 @@ Need ShortRuns::on(const TargetDevice& device, const Calibration& calibration, c
     memory = f.memory;
     unknown = f.reason;
     idle = std::max(idle, memory.reserved.bytes - memory.allocated.bytes);
-    if (const auto t = time_on(r.job, r.fitting.simulation(device), device, calibration, cluster)) times.push_back(*t);
+    if (const auto t = time_on(r.job, r.fitting.run(device)->simulation, device, calibration, cluster)) times.push_back(*t);
   }
   Need out;
   out.allocated = Bytes{peak(device).bytes};

@@ -22,7 +22,7 @@ class ShortRuns {
   explicit ShortRuns(const Job& job);
 
   Need on(const TargetDevice& device, const Calibration& calibration, const Cluster& cluster);
-  const Simulation& simulation(const TargetDevice& device) { return runs_.back().fitting.simulation(device); }
+  const Simulation& simulation(const TargetDevice& device) { return runs_.back().fitting.run(device)->simulation; }
   Phase peak_phase(const TargetDevice& device) { return peak(device).phase; }
 
  private:

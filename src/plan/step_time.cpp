@@ -1,5 +1,7 @@
 #include "plan/step_time.h"
 
+#include "program/run.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -249,12 +251,12 @@ StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibra
 
 // The derivative and the update that XLA compiles compute what autograd and the optimizer do.
 Simulation timed_simulation(const Job& job) {
-  if (job.framework == Framework::pytorch) return simulate(job, false, true);
+  if (job.framework == Framework::pytorch) return execute(job, {}, {.work = true, .all_ranks = false})->simulation;
   Job twin = job;
   twin.framework = Framework::pytorch;
   twin.jax = {};
   twin.steps = 1;
-  return simulate(twin, false, true);
+  return execute(twin, {}, {.work = true, .all_ranks = false})->simulation;
 }
 
 Calibration calibrate(const Job& job, const DeviceSpec& device, double measured, const Cluster& cluster) {
@@ -268,7 +270,8 @@ Calibration calibrate(const Job& job, const DeviceSpec& device, double measured,
 std::vector<BlockCost> block_costs(const Job& job, const DeviceSpec& device) {
   Job plain = job;
   plain.checkpointing = {};
-  const Simulation s = simulate(plain, false, true);
+  const std::shared_ptr<const Run> run = execute(plain, {}, {.work = true, .all_ranks = false});
+  const Simulation& s = run->simulation;
   const Clock clock(plain, device);
   std::vector<BlockCost> blocks;
   for (const BlockRun& run : s.work.blocks) {

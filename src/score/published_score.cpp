@@ -8,7 +8,7 @@
 #include "estimate/stand_in.h"
 #include "hardware/lookup.h"
 #include "model/registry.h"
-#include "step/train.h"
+#include "program/run.h"
 
 namespace plimsoll {
 
@@ -24,13 +24,13 @@ std::optional<DeviceSpec> device_of(const std::string& name) {
 }
 
 DeviceMemory memory_of(const Job& job, const std::optional<DeviceSpec>& device, bool torch_stated) {
-  const Trace trace = simulate(job).trace;
-  const CudaTimeline run = cuda_timeline(trace, parse_alloc_conf(job.alloc_conf));
+  const std::shared_ptr<const Run> run = execute(job, {}, {.all_ranks = false});  // published figures are those of rank 0
+  const Trace& trace = run->simulation.trace;
   DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
-  DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run, facts));
+  DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run->cuda(), facts));
   if (torch_stated) return memory;
   facts.torch = {1, 12};  // with an old one all kernels would be in memory
-  memory.device.high = std::max(memory.device.high, device_memory(run, facts).device.high);
+  memory.device.high = std::max(memory.device.high, device_memory(run->cuda(), facts).device.high);
   return memory;
 }
 

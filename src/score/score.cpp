@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "allocator/timeline.h"
-#include "step/train.h"
+#include "program/run.h"
 
 namespace plimsoll {
 
@@ -60,8 +60,8 @@ Score score_row(const RecordedRow& row) {
   if (!s.unsupported.empty()) return s;
   try {
     const auto start = std::chrono::steady_clock::now();
-    const Simulation simulation = simulate(row.job);
-    const Timeline timeline = ideal_timeline(simulation.trace);
+    const std::shared_ptr<const Run> run = execute(row.job, {}, {.all_ranks = false});
+    const Timeline timeline = ideal_timeline(run->simulation.trace);
     s.simulated_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const StepPeak& peak = timeline.peak();
     s.predicted = peak.bytes;
@@ -72,7 +72,7 @@ Score score_row(const RecordedRow& row) {
     std::vector<int64_t> steps;
     for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
     s.step_peaks_equal = steps == row.step_peaks;
-    s.parameters_equal = simulation.parameters == row.parameters && simulation.trainable == row.trainable;
+    s.parameters_equal = run->simulation.parameters == row.parameters && run->simulation.trainable == row.trainable;
   } catch (const Error& e) {
     s.unsupported = e.what();
   }
@@ -82,8 +82,8 @@ Score score_row(const RecordedRow& row) {
 std::string first_difference(const RecordedRow& row, const std::string& events_path) {
   std::ifstream in(events_path);
   if (!in) throw Error("[score] cannot open " + events_path, "events are written by the recorder: {\"events\": path} in the spec");
-  const Simulation simulation = simulate(row.job);
-  const Trace& trace = simulation.trace;
+  const std::shared_ptr<const Run> run = execute(row.job, {}, {.all_ranks = false});
+  const Trace& trace = run->simulation.trace;
 
   // Both sides from the input on, as "+bytes op" and "-bytes"; frees between two allocations are compared as a set.
   struct Item {

@@ -10,7 +10,7 @@
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
-#include "step/largest_rank.h"
+#include "step/largest_stage.h"
 #include "step/pipeline_schedule.h"
 #include "step/stage_result.h"
 #include "tensor/kernel_memory.h"

@@ -12,7 +12,7 @@
 #include "optim/optimizer.h"
 #include "step/clip.h"
 #include "step/fsdp.h"
-#include "step/largest_rank.h"
+#include "step/largest_stage.h"
 #include "step/pipeline_schedule.h"
 #include "step/stage_result.h"
 #include "step/torchtitan_checks.h"

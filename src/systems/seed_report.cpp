@@ -24,9 +24,9 @@ std::string code(const std::string& text) { return "`" + text + "`"; }
 std::string gigabytes(Bytes b) { return fmt::format("{} ({} B)", to_string(b), with_commas(b.count)); }
 
 // One configuration of the comparison, asked about the device.
-ComparedConfiguration configuration(std::string name, const Job& job, const std::optional<TargetDevice>& device) {
-  ComparedConfiguration c{std::move(name), job, estimate(job, 0, device ? std::optional(device->spec) : std::nullopt), {}};
-  if (device) c.fit = Fitting(job).on(*device);
+ComparedConfiguration configuration(Runs& runs, std::string name, const Job& job, const std::optional<TargetDevice>& device) {
+  ComparedConfiguration c{std::move(name), job, estimate(runs, job, 0, device ? std::optional(device->spec) : std::nullopt), {}};
+  if (device) c.fit = Fitting(runs, job).on(*device);
   return c;
 }
 
@@ -361,12 +361,13 @@ SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& d
                             const std::vector<std::pair<std::string, Job>>& others) {
   SeedReport r;
   r.device = device;
-  r.estimate = estimate(job, SIZE_MAX, device ? std::optional(device->spec) : std::nullopt);
-  if (job.framework == Framework::pytorch) r.what_if = what_if(job, device);
-  r.comparison.push_back(configuration("as it is", job, device));
+  Runs runs;
+  r.estimate = estimate(runs, job, SIZE_MAX, device ? std::optional(device->spec) : std::nullopt);
+  if (job.framework == Framework::pytorch) r.what_if = what_if(runs, job, device);
+  r.comparison.push_back(configuration(runs, "as it is", job, device));
   for (const auto& [name, other] : others.empty() ? relatives(job) : others) {
     try {
-      r.comparison.push_back(configuration(name, other, device));
+      r.comparison.push_back(configuration(runs, name, other, device));
     } catch (const Error& e) {
       if (!others.empty()) throw;  // a configuration that we made up may be impossible: a model without checkpointing, ...
     }

@@ -46,9 +46,7 @@ LayoutRequest request_for(const Job& job, int64_t world, double gib) {
 }
 
 bool fits_again(const Layout& l, const LayoutRequest& r) {
-  Job job = l.job;
-  if (!job.parallel.megatron) job.eval_batch = job.batch;
-  const Fit f = Fitting(job).need(r.device);
+  const Fit f = Fitting(l.job, {.all_ranks = false}).need(r.device);
   return f.verdict == Verdict::fits;
 }
 
@@ -292,10 +290,9 @@ TEST(Layouts, EqualBruteForce) {
           for (const Split& split : splits_of(32, s.replicas)) {
             Job candidate =
                 with(job, merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}}));
-            candidate.eval_batch = candidate.batch;
-            Fitting fitting(candidate, true);
+            Fitting fitting(candidate, {.work = true, .all_ranks = false});
             if (fitting.need(r.device).verdict != Verdict::fits) continue;
-            best = std::min(best, step_time(candidate, fitting.simulation(r.device), r.device.spec).time->seconds);
+            best = std::min(best, step_time(candidate, fitting.run(r.device)->simulation, r.device.spec).time->seconds);
           }
     }
     ASSERT_EQ(plan.fitting.empty(), !std::isfinite(best)) << gib;

@@ -34,9 +34,7 @@ Plan plan_for(const PlanRequest& r, const TargetDevice& d) { return make_plans(r
 const std::set<std::string> kAllButActivations{"precision", "optimizer", "update", "adapter", "swap", "ema", "ddp", "offload", "allocator"};
 
 bool fits_again(const PlannedRun& run, const Plan& plan) {
-  Job job = run.job;
-  if (job.eval_batch == 0) job.eval_batch = job.batch;
-  const Fit f = Fitting(job).on(plan.device);
+  const Fit f = Fitting(run.job).on(plan.device);
   return f.verdict == Verdict::fits && f.memory.device.high <= plan.limit && f.memory.device.bytes == run.need.device.bytes;
 }
 
@@ -379,7 +377,6 @@ TEST(Plans, NameTheSmallestChangesThatWouldFit) {
   EXPECT_TRUE(fits_again(shorter, p));
   Job longer = shorter.job;
   longer.seq += std::max<int64_t>(64, longer.seq / 16) + 64;
-  longer.eval_batch = longer.batch;
   EXPECT_GT(Fitting(longer).need(d).memory.device.high, p.limit);
 }
 
@@ -423,7 +420,6 @@ TEST(Plans, GiveBatchesOfTheTotalThatIsKept) {
   Job next = p.best->run.job;
   next.batch = p.batch->maximum + 1;
   next.accumulation = (16 + next.batch - 1) / next.batch;
-  next.eval_batch = next.batch;
   EXPECT_EQ(Fitting(next).need(p.device).verdict, Verdict::does_not_fit);
 }
 
@@ -445,7 +441,7 @@ TEST(Plans, GiveBatchesAndSensitivities) {
   EXPECT_GE(p.batch->recommended, 1);
   const auto at = [&](int64_t batch) {
     Job job = p.best->run.job;
-    job.batch = job.eval_batch = batch;
+    job.batch = batch;
     job.accumulation = (8 + batch - 1) / batch;
     return Fitting(job).need(p.device);
   };

@@ -9,7 +9,7 @@
 #include "job/parallel.h"
 #include "job/settings.h"
 #include "model/resolve.h"
-#include "step/largest_rank.h"
+#include "step/train.h"
 #include "support.h"
 
 namespace plimsoll::sharding_test {
@@ -173,54 +173,6 @@ TEST(TensorParallel, WhatDoesNotDivideIsAnErrorThatNamesTheNearestValidOnes) {
   Job clipped = in_tensors(small_llama(), {{"world", 2}});
   clipped.clip = 1.0;
   EXPECT_TRUE(has(error_of([&] { simulate(clipped); }), "refuses a mix"));
-}
-
-// A job that asks about rank 0 is asked about all; each rank is in one span, and has what its span has.
-void expect_spans_of_all(const Job& job, int64_t world) {
-  int64_t next = 0;
-  for (const RankSpan& span : distinct_ranks(job)) {
-    EXPECT_EQ(span.first, next);
-    next = span.last + 1;
-    for (int64_t rank = span.first; rank <= span.last; ++rank) {
-      Job one = job;
-      *rank_of(one.parallel) = rank;
-      const Simulation s = simulate(one);
-      EXPECT_EQ(s.parameters, span.parameters) << rank;
-      EXPECT_EQ(ideal_timeline(s.trace).peak().rounded, span.peak.count) << rank;
-    }
-  }
-  EXPECT_EQ(next, world);
-}
-
-TEST(LargestRank, EveryRankThatDiffersIsExecuted) {
-  for (const int64_t world : {2, 3, 7, 12, 33}) expect_spans_of_all(sharded(small_gpt2(), {{"world", world}}), world);
-  EXPECT_EQ(distinct_ranks(sharded(small_llama(), {{"world", 8}})).size(), 1u) << "8 divides everything";
-  EXPECT_GT(distinct_ranks(sharded(small_gpt2(), {{"world", 7}})).size(), 1u);
-  Job zero = small_gpt2();
-  apply_setting(zero, "zero1", {{"world", 5}}, "test");
-  expect_spans_of_all(zero, 5);
-  EXPECT_TRUE(distinct_ranks(sharded(small_gpt2(), {{"world", 7}, {"rank", 2}})).empty()) << "one that was asked for";
-  EXPECT_TRUE(distinct_ranks(small_gpt2()).empty());
-}
-
-TEST(LargestRank, TheLargestIsTheAnswer) {
-  Job job = small_gpt2();
-  apply_setting(job, "zero1", {{"world", 4}}, "test");
-  int64_t most = 0;
-  for (const RankSpan& span : distinct_ranks(job)) most = std::max(most, span.peak.count);
-  const Simulation s = simulate_largest_rank(job, false);
-  EXPECT_EQ(ideal_timeline(s.trace).peak().rounded, most);
-  EXPECT_EQ(ideal_timeline(simulate(job).trace).peak().rounded, most) << "the job asks about that rank now";
-  EXPECT_FALSE(s.ranks.empty());
-}
-
-TEST(LargestRank, WhatIsNotExecutedIsCounted) {
-  ParallelSettings p;
-  p.zero1 = parse_zero1({{"world", 100}});
-  EXPECT_EQ(ranks_not_executed(p), 36);
-  ParallelSettings q;
-  q.fsdp = parse_fsdp({{"world", 1000}});
-  EXPECT_EQ(ranks_not_executed(q), 0);
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+// One loop over independent pieces of work on all cores. What a piece throws is thrown again when all are done, that of the first piece
+// in order, so that the outcome does not depend on the threads.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+namespace plimsoll {
+
+// Calls work(0) to work(count - 1), in threads as far as they can be had, and in this one.
+void parallel_for(size_t count, const std::function<void(size_t)>& work);
+
+}  // namespace plimsoll
