@@ -10,7 +10,7 @@ RecordedForward record_forward(const Job& asked) {
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
   const ModelEntry& entry = entry_of(job);
-  if (entry.library.empty() ? entry.classes.empty() : entry.name != "fsdm")
+  if (entry.family->is_transformers() ? entry.classes.empty() : entry.name != "fsdm")
     throw Error("[job] framework jax: " + entry.name + " is neither of transformers nor written for JAX",
                 "families of transformers can be asked about, vit among them, and fsdm");
   Dialect dialect;

@@ -1,5 +1,5 @@
 // transformers.models.biogpt: BioGptForCausalLM and BioGptForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
@@ -176,8 +176,6 @@ struct BioGptForSequenceClassification : Model {
   Linear score;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_biogpt(Build& build, const Config& c) {
   const BioGptConfig config(c);
   const HeadSettings head{.body = "biogpt",
@@ -191,6 +189,22 @@ std::unique_ptr<Model> make_biogpt(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_biogpt_classifier(Build& build, const Config& config) {
   return std::make_unique<BioGptForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& biogpt_family() {
+  static const Family kFamily{
+      .name = "biogpt",
+      .models = {{"biogpt", {"BioGptForCausalLM"}, InputKind::lm, 1024, make_biogpt},
+                 {"biogpt-classifier", {"BioGptForSequenceClassification"}, InputKind::cls, 1024, make_biogpt_classifier}},
+      .presets =
+          {{"biogpt", R"({})", 1024},
+           {"biogpt-large",
+            R"({"hidden_size":1600,"num_hidden_layers":48,"num_attention_heads":25,"intermediate_size":6400,"vocab_size":57717,"max_position_embeddings":2048})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.bloom: BloomForCausalLM and BloomForSequenceClassification. Attention is always eager, with a bias by
 // distance (ALiBi) that is added by the product of queries and keys.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/alibi.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
@@ -218,8 +218,6 @@ struct BloomModel : Module {
   LayerNorm ln_f;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_bloom(Build& build, const Config& c) {
   const BloomConfig config(c);
   const HeadSettings head{
@@ -230,6 +228,23 @@ std::unique_ptr<Model> make_bloom(Build& build, const Config& c) {
 std::unique_ptr<Model> make_bloom_classifier(Build& build, const Config& c) {
   const BloomConfig config(c);
   return std::make_unique<LastTokenClassifier<BloomConfig, BloomModel>>(build, c, config, "transformer", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& bloom_family() {
+  static const Family kFamily{
+      .name = "bloom",
+      .models = {{"bloom", {"BloomForCausalLM"}, InputKind::lm, 2048, make_bloom},
+                 {"bloom-classifier", {"BloomForSequenceClassification"}, InputKind::cls, 2048, make_bloom_classifier}},
+      .presets = {{"bloom-560m", R"({"hidden_size":1024,"n_layer":24,"n_head":16})", 2048},
+                  {"bloom-1b1", R"({"hidden_size":1536,"n_layer":24,"n_head":16})", 2048},
+                  {"bloom-1b7", R"({"hidden_size":2048,"n_layer":24,"n_head":16})", 2048},
+                  {"bloom-3b", R"({"hidden_size":2560,"n_layer":30,"n_head":32})", 2048},
+                  {"bloom-7b1", R"({"hidden_size":4096,"n_layer":30,"n_head":32})", 2048},
+                  {"bloom", R"({"hidden_size":14336,"n_layer":70,"n_head":112})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

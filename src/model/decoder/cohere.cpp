@@ -1,6 +1,6 @@
 // transformers.models.cohere: CohereForCausalLM (Command R). Attention and feed-forward read the same norm and are added together;
 // norms and rotary positions are computed in fp32.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -140,11 +140,27 @@ struct CohereForCausalLM : CausalLM<CohereConfig, CohereModel> {
   Tensor finish_logits(Tensor logits) const override { return mul_scalar(logits); }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_cohere(Build& build, const Config& c) {
   const CohereConfig config(c);
   return std::make_unique<CohereForCausalLM>(build, config, lm_head(config));
+}
+
+}  // namespace
+
+const Family& cohere_family() {
+  static const Family kFamily{
+      .name = "cohere",
+      .models = {{"cohere", {"CohereForCausalLM"}, InputKind::lm, 2048, make_cohere}},
+      .presets =
+          {{"aya-23-8b",
+            R"({"hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8})",
+            8192},
+           {"command-r", R"({})", 8192},
+           {"command-r-plus",
+            R"({"hidden_size":12288,"intermediate_size":33792,"num_hidden_layers":64,"num_attention_heads":96,"num_key_value_heads":8,"use_qk_norm":true})",
+            8192}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.deepseek_v2: DeepseekV2ForCausalLM and DeepseekV2ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/latent_attention.h"
 #include "nn/moe_decoder.h"
 #include "ops/complex.h"
@@ -95,8 +95,6 @@ struct DeepseekV2Moe : Module {
 
 using DeepseekV2Model = DecoderStack<DeepseekV2Config, MoeDecoderLayer<DeepseekV2Config, DeepseekV2Moe, DeepseekV2Attention>, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_deepseek_v2(Build& build, const Config& c) {
   const DeepseekV2Config settings(c);
   return std::make_unique<CausalLM<DeepseekV2Config, DeepseekV2Model>>(build, settings, lm_head(settings));
@@ -104,6 +102,24 @@ std::unique_ptr<Model> make_deepseek_v2(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_deepseek_v2_classifier(Build& build, const Config& c) {
   return make_moe_classifier<DeepseekV2Config, DeepseekV2Model>(build, c, DeepseekV2Config(c));
+}
+
+}  // namespace
+
+const Family& deepseek_v2_family() {
+  static const Family kFamily{
+      .name = "deepseek_v2",
+      .models = {{"deepseek_v2", {"DeepseekV2ForCausalLM"}, InputKind::lm, 2048, make_deepseek_v2},
+                 {"deepseek_v2-classifier", {"DeepseekV2ForSequenceClassification"}, InputKind::cls, 2048, make_deepseek_v2_classifier}},
+      .presets =
+          {{"deepseek-v2-lite",
+            R"({"vocab_size":102400,"hidden_size":2048,"intermediate_size":10944,"moe_intermediate_size":1408,"num_hidden_layers":27,"num_attention_heads":16,"n_routed_experts":64,"num_experts_per_tok":6,"first_k_dense_replace":1,"q_lora_rank":null,"rope_parameters":{"rope_type":"yarn","factor":40}})",
+            4096},
+           {"deepseek-v2",
+            R"({"vocab_size":102400,"hidden_size":5120,"intermediate_size":12288,"moe_intermediate_size":1536,"num_hidden_layers":60,"num_attention_heads":128,"n_routed_experts":160,"num_experts_per_tok":6,"first_k_dense_replace":1,"topk_method":"group_limited_greedy","n_group":8,"topk_group":3,"rope_parameters":{"rope_type":"yarn","factor":40}})",
+            4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.deepseek_v3: DeepseekV3ForCausalLM and DeepseekV3ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/latent_attention.h"
 #include "nn/moe_decoder.h"
 #include "ops/index.h"
@@ -107,8 +107,6 @@ struct DeepseekV3MoE : Module {
 
 using DeepseekV3Model = DecoderStack<DeepseekV3Config, MoeDecoderLayer<DeepseekV3Config, DeepseekV3MoE, DeepseekV3Attention>, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_deepseek_v3(Build& build, const Config& c) {
   const DeepseekV3Config settings(c);
   return std::make_unique<CausalLM<DeepseekV3Config, DeepseekV3Model>>(build, settings, lm_head(settings));
@@ -116,6 +114,18 @@ std::unique_ptr<Model> make_deepseek_v3(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_deepseek_v3_classifier(Build& build, const Config& c) {
   return make_moe_classifier<DeepseekV3Config, DeepseekV3Model>(build, c, DeepseekV3Config(c));
+}
+
+}  // namespace
+
+const Family& deepseek_v3_family() {
+  static const Family kFamily{
+      .name = "deepseek_v3",
+      .models = {{"deepseek_v3", {"DeepseekV3ForCausalLM"}, InputKind::lm, 2048, make_deepseek_v3},
+                 {"deepseek_v3-classifier", {"DeepseekV3ForSequenceClassification"}, InputKind::cls, 2048, make_deepseek_v3_classifier}},
+      .presets = {{"deepseek-v3", R"({"rope_parameters":{"rope_type":"yarn","factor":40}})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

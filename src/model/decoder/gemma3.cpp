@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/gemma_layer.h"
 #include "nn/masking.h"
@@ -156,12 +156,34 @@ struct Gemma3ForCausalLM : CausalLM<Gemma3Config, Gemma3TextModel> {
   bool caps_logits() const override { return settings.final_logit_softcapping; }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gemma3(Build& build, const Config& c) {
   const Gemma3Config config(c);
   return std::make_unique<Gemma3ForCausalLM>(
       build, config, HeadSettings{.width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings});
+}
+
+}  // namespace
+
+const Family& gemma3_family() {
+  static const Family kFamily{
+      .name = "gemma3_text",
+      .models = {{"gemma3_text", {"Gemma3ForCausalLM"}, InputKind::lm, 2048, make_gemma3}},
+      .presets =
+          {{"gemma-3-270m",
+            R"({"vocab_size":262144,"hidden_size":640,"intermediate_size":2048,"num_hidden_layers":18,"num_attention_heads":4,"num_key_value_heads":1,"sliding_window":512})",
+            4096},
+           {"gemma-3-1b",
+            R"({"vocab_size":262144,"hidden_size":1152,"intermediate_size":6912,"num_attention_heads":4,"num_key_value_heads":1,"sliding_window":512})",
+            4096},
+           {"gemma-3-4b-text", R"({"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024})", 4096},
+           {"gemma-3-12b-text",
+            R"({"hidden_size":3840,"intermediate_size":15360,"num_hidden_layers":48,"num_attention_heads":16,"num_key_value_heads":8,"sliding_window":1024})",
+            4096},
+           {"gemma-3-27b-text",
+            R"({"hidden_size":5376,"intermediate_size":21504,"num_hidden_layers":62,"num_attention_heads":32,"num_key_value_heads":16,"head_dim":128,"sliding_window":1024})",
+            4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

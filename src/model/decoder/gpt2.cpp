@@ -1,5 +1,5 @@
 // transformers.models.gpt2: GPT2LMHeadModel and GPT2ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
@@ -156,8 +156,6 @@ struct GPT2Model : Module {
   LayerNorm ln_f;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
   const GPT2Config config(c);
   const HeadSettings head{
@@ -168,6 +166,22 @@ std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gpt2_classifier(Build& build, const Config& c) {
   const GPT2Config config(c);
   return std::make_unique<LastTokenClassifier<GPT2Config, GPT2Model>>(build, c, config, "transformer", config.n_embd, std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt2_family() {
+  static const Family kFamily{
+      .name = "gpt2",
+      .models = {{"gpt2", {"GPT2LMHeadModel"}, InputKind::lm, 1024, make_gpt2},
+                 {"gpt2-classifier", {"GPT2ForSequenceClassification"}, InputKind::cls, 1024, make_gpt2_classifier}},
+      .presets = {{"gpt2", R"({})", 1024},
+                  {"gpt2-medium", R"({"n_embd":1024,"n_layer":24,"n_head":16})", 1024},
+                  {"gpt2-large", R"({"n_embd":1280,"n_layer":36,"n_head":20})", 1024},
+                  {"gpt2-xl", R"({"n_embd":1600,"n_layer":48,"n_head":25})", 1024},
+                  {"distilgpt2", R"({"n_layer":6})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.gpt_bigcode: GPTBigCodeForCausalLM and GPTBigCodeForSequenceClassification (SantaCoder, StarCoder). One
 // head of keys and values for all queries.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -151,8 +151,6 @@ struct GPTBigCodeModel : Module {
   LayerNorm ln_f;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gpt_bigcode(Build& build, const Config& c) {
   const GPTBigCodeConfig config(c);
   const HeadSettings head{.body = "transformer",
@@ -167,6 +165,23 @@ std::unique_ptr<Model> make_gpt_bigcode_classifier(Build& build, const Config& c
   const GPTBigCodeConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTBigCodeConfig, GPTBigCodeModel>>(build, c, config, "transformer", config.n_embd,
                                                                                   std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt_bigcode_family() {
+  static const Family kFamily{
+      .name = "gpt_bigcode",
+      .models = {{"gpt_bigcode", {"GPTBigCodeForCausalLM"}, InputKind::lm, 1024, make_gpt_bigcode},
+                 {"gpt_bigcode-classifier", {"GPTBigCodeForSequenceClassification"}, InputKind::cls, 1024, make_gpt_bigcode_classifier}},
+      .presets =
+          {{"santacoder", R"({"n_embd":2048,"n_layer":24,"n_head":16,"n_inner":8192,"vocab_size":49280,"n_positions":2048})", 2048},
+           {"starcoderbase-1b", R"({"n_embd":2048,"n_layer":24,"n_head":16,"n_inner":8192,"vocab_size":49152,"n_positions":8192})", 8192},
+           {"starcoderbase-3b", R"({"n_embd":2816,"n_layer":36,"n_head":22,"n_inner":11264,"vocab_size":49152,"n_positions":8192})", 8192},
+           {"starcoderbase-7b", R"({"n_embd":4096,"n_layer":42,"n_head":32,"n_inner":16384,"vocab_size":49152,"n_positions":8192})", 8192},
+           {"starcoder", R"({"n_embd":6144,"n_layer":40,"n_head":48,"n_inner":24576,"vocab_size":49152,"n_positions":8192})", 8192}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

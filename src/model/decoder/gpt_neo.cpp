@@ -2,7 +2,7 @@
 // mask of every position for each layer as a buffer; local layers see a window through it.
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
@@ -194,8 +194,6 @@ struct GPTNeoModel : Module {
   LayerNorm ln_f;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gpt_neo(Build& build, const Config& c) {
   const GPTNeoConfig config(c);
   const HeadSettings head{
@@ -207,6 +205,22 @@ std::unique_ptr<Model> make_gpt_neo_classifier(Build& build, const Config& c) {
   const GPTNeoConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTNeoConfig, GPTNeoModel>>(build, c, config, "transformer", config.hidden_size,
                                                                           std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt_neo_family() {
+  static const Family kFamily{
+      .name = "gpt_neo",
+      .models = {{"gpt_neo", {"GPTNeoForCausalLM"}, InputKind::lm, 2048, make_gpt_neo},
+                 {"gpt_neo-classifier", {"GPTNeoForSequenceClassification"}, InputKind::cls, 2048, make_gpt_neo_classifier}},
+      .presets = {{"gpt-neo-125m", R"({"hidden_size":768,"num_layers":12,"num_heads":12,"attention_types":[[["global","local"],6]]})",
+                   2048},
+                  {"gpt-neo-1.3b", R"({})", 2048},
+                  {"gpt-neo-2.7b", R"({"hidden_size":2560,"num_layers":32,"num_heads":20,"attention_types":[[["global","local"],16]]})",
+                   2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -132,8 +132,6 @@ struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {
   Dropout emb_dropout;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);
   HeadSettings head = lm_head(config);
@@ -146,6 +144,36 @@ std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gpt_neox_classifier(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTNeoXConfig, GPTNeoXModel>>(build, c, config, "gpt_neox", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt_neox_family() {
+  static const Family kFamily{
+      .name = "gpt_neox",
+      .models = {{"gpt_neox", {"GPTNeoXForCausalLM"}, InputKind::lm, 2048, make_gpt_neox},
+                 {"gpt_neox-classifier", {"GPTNeoXForSequenceClassification"}, InputKind::cls, 2048, make_gpt_neox_classifier}},
+      .presets =
+          {{"pythia-70m",
+            R"({"hidden_size":512,"intermediate_size":2048,"num_hidden_layers":6,"num_attention_heads":8,"vocab_size":50304})", 2048},
+           {"pythia-160m",
+            R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_attention_heads":12,"vocab_size":50304})", 2048},
+           {"pythia-410m",
+            R"({"hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":24,"num_attention_heads":16,"vocab_size":50304})", 2048},
+           {"pythia-1b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":8,"vocab_size":50304})", 2048},
+           {"pythia-1.4b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":24,"num_attention_heads":16,"vocab_size":50304})", 2048},
+           {"pythia-2.8b",
+            R"({"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":32,"num_attention_heads":32,"vocab_size":50304})", 2048},
+           {"pythia-6.9b",
+            R"({"hidden_size":4096,"intermediate_size":16384,"num_hidden_layers":32,"num_attention_heads":32,"vocab_size":50432})", 2048},
+           {"pythia-12b",
+            R"({"hidden_size":5120,"intermediate_size":20480,"num_hidden_layers":36,"num_attention_heads":40,"vocab_size":50688})", 2048},
+           {"gpt-neox-20b",
+            R"({"hidden_size":6144,"intermediate_size":24576,"num_hidden_layers":44,"num_attention_heads":64,"vocab_size":50432})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.gpt_oss: GptOssForCausalLM and GptOssForSequenceClassification. Each head's softmax has one more place, its sink,
 // that takes weight and gives nothing; there is no SDPA attention.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "nn/rms_norm_fp32.h"
 #include "ops/index.h"
@@ -187,8 +187,6 @@ struct GptOssModel : DecoderStack<GptOssConfig, GptOssDecoderLayer, Fp32RMSNorm>
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gpt_oss(Build& build, const Config& c) {
   const GptOssConfig settings(c);
   return std::make_unique<MoeCausalLM<GptOssConfig, GptOssModel>>(build, settings, lm_head(settings));
@@ -196,6 +194,18 @@ std::unique_ptr<Model> make_gpt_oss(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_gpt_oss_classifier(Build& build, const Config& c) {
   return make_moe_classifier<GptOssConfig, GptOssModel>(build, c, GptOssConfig(c));
+}
+
+}  // namespace
+
+const Family& gpt_oss_family() {
+  static const Family kFamily{
+      .name = "gpt_oss",
+      .models = {{"gpt_oss", {"GptOssForCausalLM"}, InputKind::lm, 2048, make_gpt_oss},
+                 {"gpt_oss-classifier", {"GptOssForSequenceClassification"}, InputKind::cls, 2048, make_gpt_oss_classifier}},
+      .presets = {{"gpt-oss-20b", R"({"num_hidden_layers":24,"num_local_experts":32})", 4096}, {"gpt-oss-120b", R"({})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.gptj: GPTJForCausalLM and GPTJForSequenceClassification. Attention is always eager, its scores in fp32;
 // every layer has a table of sines and cosines as a buffer.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
@@ -176,8 +176,6 @@ struct GPTJModel : Module {
   LayerNorm ln_f;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gptj(Build& build, const Config& c) {
   const GPTJConfig config(c);
   const HeadSettings head{
@@ -188,6 +186,18 @@ std::unique_ptr<Model> make_gptj(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gptj_classifier(Build& build, const Config& c) {
   const GPTJConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTJConfig, GPTJModel>>(build, c, config, "transformer", config.n_embd, std::nullopt);
+}
+
+}  // namespace
+
+const Family& gptj_family() {
+  static const Family kFamily{
+      .name = "gptj",
+      .models = {{"gptj", {"GPTJForCausalLM"}, InputKind::lm, 2048, make_gptj},
+                 {"gptj-classifier", {"GPTJForSequenceClassification"}, InputKind::cls, 2048, make_gptj_classifier}},
+      .presets = {{"gpt-j-6b", R"({})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder.h"
 #include "nn/layers.h"
 #include "nn/model.h"
@@ -391,8 +391,20 @@ struct GSALlamaForCausalLM : Model {
   std::unique_ptr<Linear> lm_head;
 };
 
+std::unique_ptr<Model> make_gsa(Build& build, const Config& config) { return std::make_unique<GSALlamaForCausalLM>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_gsa(Build& build, const Config& config) { return std::make_unique<GSALlamaForCausalLM>(build, config); }
+const Family& gsa_family() {
+  static const Family kFamily{
+      .name = "gsa",
+      .library = "alfredcs/Gated-Sparse-Attention",
+      .models = {{"gsa", {}, InputKind::lm, 1024, make_gsa}},
+      .presets = {{"gsa-512m", R"({})", 1024},
+                  {"gsa-512m-768", R"({"d_model":768,"n_layers":12,"d_ffn":2048})", 2048},
+                  {"gsa-1b", R"({"d_model":896,"n_layers":14,"d_ffn":2304})", 2048}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

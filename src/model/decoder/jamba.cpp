@@ -1,6 +1,6 @@
 // transformers.models.jamba: JambaForCausalLM and JambaForSequenceClassification. Layers of Mamba, some of attention without positions
 // among them, and experts in every other one.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mamba_mixer.h"
 #include "nn/moe_decoder.h"
 #include "ops/index.h"
@@ -186,8 +186,6 @@ struct JambaModel : Module {
 
 JambaConfig settings_for(const Build& build, const Config& c) { return {c, !build.tape.dialect.recorder}; }
 
-}  // namespace
-
 std::unique_ptr<Model> make_jamba(Build& build, const Config& c) {
   const JambaConfig settings = settings_for(build, c);
   return std::make_unique<MoeCausalLM<JambaConfig, JambaModel>>(build, settings, lm_head(settings));
@@ -195,6 +193,18 @@ std::unique_ptr<Model> make_jamba(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_jamba_classifier(Build& build, const Config& c) {
   return make_moe_classifier<JambaConfig, JambaModel>(build, c, settings_for(build, c), 0);
+}
+
+}  // namespace
+
+const Family& jamba_family() {
+  static const Family kFamily{
+      .name = "jamba",
+      .models = {{"jamba", {"JambaForCausalLM"}, InputKind::lm, 2048, make_jamba},
+                 {"jamba-classifier", {"JambaForSequenceClassification"}, InputKind::cls, 2048, make_jamba_classifier}},
+      .presets = {{"jamba-v0.1", R"({})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // litgpt.model and litgpt.lora: GPT, the one class behind all of litgpt's checkpoints, with litgpt's fine-tuning loop around it (the
 // head and the loss in chunks of tokens, results in fp32 as Lightning Fabric returns them). Keys are those of litgpt.Config and of
 // model_config.yaml, and `litgpt_version`; experts, latent attention and norms of queries are not simulated.
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/litgpt_lora.h"
 #include "nn/model.h"
 #include "ops/attention.h"
@@ -401,11 +401,33 @@ struct LitgptGPT : Model {
   Tensor cos, sin;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_litgpt(Build& build, const Config& c) {
   build.load_dtype = DType::float16;  // what Fabric quantises from (plugins/precision/bitsandbytes.py, _Linear4bit.quantize)
   return std::make_unique<LitgptGPT>(build, LitgptConfig(c));
+}
+
+}  // namespace
+
+const Family& litgpt_family() {
+  static const Family kFamily{
+      .name = "litgpt",
+      .library = "Lightning-AI/litgpt",
+      .models = {{"litgpt", {}, InputKind::lm, 2048, make_litgpt}},
+      .presets =
+          {{"litgpt-llama-2-7b",
+            R"({"n_layer":32,"n_embd":4096,"n_head":32,"intermediate_size":11008,"padded_vocab_size":32000,"rotary_percentage":1.0,"parallel_residual":false,"bias":false,"norm_class_name":"RMSNorm","mlp_class_name":"LLaMAMLP"})",
+            2048},
+           {"litgpt-llama-3-8b",
+            R"({"n_layer":32,"n_embd":4096,"n_head":32,"n_query_groups":8,"intermediate_size":14336,"padded_vocab_size":128256,"block_size":8192,"rotary_percentage":1.0,"parallel_residual":false,"bias":false,"norm_class_name":"RMSNorm","mlp_class_name":"LLaMAMLP"})",
+            2048},
+           {"litgpt-llama-3.2-1b",
+            R"({"n_layer":16,"n_embd":2048,"n_head":32,"n_query_groups":8,"intermediate_size":8192,"padded_vocab_size":128256,"block_size":131072,"rotary_percentage":1.0,"parallel_residual":false,"bias":false,"norm_class_name":"RMSNorm","mlp_class_name":"LLaMAMLP"})",
+            2048},
+           {"litgpt-phi-2",
+            R"({"n_layer":32,"n_embd":2560,"n_head":32,"padded_vocab_size":51200,"block_size":2048,"rotary_percentage":0.4,"shared_attention_norm":true,"lm_head_bias":true})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

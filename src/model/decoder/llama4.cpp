@@ -2,7 +2,7 @@
 // complex numbers; the others see all of it. Every token passes through every expert, with its score as a factor.
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/gemma.h"
 #include "nn/moe_decoder.h"
 #include "ops/complex.h"
@@ -290,11 +290,21 @@ struct Llama4TextModel : DecoderStack<Llama4Config, Llama4TextDecoderLayer, Llam
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_llama4(Build& build, const Config& c) {
   const Llama4Config settings(c);
   return std::make_unique<CausalLM<Llama4Config, Llama4TextModel>>(build, settings, lm_head(settings));
+}
+
+}  // namespace
+
+const Family& llama4_family() {
+  static const Family kFamily{
+      .name = "llama4_text",
+      .models = {{"llama4_text", {"Llama4ForCausalLM"}, InputKind::lm, 2048, make_llama4}},
+      .presets = {{"llama-4-scout", R"({"rope_parameters":{"rope_type":"llama3"}})", 4096},
+                  {"llama-4-maverick", R"({"num_local_experts":128,"interleave_moe_layer_step":2,"use_qk_norm":false})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #include "model/decoder/megatron.h"
 
 #include "model/decoder/megatron_parts.h"
+#include "model/family.h"
 #include "ops/embedding.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -220,15 +221,29 @@ Tensor MegatronChunk::operator()(const MegatronInput& in) {
   return order_loss ? add(by_token, order_loss) : by_token;
 }
 
-std::unique_ptr<Model> make_megatron(Build&, const Config&) {
-  throw Error("[model] megatron is trained by Megatron-LM alone", "add its layout, e.g. --megatron world=8,tensor=2");
-}
-
 std::vector<Parameter*> MegatronChunk::expert_parameters() const {
   std::vector<Parameter*> out;
   for (const megatron::Layer& layer : parts_->layers)
     if (layer.experts) out.insert(out.end(), layer.experts->of_experts().begin(), layer.experts->of_experts().end());
   return out;
+}
+
+namespace {
+
+// It is not one Model but the chunks above, which step/megatron_step.h builds.
+std::unique_ptr<Model> make_megatron(Build&, const Config&) {
+  throw Error("[model] megatron is trained by Megatron-LM alone", "add its layout, e.g. --megatron world=8,tensor=2");
+}
+
+}  // namespace
+
+const Family& megatron_family() {
+  static const Family kFamily{
+      .name = "megatron",
+      .library = "NVIDIA/Megatron-LM",
+      .models = {{"megatron", {}, InputKind::lm, 2048, make_megatron}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.mixtral: MixtralForCausalLM and MixtralForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "ops/index.h"
 #include "ops/index_copy.h"
@@ -97,8 +97,6 @@ struct MixtralSparseMoeBlock : Module {
 
 using MixtralModel = DecoderStack<MixtralConfig, MoeDecoderLayer<MixtralConfig, MixtralSparseMoeBlock>, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_mixtral(Build& build, const Config& c) {
   const MixtralConfig settings(c);
   return std::make_unique<MoeCausalLM<MixtralConfig, MixtralModel>>(build, settings, lm_head(settings));
@@ -106,6 +104,20 @@ std::unique_ptr<Model> make_mixtral(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_mixtral_classifier(Build& build, const Config& c) {
   return make_moe_classifier<MixtralConfig, MixtralModel>(build, c, MixtralConfig(c));
+}
+
+}  // namespace
+
+const Family& mixtral_family() {
+  static const Family kFamily{
+      .name = "mixtral",
+      .models = {{"mixtral", {"MixtralForCausalLM"}, InputKind::lm, 2048, make_mixtral},
+                 {"mixtral-classifier", {"MixtralForSequenceClassification"}, InputKind::cls, 2048, make_mixtral_classifier}},
+      .presets = {{"mixtral-8x7b", R"({})", 4096},
+                  {"mixtral-8x22b", R"({"hidden_size":6144,"intermediate_size":16384,"num_hidden_layers":56,"num_attention_heads":48})",
+                   4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

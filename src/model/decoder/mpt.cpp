@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
@@ -202,8 +202,6 @@ struct MptForSequenceClassification : LastTokenClassifier<MptConfig, MptModel> {
   bool uses_cache() const override { return false; }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mpt(Build& build, const Config& c) {
   const MptConfig config(c);
   const HeadSettings head{
@@ -214,6 +212,19 @@ std::unique_ptr<Model> make_mpt(Build& build, const Config& c) {
 std::unique_ptr<Model> make_mpt_classifier(Build& build, const Config& c) {
   const MptConfig config(c);
   return std::make_unique<MptForSequenceClassification>(build, c, config, "transformer", config.d_model, std::nullopt);
+}
+
+}  // namespace
+
+const Family& mpt_family() {
+  static const Family kFamily{
+      .name = "mpt",
+      .models = {{"mpt", {"MptForCausalLM"}, InputKind::lm, 2048, make_mpt},
+                 {"mpt-classifier", {"MptForSequenceClassification"}, InputKind::cls, 2048, make_mpt_classifier}},
+      .presets = {{"mpt-7b", R"({"d_model":4096,"n_heads":32,"n_layers":32,"vocab_size":50432})", 2048},
+                  {"mpt-30b", R"({"d_model":7168,"n_heads":64,"n_layers":48,"max_seq_len":8192,"vocab_size":50432})", 8192}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

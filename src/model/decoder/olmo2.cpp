@@ -1,6 +1,6 @@
 // transformers.models.olmo2: Olmo2ForCausalLM and Olmo2ForSequenceClassification. Norms come after attention and feed-forward, and
 // on all heads' queries and keys at once.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "nn/rms_norm_fp32.h"
@@ -93,8 +93,6 @@ struct Olmo2DecoderLayer : Module {
 
 using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Fp32RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) {
   const DecoderConfig d = olmo2_settings(c);
   return std::make_unique<CausalLM<DecoderConfig, Olmo2Model>>(build, d, lm_head(d));
@@ -103,6 +101,26 @@ std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) {
 std::unique_ptr<Model> make_olmo2_classifier(Build& build, const Config& c) {
   const DecoderConfig d = olmo2_settings(c);
   return std::make_unique<LastTokenClassifier<DecoderConfig, Olmo2Model>>(build, c, d, "model", d.hidden_size, 1);
+}
+
+}  // namespace
+
+const Family& olmo2_family() {
+  static const Family kFamily{
+      .name = "olmo2",
+      .models = {{"olmo2", {"Olmo2ForCausalLM"}, InputKind::lm, 2048, make_olmo2},
+                 {"olmo2-classifier", {"Olmo2ForSequenceClassification"}, InputKind::cls, 2048, make_olmo2_classifier}},
+      .presets =
+          {{"olmo-2-1b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":16,"vocab_size":100352})", 4096},
+           {"olmo-2-7b", R"({"vocab_size":100352})", 4096},
+           {"olmo-2-13b",
+            R"({"hidden_size":5120,"intermediate_size":13824,"num_hidden_layers":40,"num_attention_heads":40,"vocab_size":100352})", 4096},
+           {"olmo-2-32b",
+            R"({"hidden_size":5120,"intermediate_size":27648,"num_hidden_layers":64,"num_attention_heads":40,"num_key_value_heads":8,"vocab_size":100352})",
+            4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

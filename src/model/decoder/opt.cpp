@@ -1,5 +1,5 @@
 // transformers.models.opt: OPTForCausalLM and OPTForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
@@ -187,8 +187,6 @@ struct OPTModel : Module {
   OPTDecoder decoder;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
   const OPTConfig config(c);
   const HeadSettings head{.width = config.word_embed_proj_dim,
@@ -201,6 +199,35 @@ std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
 std::unique_ptr<Model> make_opt_classifier(Build& build, const Config& c) {
   const OPTConfig config(c);
   return std::make_unique<LastTokenClassifier<OPTConfig, OPTModel>>(build, c, config, "model", config.word_embed_proj_dim, 1);
+}
+
+}  // namespace
+
+const Family& opt_family() {
+  static const Family kFamily{
+      .name = "opt",
+      .models = {{"opt", {"OPTForCausalLM"}, InputKind::lm, 2048, make_opt},
+                 {"opt-classifier", {"OPTForSequenceClassification"}, InputKind::cls, 2048, make_opt_classifier}},
+      .presets =
+          {{"opt-125m", R"({"hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,"num_attention_heads":12,"word_embed_proj_dim":768})",
+            2048},
+           {"opt-350m",
+            R"({"hidden_size":1024,"ffn_dim":4096,"num_hidden_layers":24,"num_attention_heads":16,"word_embed_proj_dim":512,"do_layer_norm_before":false})",
+            2048},
+           {"opt-1.3b", R"({"hidden_size":2048,"ffn_dim":8192,"num_hidden_layers":24,"num_attention_heads":32,"word_embed_proj_dim":2048})",
+            2048},
+           {"opt-2.7b",
+            R"({"hidden_size":2560,"ffn_dim":10240,"num_hidden_layers":32,"num_attention_heads":32,"word_embed_proj_dim":2560})", 2048},
+           {"opt-6.7b",
+            R"({"hidden_size":4096,"ffn_dim":16384,"num_hidden_layers":32,"num_attention_heads":32,"word_embed_proj_dim":4096})", 2048},
+           {"opt-13b", R"({"hidden_size":5120,"ffn_dim":20480,"num_hidden_layers":40,"num_attention_heads":40,"word_embed_proj_dim":5120})",
+            2048},
+           {"opt-30b", R"({"hidden_size":7168,"ffn_dim":28672,"num_hidden_layers":48,"num_attention_heads":56,"word_embed_proj_dim":7168})",
+            2048},
+           {"opt-66b", R"({"hidden_size":9216,"ffn_dim":36864,"num_hidden_layers":64,"num_attention_heads":72,"word_embed_proj_dim":9216})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.phi: PhiForCausalLM and PhiForSequenceClassification (Phi-1, Phi-1.5, Phi-2). Attention and feed-forward
 // read the same norm and are added together.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -110,8 +110,6 @@ struct PhiModel : DecoderStack<PhiConfig, PhiDecoderLayer, LayerNorm> {
   Dropout embed_dropout;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_phi(Build& build, const Config& c) {
   const PhiConfig config(c);
   HeadSettings head = lm_head(config);
@@ -122,6 +120,23 @@ std::unique_ptr<Model> make_phi(Build& build, const Config& c) {
 std::unique_ptr<Model> make_phi_classifier(Build& build, const Config& c) {
   const PhiConfig config(c);
   return std::make_unique<LastTokenClassifier<PhiConfig, PhiModel>>(build, c, config, "model", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& phi_family() {
+  static const Family kFamily{
+      .name = "phi",
+      .models = {{"phi", {"PhiForCausalLM"}, InputKind::lm, 2048, make_phi},
+                 {"phi-classifier", {"PhiForSequenceClassification"}, InputKind::cls, 2048, make_phi_classifier}},
+      .presets =
+          {{"phi-1", R"({})", 2048},
+           {"phi-1.5", R"({})", 2048},
+           {"phi-2",
+            R"({"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":32,"num_attention_heads":32,"partial_rotary_factor":0.4})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.phi3: Phi3ForCausalLM and Phi3ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "nn/liger.h"
@@ -119,8 +119,6 @@ struct Phi3DecoderLayer : Module {
 
 using Phi3Model = DecoderStack<Phi3Config, Phi3DecoderLayer, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_phi3(Build& build, const Config& c) {
   const Phi3Config config(c);
   return std::make_unique<CausalLM<Phi3Config, Phi3Model>>(build, config, lm_head(config));
@@ -129,6 +127,30 @@ std::unique_ptr<Model> make_phi3(Build& build, const Config& c) {
 std::unique_ptr<Model> make_phi3_classifier(Build& build, const Config& c) {
   const Phi3Config config(c);
   return std::make_unique<LastTokenClassifier<Phi3Config, Phi3Model>>(build, c, config, "model", config.hidden_size, 32000);
+}
+
+}  // namespace
+
+const Family& phi3_family() {
+  static const Family kFamily{
+      .name = "phi3",
+      .models = {{"phi3", {"Phi3ForCausalLM"}, InputKind::lm, 2048, make_phi3},
+                 {"phi3-classifier", {"Phi3ForSequenceClassification"}, InputKind::cls, 2048, make_phi3_classifier}},
+      .presets =
+          {{"phi-3-mini",
+            R"({"hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":32064,"sliding_window":2047})",
+            4096},
+           {"phi-3.5-mini",
+            R"({"hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":32064,"sliding_window":262144})",
+            4096},
+           {"phi-3-medium",
+            R"({"hidden_size":5120,"intermediate_size":17920,"num_hidden_layers":40,"num_attention_heads":40,"num_key_value_heads":10,"vocab_size":32064,"sliding_window":2047})",
+            4096},
+           {"phi-4",
+            R"({"hidden_size":5120,"intermediate_size":17920,"num_hidden_layers":40,"num_attention_heads":40,"num_key_value_heads":10,"vocab_size":100352})",
+            4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // modeling_qwen.py beside the checkpoints of Qwen (1.8B to 72B, the first generation): QWenLMHeadModel, with flash attention and the norms
 // and rotary positions of its own code.
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/rotary.h"
 #include "ops/pointwise.h"
@@ -189,13 +189,30 @@ struct QwenLMHeadModel : CausalLM<QwenConfig, QwenModel> {
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen(Build& build, const Config& c) {
   const QwenConfig config(c);
   HeadSettings head{
       .body = "transformer", .width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
   return std::make_unique<QwenLMHeadModel>(build, config, head);
+}
+
+}  // namespace
+
+const Family& qwen_family() {
+  static const Family kFamily{
+      .name = "qwen",
+      .library = "modeling_qwen.py beside the weights",
+      .models = {{"qwen", {"QWenLMHeadModel"}, InputKind::lm, 2048, make_qwen}},
+      .presets =
+          {{"qwen-1.8b", R"({"hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":11008})", 2048},
+           {"qwen-7b", R"({})", 2048},
+           {"qwen-14b",
+            R"({"hidden_size":5120,"num_hidden_layers":40,"num_attention_heads":40,"intermediate_size":27392,"vocab_size":152064})", 2048},
+           {"qwen-72b",
+            R"({"hidden_size":8192,"num_hidden_layers":80,"num_attention_heads":64,"intermediate_size":49152,"vocab_size":152064,"max_position_embeddings":32768})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

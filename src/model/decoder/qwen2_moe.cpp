@@ -1,6 +1,6 @@
 // transformers.models.qwen2_moe: Qwen2MoeForCausalLM and Qwen2MoeForSequenceClassification. An expert that every token has, behind a
 // gate of its own, beside those that it is sent to.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "ops/reshape.h"
 
@@ -74,8 +74,6 @@ struct Qwen2MoeSparseMoeBlock : Module {
 
 using Qwen2MoeModel = DecoderStack<Qwen2MoeConfig, MoeDecoderLayer<Qwen2MoeConfig, Qwen2MoeSparseMoeBlock>, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen2_moe(Build& build, const Config& c) {
   const Qwen2MoeConfig settings(c);
   return std::make_unique<MoeCausalLM<Qwen2MoeConfig, Qwen2MoeModel>>(build, settings, lm_head(settings));
@@ -83,6 +81,18 @@ std::unique_ptr<Model> make_qwen2_moe(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_qwen2_moe_classifier(Build& build, const Config& c) {
   return make_moe_classifier<Qwen2MoeConfig, Qwen2MoeModel>(build, c, Qwen2MoeConfig(c));
+}
+
+}  // namespace
+
+const Family& qwen2_moe_family() {
+  static const Family kFamily{
+      .name = "qwen2_moe",
+      .models = {{"qwen2_moe", {"Qwen2MoeForCausalLM"}, InputKind::lm, 2048, make_qwen2_moe},
+                 {"qwen2_moe-classifier", {"Qwen2MoeForSequenceClassification"}, InputKind::cls, 2048, make_qwen2_moe_classifier}},
+      .presets = {{"qwen1.5-moe-a2.7b", R"({})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

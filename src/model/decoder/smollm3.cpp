@@ -1,7 +1,7 @@
 // transformers.models.smollm3: SmolLM3ForCausalLM, Llama with layers that know no positions.
 #include <nlohmann/json.hpp>
 
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "ops/reshape.h"
 
@@ -97,11 +97,20 @@ struct SmolLM3DecoderLayer : Module {
 
 using SmolLM3Model = DecoderStack<SmolLM3Config, SmolLM3DecoderLayer, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_smollm3(Build& build, const Config& c) {
   const SmolLM3Config config(c);
   return std::make_unique<CausalLM<SmolLM3Config, SmolLM3Model>>(build, config, lm_head(config));
+}
+
+}  // namespace
+
+const Family& smollm3_family() {
+  static const Family kFamily{
+      .name = "smollm3",
+      .models = {{"smollm3", {"SmolLM3ForCausalLM"}, InputKind::lm, 2048, make_smollm3}},
+      .presets = {{"smollm3-3b", R"({})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.stablelm: StableLmForCausalLM and StableLmForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "ops/pointwise.h"
@@ -131,8 +131,6 @@ struct StableLmDecoderLayer : Module {
 
 using StableLmModel = DecoderStack<StableLmConfig, StableLmDecoderLayer, LayerNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_stablelm(Build& build, const Config& c) {
   const StableLmConfig config(c);
   return std::make_unique<CausalLM<StableLmConfig, StableLmModel>>(build, config, lm_head(config));
@@ -141,6 +139,25 @@ std::unique_ptr<Model> make_stablelm(Build& build, const Config& c) {
 std::unique_ptr<Model> make_stablelm_classifier(Build& build, const Config& c) {
   const StableLmConfig config(c);
   return std::make_unique<LastTokenClassifier<StableLmConfig, StableLmModel>>(build, c, config, "model", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& stablelm_family() {
+  static const Family kFamily{
+      .name = "stablelm",
+      .models = {{"stablelm", {"StableLmForCausalLM"}, InputKind::lm, 2048, make_stablelm},
+                 {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier}},
+      .presets =
+          {{"stablelm-2-1.6b",
+            R"({"hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":100352,"use_qkv_bias":true})",
+            4096},
+           {"stablelm-3b-4e1t", R"({})", 4096},
+           {"stablelm-2-12b",
+            R"({"hidden_size":5120,"intermediate_size":13824,"num_hidden_layers":40,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":100352,"qk_layernorm":true,"use_parallel_residual":true})",
+            4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // Training of diffusers' AutoencoderKL: encode, sample, decode; the error of the images plus the divergence of the latents.
 #include <fmt/format.h>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/autoencoder_kl.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -47,10 +47,25 @@ struct AutoencoderTraining : Model {
   AutoencoderKL net;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_autoencoder_kl(Build& build, const Config& config) {
   return std::make_unique<AutoencoderTraining>(build, config);
+}
+
+}  // namespace
+
+const Family& autoencoder_kl_family() {
+  static const Family kFamily{
+      .name = "autoencoder-kl",
+      .library = "diffusers",
+      .models = {{"autoencoder-kl", {"AutoencoderKL"}, InputKind::own, 256, make_autoencoder_kl}},
+      .presets =
+          {{"sd-vae", R"({"block_out_channels":[128,256,512,512],"layers_per_block":2})", 512},
+           {"sdxl-vae", R"({"block_out_channels":[128,256,512,512],"layers_per_block":2})", 1024},
+           {"flux-vae",
+            R"({"block_out_channels":[128,256,512,512],"layers_per_block":2,"latent_channels":16,"use_quant_conv":false,"use_post_quant_conv":false})",
+            1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 // diffusers ChromaTransformer2DModel: Flux with one small network that makes the modulation of all blocks.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/flux_blocks.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -192,8 +193,18 @@ class ChromaTransformer2DModel : public Denoiser {
   Linear proj_out_;
 };
 
+std::unique_ptr<Model> make_chroma(Build& build, const Config& config) { return make_training_of<ChromaTransformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_chroma(Build& build, const Config& config) { return make_training_of<ChromaTransformer2DModel>(build, config); }
+const Family& chroma_family() {
+  static const Family kFamily{
+      .name = "chroma",
+      .library = "diffusers",
+      .models = {{"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma}},
+      .presets = {{"chroma", R"({"text_mask":true})", 1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // diffusers CogVideoXTransformer3DModel: CogVideoX 2B and 5B (1.0). Text and video are one sequence; positions are added to it (2B) or
 // turned into queries and keys (5B).
-#include "model/denoisers.h"
-#include "model/more_denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_rotary.h"
 #include "nn/vision.h"
@@ -309,10 +309,24 @@ class CogVideoXTransformer3DModel : public Denoiser {
   Linear proj_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_cogvideox(Build& build, const Config& config) {
   return make_training_of<CogVideoXTransformer3DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& cogvideox_family() {
+  static const Family kFamily{
+      .name = "cogvideox",
+      .library = "diffusers",
+      .models = {{"cogvideox", {"CogVideoXTransformer3DModel"}, InputKind::own, 480, make_cogvideox}},
+      .presets =
+          {{"cogvideox-2b", R"({"height":480,"width":720,"frames":49})", 480},
+           {"cogvideox-5b",
+            R"({"num_attention_heads":48,"num_layers":42,"use_rotary_positional_embeddings":true,"height":480,"width":720,"frames":49})",
+            480}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

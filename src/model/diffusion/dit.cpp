@@ -1,6 +1,7 @@
 // diffusers DiTTransformer2DModel: images of a class.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
@@ -182,8 +183,18 @@ class DiTTransformer2DModel : public Denoiser {
   Linear proj_out_1_, proj_out_2_;
 };
 
+std::unique_ptr<Model> make_dit(Build& build, const Config& config) { return make_training_of<DiTTransformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_dit(Build& build, const Config& config) { return make_training_of<DiTTransformer2DModel>(build, config); }
+const Family& dit_family() {
+  static const Family kFamily{
+      .name = "dit",
+      .library = "diffusers",
+      .models = {{"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit}},
+      .presets = {{"dit-xl-2-256", R"({"out_channels":8})", 256}, {"dit-xl-2-512", R"({"out_channels":8,"sample_size":64})", 512}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

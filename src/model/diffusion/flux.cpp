@@ -1,5 +1,6 @@
 // diffusers FluxTransformer2DModel: Flux.1 dev, schnell and Kontext, Flex.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/flux_blocks.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -131,8 +132,22 @@ class FluxTransformer2DModel : public Denoiser {
   Linear proj_out_;
 };
 
+std::unique_ptr<Model> make_flux(Build& build, const Config& config) { return make_training_of<FluxTransformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_flux(Build& build, const Config& config) { return make_training_of<FluxTransformer2DModel>(build, config); }
+const Family& flux_family() {
+  static const Family kFamily{
+      .name = "flux",
+      .library = "diffusers",
+      .models = {{"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux}},
+      .presets = {{"flux-dev", R"({"guidance_embeds":true})", 1024},
+                  {"flux-schnell", R"({})", 1024},
+                  {"flux-kontext-dev", R"({"guidance_embeds":true,"reference_images":1})", 1024},
+                  {"flex-1", R"({"num_layers":8,"guidance_embeds":true})", 1024},
+                  {"flex-2", R"({"in_channels":196,"out_channels":64,"num_layers":8,"guidance_embeds":true})", 1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
 // diffusers Flux2Transformer2DModel: FLUX.2 dev and klein. Blocks of a kind share one modulation, and those of one stream compute
 // attention and feed-forward side by side.
-#include "model/denoisers.h"
-#include "model/more_denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_rotary.h"
 #include "ops/pointwise.h"
@@ -381,8 +381,21 @@ class Flux2Transformer2DModel : public Denoiser {
   Linear proj_out_;
 };
 
+std::unique_ptr<Model> make_flux2(Build& build, const Config& config) { return make_training_of<Flux2Transformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_flux2(Build& build, const Config& config) { return make_training_of<Flux2Transformer2DModel>(build, config); }
+const Family& flux2_family() {
+  static const Family kFamily{
+      .name = "flux2",
+      .library = "diffusers",
+      .models = {{"flux2", {"Flux2Transformer2DModel"}, InputKind::own, 1024, make_flux2}},
+      .presets = {{"flux.2-dev", R"({})", 1024},
+                  {"flux.2-klein-4b",
+                   R"({"num_layers":5,"num_single_layers":20,"num_attention_heads":24,"joint_attention_dim":7680,"guidance_embeds":false})",
+                   1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

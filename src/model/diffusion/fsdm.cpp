@@ -5,7 +5,7 @@
 
 #include "model/diffusion/fsdm_dit.h"
 #include "model/diffusion/fsdm_encoder.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/copy_slices.h"
 #include "ops/index.h"
 #include "ops/pointwise.h"
@@ -103,8 +103,23 @@ struct FSDM : Model {
   FsdmDiT dit;
 };
 
+std::unique_ptr<Model> make_fsdm(Build& build, const Config& config) { return std::make_unique<FSDM>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_fsdm(Build& build, const Config& config) { return std::make_unique<FSDM>(build, config); }
+const Family& fsdm_family() {
+  static const Family kFamily{
+      .name = "fsdm",
+      .library = "thanhlamauto/few-shot-diffusion-models-jax",
+      .models = {{"fsdm", {}, InputKind::own, 0, make_fsdm}},
+      .presets = {{"fsdm-lag", R"({"sample_size":6})", 0},
+                  {"fsdm-lag-ultra-low-mem", R"({"sample_size":3,"dropout":0.2})", 0},
+                  {"fsdm-lag-minimal", R"({"sample_size":3,"num_heads":4,"encoder_heads":8,"dropout":0.2})", 0},
+                  {"fsdm-lag-optimized",
+                   R"({"sample_size":4,"num_heads":6,"dropout":0.2,"context_pool_size":64,"cross_attn_layers":"2,3,4,5","use_remat":true})",
+                   0}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -2,7 +2,8 @@
 // mixture of experts in both. Every expert is taken to get as many tokens as the others. Images are square: others are padded to the
 // largest number of tokens there. The sums of the experts' results are written in place over what autograd keeps of them, which PyTorch
 // allows under a checkpoint alone: without one the toolkit's step ends in an error.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
 #include "nn/diffusers_rotary.h"
@@ -555,10 +556,20 @@ class HiDreamImageTransformer2DModel : public Denoiser {
   ModuleList<Wrapped<Linear>> caption_projection_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_hidream(Build& build, const Config& config) {
   return make_training_of<HiDreamImageTransformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& hidream_family() {
+  static const Family kFamily{
+      .name = "hidream",
+      .library = "the AI Toolkit",
+      .models = {{"hidream", {"HiDreamImageTransformer2DModel"}, InputKind::own, 1024, make_hidream}},
+      .presets = {{"hidream-i1", R"({"in_channels":16})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

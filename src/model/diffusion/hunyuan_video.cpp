@@ -1,6 +1,7 @@
 // diffusers HunyuanVideoTransformer3DModel: text to video.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_rotary.h"
@@ -425,10 +426,20 @@ class HunyuanVideoTransformer3DModel : public Denoiser {
   Linear proj_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_hunyuan_video(Build& build, const Config& config) {
   return make_training_of<HunyuanVideoTransformer3DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& hunyuan_video_family() {
+  static const Family kFamily{
+      .name = "hunyuan_video",
+      .library = "diffusers",
+      .models = {{"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video}},
+      .presets = {{"hunyuan-video", R"({"height":544,"width":960,"frames":61})", 544}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

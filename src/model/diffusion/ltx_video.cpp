@@ -1,7 +1,7 @@
 // diffusers LTXVideoTransformer3DModel: LTX-Video. Tokens are latents as they are; text is attended to.
-#include "model/denoisers.h"
-#include "model/more_denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/rotary.h"
 #include "ops/pointwise.h"
@@ -269,10 +269,20 @@ class LtxVideoTransformer3DModel : public Denoiser {
   Linear proj_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_ltx_video(Build& build, const Config& config) {
   return make_training_of<LtxVideoTransformer3DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& ltx_video_family() {
+  static const Family kFamily{
+      .name = "ltx_video",
+      .library = "diffusers",
+      .models = {{"ltx_video", {"LTXVideoTransformer3DModel"}, InputKind::own, 512, make_ltx_video}},
+      .presets = {{"ltx-video", R"({"height":512,"width":768,"frames":49})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // diffusers Lumina2Transformer2DModel: text and image through refiners of their own, then together. Every caption is taken to fill its
 // tokens.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/lumina_blocks.h"
 #include "ops/copy_slices.h"
 #include "ops/pointwise.h"
@@ -97,10 +98,20 @@ class Lumina2Transformer2DModel : public Denoiser {
   LuminaLastNorm norm_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_lumina2(Build& build, const Config& config) {
   return make_training_of<Lumina2Transformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& lumina2_family() {
+  static const Family kFamily{
+      .name = "lumina2",
+      .library = "diffusers",
+      .models = {{"lumina2", {"Lumina2Transformer2DModel"}, InputKind::own, 1024, make_lumina2}},
+      .presets = {{"lumina-2", R"({"cap_feat_dim":2304})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

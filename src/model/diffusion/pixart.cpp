@@ -1,6 +1,7 @@
 // diffusers PixArtTransformer2DModel: PixArt-alpha and -sigma.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
@@ -203,8 +204,20 @@ class PixArtTransformer2DModel : public Denoiser {
   std::unique_ptr<TextProjection> caption_projection_;
 };
 
+std::unique_ptr<Model> make_pixart(Build& build, const Config& config) { return make_training_of<PixArtTransformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_pixart(Build& build, const Config& config) { return make_training_of<PixArtTransformer2DModel>(build, config); }
+const Family& pixart_family() {
+  static const Family kFamily{
+      .name = "pixart",
+      .library = "diffusers",
+      .models = {{"pixart", {"PixArtTransformer2DModel"}, InputKind::own, 1024, make_pixart}},
+      .presets = {{"pixart-alpha-xl-2-512", R"({"sample_size":64,"caption_channels":4096})", 512},
+                  {"pixart-alpha-xl-2-1024", R"({"caption_channels":4096})", 1024},
+                  {"pixart-sigma-xl-2-1024", R"({"caption_channels":4096,"use_additional_conditions":false,"text_tokens":300})", 1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,8 +1,9 @@
 // diffusers QwenImageTransformer2DModel.
 #include <map>
 
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_rotary.h"
@@ -301,10 +302,20 @@ class QwenImageTransformer2DModel : public Denoiser {
   Linear proj_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen_image(Build& build, const Config& config) {
   return make_training_of<QwenImageTransformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& qwen_image_family() {
+  static const Family kFamily{
+      .name = "qwen_image",
+      .library = "diffusers",
+      .models = {{"qwen_image", {"QwenImageTransformer2DModel"}, InputKind::own, 1024, make_qwen_image}},
+      .presets = {{"qwen-image", R"({})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

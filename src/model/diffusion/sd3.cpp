@@ -1,8 +1,9 @@
 // diffusers SD3Transformer2DModel: Stable Diffusion 3 and 3.5.
 #include <algorithm>
 
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
@@ -207,8 +208,25 @@ class SD3Transformer2DModel : public Denoiser {
   Linear proj_out_;
 };
 
+std::unique_ptr<Model> make_sd3(Build& build, const Config& config) { return make_training_of<SD3Transformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_sd3(Build& build, const Config& config) { return make_training_of<SD3Transformer2DModel>(build, config); }
+const Family& sd3_family() {
+  static const Family kFamily{
+      .name = "sd3",
+      .library = "diffusers",
+      .models = {{"sd3", {"SD3Transformer2DModel"}, InputKind::own, 1024, make_sd3}},
+      .presets =
+          {{"sd3-medium", R"({"num_layers":24,"num_attention_heads":24,"caption_projection_dim":1536,"pos_embed_max_size":192})", 1024},
+           {"sd3.5-medium",
+            R"({"num_layers":24,"num_attention_heads":24,"caption_projection_dim":1536,"pos_embed_max_size":384,"qk_norm":"rms_norm","dual_attention_layers":[0,1,2,3,4,5,6,7,8,9,10,11,12]})",
+            1024},
+           {"sd3.5-large",
+            R"({"num_layers":38,"num_attention_heads":38,"caption_projection_dim":2432,"pos_embed_max_size":192,"qk_norm":"rms_norm"})",
+            1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

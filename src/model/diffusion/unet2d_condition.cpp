@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config_list.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/denoiser.h"
 #include "nn/diffusers_layers.h"
 #include "nn/transformer.h"
@@ -345,10 +345,26 @@ std::unique_ptr<Denoiser> make_denoiser(Module& parent, std::string_view name, c
   return std::make_unique<UNet2DConditionModel>(parent, name, config);
 }
 
-}  // namespace
-
 std::unique_ptr<Model> make_unet2d_condition(Build& build, const Config& config) {
   return make_denoiser_training(build, config, make_denoiser);
+}
+
+}  // namespace
+
+const Family& unet2d_condition_family() {
+  static const Family kFamily{
+      .name = "unet2d-condition",
+      .library = "diffusers",
+      .models = {{"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition}},
+      .presets =
+          {{"sd-1.5-unet", R"({"cross_attention_dim":768})", 512},
+           {"sd-2.1-unet",
+            R"({"cross_attention_dim":1024,"attention_head_dim":[5,10,20,20],"use_linear_projection":true,"upcast_attention":true})", 768},
+           {"sdxl-unet",
+            R"({"block_out_channels":[320,640,1280],"down_block_types":["DownBlock2D","CrossAttnDownBlock2D","CrossAttnDownBlock2D"],"up_block_types":["CrossAttnUpBlock2D","CrossAttnUpBlock2D","UpBlock2D"],"cross_attention_dim":2048,"attention_head_dim":[5,10,20],"transformer_layers_per_block":[1,2,10],"use_linear_projection":true,"addition_embed_type":"text_time","addition_time_embed_dim":256,"projection_class_embeddings_input_dim":2816})",
+            1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

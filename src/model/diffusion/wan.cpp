@@ -1,6 +1,7 @@
 // diffusers WanTransformer3DModel: Wan 2.1 and 2.2, text to video.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/rotary.h"
@@ -264,8 +265,19 @@ class WanTransformer3DModel : public Denoiser {
   Linear proj_out_;
 };
 
+std::unique_ptr<Model> make_wan(Build& build, const Config& config) { return make_training_of<WanTransformer3DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_wan(Build& build, const Config& config) { return make_training_of<WanTransformer3DModel>(build, config); }
+const Family& wan_family() {
+  static const Family kFamily{
+      .name = "wan",
+      .library = "diffusers",
+      .models = {{"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan}},
+      .presets = {{"wan2.1-1.3b", R"({"num_attention_heads":12,"ffn_dim":8960,"num_layers":30,"height":480,"width":832,"frames":81})", 480},
+                  {"wan2.1-14b", R"({"height":480,"width":832,"frames":81})", 480}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

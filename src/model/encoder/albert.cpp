@@ -1,6 +1,6 @@
 // transformers.models.albert: AlbertForMaskedLM, AlbertForPreTraining and AlbertForSequenceClassification. Layers of a group are
 // one set of weights.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 #include "nn/masking.h"
@@ -294,8 +294,6 @@ struct AlbertForSequenceClassification : Model {
   Linear classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_albert(Build& build, const Config& config) { return std::make_unique<AlbertForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& config) {
@@ -304,6 +302,24 @@ std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& confi
 
 std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config) {
   return std::make_unique<AlbertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& albert_family() {
+  static const Family kFamily{
+      .name = "albert",
+      .models = {{"albert", {"AlbertForMaskedLM"}, InputKind::lm, 512, make_albert},
+                 {"albert-classifier", {"AlbertForSequenceClassification"}, InputKind::cls, 512, make_albert_classifier},
+                 {"albert-pretraining", {"AlbertForPreTraining"}, InputKind::pair, 512, make_albert_pretraining}},
+      .presets = {{"albert-base-v2", R"({"hidden_size":768,"num_attention_heads":12,"intermediate_size":3072})", 512},
+                  {"albert-large-v2", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})",
+                   512},
+                  {"albert-xlarge-v2", R"({"hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":8192})",
+                   512},
+                  {"albert-xxlarge-v2", R"({})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.bart: BartForConditionalGeneration. Every layer is run (layer drop leaves some out).
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/encoder_decoder.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
@@ -150,10 +150,23 @@ struct BartForConditionalGeneration : Model {
   std::unique_ptr<Linear> lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_bart(Build& build, const Config& config) {
   return std::make_unique<BartForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& bart_family() {
+  static const Family kFamily{
+      .name = "bart",
+      .models = {{"bart", {"BartForConditionalGeneration"}, InputKind::lm, 1024, make_bart}},
+      .presets =
+          {{"bart-base",
+            R"({"d_model":768,"encoder_layers":6,"decoder_layers":6,"encoder_attention_heads":12,"decoder_attention_heads":12,"encoder_ffn_dim":3072,"decoder_ffn_dim":3072})",
+            1024},
+           {"bart-large", R"({})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

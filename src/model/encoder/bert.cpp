@@ -1,5 +1,5 @@
 // transformers.models.bert: BertForMaskedLM, BertForPreTraining and BertForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 
@@ -113,8 +113,6 @@ struct BertForSequenceClassification : Model {
   Linear classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_bert(Build& build, const Config& config) { return std::make_unique<BertForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_bert_pretraining(Build& build, const Config& config) {
@@ -123,6 +121,22 @@ std::unique_ptr<Model> make_bert_pretraining(Build& build, const Config& config)
 
 std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config) {
   return std::make_unique<BertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& bert_family() {
+  static const Family kFamily{
+      .name = "bert",
+      .models = {{"bert", {"BertForMaskedLM"}, InputKind::lm, 512, make_bert},
+                 {"bert-classifier", {"BertForSequenceClassification"}, InputKind::cls, 512, make_bert_classifier},
+                 {"bert-pretraining", {"BertForPreTraining"}, InputKind::pair, 512, make_bert_pretraining}},
+      .presets = {{"bert-base", R"({})", 512},
+                  {"bert-base-uncased", R"({})", 512},
+                  {"bert-base-cased", R"({"vocab_size":28996})", 512},
+                  {"bert-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

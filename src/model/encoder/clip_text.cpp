@@ -1,6 +1,7 @@
 // transformers.models.clip: CLIPTextModel and CLIPTextModelWithProjection.
-#include "model/families.h"
-#include "model/text_encoders.h"
+#include "model/encoder/clip_text.h"
+
+#include "model/family.h"
 #include "nn/clip_encoder.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
@@ -93,6 +94,8 @@ std::unique_ptr<TextEncoder> make_clip_text_model(Module& parent, std::string_vi
   return std::make_unique<ClipTextModel>(parent, name, config);
 }
 
+namespace {
+
 std::unique_ptr<TextEncoder> make_clip_text_model_with_projection(Module& parent, std::string_view name, const Config& config) {
   return std::make_unique<ClipTextModelWithProjection>(parent, name, config);
 }
@@ -103,6 +106,34 @@ std::unique_ptr<Model> make_clip_text(Build& build, const Config& config) {
 
 std::unique_ptr<Model> make_clip_text_projection(Build& build, const Config& config) {
   return make_text_encoder_training(build, config, make_clip_text_model_with_projection);
+}
+
+}  // namespace
+
+const Family& clip_text_family() {
+  static const Family kFamily{
+      .name = "clip-text",
+      .models = {{"clip-text", {"CLIPTextModel"}, InputKind::own, 77, make_clip_text, make_clip_text_model},
+                 {"clip-text-projection",
+                  {"CLIPTextModelWithProjection"},
+                  InputKind::own,
+                  77,
+                  make_clip_text_projection,
+                  make_clip_text_model_with_projection}},
+      .presets =
+          {{"clip-vit-l-14-text",
+            R"({"hidden_size":768,"intermediate_size":3072,"num_attention_heads":12,"projection_dim":768,"eos_token_id":2})", 77},
+           {"clip-vit-l-14-text-projection",
+            R"({"hidden_size":768,"intermediate_size":3072,"num_attention_heads":12,"projection_dim":768,"eos_token_id":2})", 77,
+            "clip-text-projection"},
+           {"openclip-vit-h-14-text",
+            R"({"hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":23,"num_attention_heads":16,"hidden_act":"gelu","eos_token_id":2})",
+            77},
+           {"openclip-bigg-14-text",
+            R"({"hidden_size":1280,"intermediate_size":5120,"num_hidden_layers":32,"num_attention_heads":20,"projection_dim":1280,"hidden_act":"gelu","eos_token_id":2})",
+            77, "clip-text-projection"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/model.h"
@@ -560,12 +560,28 @@ struct DebertaForSequenceClassification : Model {
   Dropout dropout;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_deberta_v2(Build& build, const Config& config) { return std::make_unique<DebertaForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_deberta_v2_classifier(Build& build, const Config& config) {
   return std::make_unique<DebertaForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& deberta_v2_family() {
+  static const Family kFamily{
+      .name = "deberta-v2",
+      .models = {{"deberta-v2", {"DebertaV2ForMaskedLM"}, InputKind::lm, 512, make_deberta_v2},
+                 {"deberta-v2-classifier", {"DebertaV2ForSequenceClassification"}, InputKind::cls, 512, make_deberta_v2_classifier}},
+      .presets =
+          {{"deberta-v3-base",
+            R"({"hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,"intermediate_size":3072,"relative_attention":true,"position_buckets":256,"norm_rel_ebd":"layer_norm","share_att_key":true,"pos_att_type":"p2c|c2p","position_biased_input":false})",
+            512},
+           {"deberta-v3-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"relative_attention":true,"position_buckets":256,"norm_rel_ebd":"layer_norm","share_att_key":true,"pos_att_type":"p2c|c2p","position_biased_input":false})",
+            512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

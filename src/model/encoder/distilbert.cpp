@@ -1,5 +1,5 @@
 // transformers.models.distilbert: DistilBertForMaskedLM and DistilBertForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -216,14 +216,26 @@ struct DistilBertForSequenceClassification : Model {
   Dropout dropout;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_distilbert(Build& build, const Config& config) {
   return std::make_unique<DistilBertForMaskedLM>(build, config);
 }
 
 std::unique_ptr<Model> make_distilbert_classifier(Build& build, const Config& config) {
   return std::make_unique<DistilBertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& distilbert_family() {
+  static const Family kFamily{
+      .name = "distilbert",
+      .models = {{"distilbert", {"DistilBertForMaskedLM"}, InputKind::lm, 512, make_distilbert},
+                 {"distilbert-classifier", {"DistilBertForSequenceClassification"}, InputKind::cls, 512, make_distilbert_classifier}},
+      .presets = {{"distilbert-base-uncased", R"({})", 512},
+                  {"distilbert-base-cased", R"({"vocab_size":28996})", 512},
+                  {"distilbert-base-multilingual-cased", R"({"vocab_size":119547})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.electra: ElectraForMaskedLM (the generator), ElectraForPreTraining (the discriminator) and
 // ElectraForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 #include "nn/masking.h"
@@ -166,8 +166,6 @@ struct ElectraForSequenceClassification : Model {
   ElectraClassificationHead classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_electra(Build& build, const Config& config) { return std::make_unique<ElectraForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_electra_pretraining(Build& build, const Config& config) {
@@ -176,6 +174,25 @@ std::unique_ptr<Model> make_electra_pretraining(Build& build, const Config& conf
 
 std::unique_ptr<Model> make_electra_classifier(Build& build, const Config& config) {
   return std::make_unique<ElectraForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& electra_family() {
+  static const Family kFamily{
+      .name = "electra",
+      .models = {{"electra", {"ElectraForMaskedLM"}, InputKind::lm, 512, make_electra},
+                 {"electra-classifier", {"ElectraForSequenceClassification"}, InputKind::cls, 512, make_electra_classifier},
+                 {"electra-pretraining", {"ElectraForPreTraining"}, InputKind::lm, 512, make_electra_pretraining}},
+      .presets = {{"electra-small-discriminator", R"({})", 512, "electra-pretraining"},
+                  {"electra-base-discriminator",
+                   R"({"hidden_size":768,"embedding_size":768,"num_attention_heads":12,"intermediate_size":3072})", 512,
+                   "electra-pretraining"},
+                  {"electra-large-discriminator",
+                   R"({"hidden_size":1024,"embedding_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})",
+                   512, "electra-pretraining"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

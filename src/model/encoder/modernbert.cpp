@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config_list.h"
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/decoder.h"
 #include "nn/layers.h"
@@ -314,14 +314,26 @@ struct ModernBertForSequenceClassification : Model {
   Linear classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_modernbert(Build& build, const Config& config) {
   return std::make_unique<ModernBertForMaskedLM>(build, config);
 }
 
 std::unique_ptr<Model> make_modernbert_classifier(Build& build, const Config& config) {
   return std::make_unique<ModernBertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& modernbert_family() {
+  static const Family kFamily{
+      .name = "modernbert",
+      .models = {{"modernbert", {"ModernBertForMaskedLM"}, InputKind::lm, 1024, make_modernbert},
+                 {"modernbert-classifier", {"ModernBertForSequenceClassification"}, InputKind::cls, 1024, make_modernbert_classifier}},
+      .presets = {{"modernbert-base", R"({})", 1024},
+                  {"modernbert-large", R"({"hidden_size":1024,"intermediate_size":2624,"num_hidden_layers":28,"num_attention_heads":16})",
+                   1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

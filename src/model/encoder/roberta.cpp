@@ -1,5 +1,5 @@
 // transformers.models.roberta: RobertaForMaskedLM and RobertaForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 #include "ops/pointwise.h"
@@ -97,12 +97,54 @@ struct RobertaForSequenceClassification : Model {
   RobertaClassificationHead classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_roberta(Build& build, const Config& config) { return std::make_unique<RobertaForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_roberta_classifier(Build& build, const Config& config) {
   return std::make_unique<RobertaForSequenceClassification>(build, config);
+}
+
+constexpr const char* kXlmRoberta = R"({"vocab_size":30522})";
+
+}  // namespace
+
+const Family& camembert_family() {
+  static const Family kFamily{
+      .name = "camembert",
+      .models = {copy_of({"camembert", {"CamembertForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
+                 copy_of({"camembert-classifier", {"CamembertForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
+                         kXlmRoberta)},
+  };
+  return kFamily;
+}
+
+const Family& roberta_family() {
+  static const Family kFamily{
+      .name = "roberta",
+      .models = {{"roberta", {"RobertaForMaskedLM"}, InputKind::lm, 512, make_roberta},
+                 {"roberta-classifier", {"RobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier}},
+      .presets =
+          {{"distilroberta-base", R"({"num_hidden_layers":6,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})", 512},
+           {"roberta-base", R"({"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})", 512},
+           {"roberta-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})",
+            512}},
+  };
+  return kFamily;
+}
+
+const Family& xlm_roberta_family() {
+  static const Family kFamily{
+      .name = "xlm-roberta",
+      .models = {copy_of({"xlm-roberta", {"XLMRobertaForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
+                 copy_of({"xlm-roberta-classifier", {"XLMRobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
+                         kXlmRoberta)},
+      .presets =
+          {{"xlm-roberta-base", R"({"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1})", 512},
+           {"xlm-roberta-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1})",
+            512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,6 @@
 // transformers.models.t5: T5ForConditionalGeneration, and T5EncoderModel as a text encoder. Attention is always eager, with a bias by
 // relative position that the first layer of each stack makes and the others share.
-#include "model/families.h"
-#include "model/text_encoders.h"
+#include "model/family.h"
 #include "nn/encoder_decoder.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -365,8 +364,6 @@ struct T5EncoderModel : TextEncoder {
   T5Stack encoder;
 };
 
-}  // namespace
-
 std::unique_ptr<TextEncoder> make_t5_encoder_model(Module& parent, std::string_view name, const Config& config) {
   return std::make_unique<T5EncoderModel>(parent, name, config);
 }
@@ -376,5 +373,61 @@ std::unique_ptr<Model> make_t5_encoder(Build& build, const Config& config) {
 }
 
 std::unique_ptr<Model> make_t5(Build& build, const Config& config) { return std::make_unique<T5ForConditionalGeneration>(build, config); }
+
+constexpr const char* kMT5 =
+    R"({"vocab_size":250112,"d_model":512,"d_kv":64,"d_ff":1024,"num_layers":8,"num_heads":6,"feed_forward_proj":"gated-gelu"})";
+constexpr const char* kMT5Forced = R"({"tie_word_embeddings":false})";  // T5 reads it as: the head's input is not scaled
+
+}  // namespace
+
+const Family& mt5_family() {
+  static const Family kFamily{
+      .name = "mt5",
+      .models = {copy_of({"mt5", {"MT5ForConditionalGeneration"}, InputKind::lm, 512, make_t5}, kMT5, kMT5Forced)},
+      .presets = {{"mt5-small", R"({})", 512},
+                  {"mt5-base", R"({"d_model":768,"d_ff":2048,"num_layers":12,"num_heads":12})", 512},
+                  {"mt5-large", R"({"d_model":1024,"d_ff":2816,"num_layers":24,"num_heads":16})", 512}},
+  };
+  return kFamily;
+}
+
+const Family& t5_family() {
+  static const Family kFamily{
+      .name = "t5",
+      .models = {{"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5}},
+      .presets =
+          {{"t5-small", R"({"d_model":512,"d_kv":64,"d_ff":2048,"num_layers":6,"num_heads":8,"decoder_start_token_id":0})", 512},
+           {"t5-base", R"({"d_model":768,"d_kv":64,"d_ff":3072,"num_layers":12,"num_heads":12,"decoder_start_token_id":0})", 512},
+           {"t5-large", R"({"d_model":1024,"d_kv":64,"d_ff":4096,"num_layers":24,"num_heads":16,"decoder_start_token_id":0})", 512},
+           {"t5-3b", R"({"d_model":1024,"d_kv":128,"d_ff":16384,"num_layers":24,"num_heads":32,"decoder_start_token_id":0})", 512},
+           {"t5-11b", R"({"d_model":1024,"d_kv":128,"d_ff":65536,"num_layers":24,"num_heads":128,"decoder_start_token_id":0})", 512},
+           {"flan-t5-small",
+            R"({"d_model":512,"d_kv":64,"d_ff":1024,"num_layers":8,"num_heads":6,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-base",
+            R"({"d_model":768,"d_kv":64,"d_ff":2048,"num_layers":12,"num_heads":12,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-large",
+            R"({"d_model":1024,"d_kv":64,"d_ff":2816,"num_layers":24,"num_heads":16,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-xl",
+            R"({"d_model":2048,"d_kv":64,"d_ff":5120,"num_layers":24,"num_heads":32,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-xxl",
+            R"({"d_model":4096,"d_kv":64,"d_ff":10240,"num_layers":24,"num_heads":64,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512}},
+  };
+  return kFamily;
+}
+
+const Family& t5_encoder_family() {
+  static const Family kFamily{
+      .name = "t5-encoder",
+      .models = {{"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder, make_t5_encoder_model}},
+      .presets = {{"t5-v1.1-xxl-encoder",
+                   R"({"d_model":4096,"d_ff":10240,"num_layers":24,"num_heads":64,"feed_forward_proj":"gated-gelu"})", 512}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "job/config_list.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/blocks.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
@@ -463,8 +463,6 @@ struct ForSequenceClassification : SpeechNetwork {
   Linear projector, classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_wav2vec2(Build& build, const Config& config) { return std::make_unique<ForCTC>(build, config, false); }
 std::unique_ptr<Model> make_hubert(Build& build, const Config& config) { return std::make_unique<ForCTC>(build, config, true); }
 std::unique_ptr<Model> make_wav2vec2_classifier(Build& build, const Config& config) {
@@ -472,6 +470,40 @@ std::unique_ptr<Model> make_wav2vec2_classifier(Build& build, const Config& conf
 }
 std::unique_ptr<Model> make_hubert_classifier(Build& build, const Config& config) {
   return std::make_unique<ForSequenceClassification>(build, config, true);
+}
+
+}  // namespace
+
+const Family& hubert_family() {
+  static const Family kFamily{
+      .name = "hubert",
+      .models = {{"hubert", {"HubertForCTC"}, InputKind::own, 160000, make_hubert},
+                 {"hubert-classifier", {"HubertForSequenceClassification"}, InputKind::own, 160000, make_hubert_classifier}},
+      .presets =
+          {{"hubert-base", R"({})", 160000},
+           {"hubert-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"do_stable_layer_norm":true,"feat_extract_norm":"layer","conv_bias":true})",
+            160000}},
+  };
+  return kFamily;
+}
+
+const Family& wav2vec2_family() {
+  static const Family kFamily{
+      .name = "wav2vec2",
+      .models = {{"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
+                 {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier}},
+      .presets =
+          {{"wav2vec2-base", R"({})", 160000},
+           {"wav2vec2-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 160000},
+           {"xls-r-300m",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"do_stable_layer_norm":true,"feat_extract_norm":"layer","conv_bias":true,"activation_dropout":0.0,"feat_proj_dropout":0.1,"final_dropout":0.0,"mask_time_prob":0.075})",
+            160000},
+           {"xls-r-1b",
+            R"({"hidden_size":1280,"num_hidden_layers":48,"num_attention_heads":16,"intermediate_size":5120,"do_stable_layer_norm":true,"feat_extract_norm":"layer","conv_bias":true,"activation_dropout":0.0,"feat_proj_dropout":0.1,"final_dropout":0.0,"mask_time_prob":0.075})",
+            160000}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // (30 seconds) and `seq` labels. Every layer is run (layer drop leaves some out).
 #include <fmt/format.h>
 
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/encoder_decoder.h"
 #include "nn/masking.h"
 #include "ops/conv.h"
@@ -157,10 +157,34 @@ struct WhisperForConditionalGeneration : Model {
   std::unique_ptr<Linear> proj_out;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_whisper(Build& build, const Config& config) {
   return std::make_unique<WhisperForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& whisper_family() {
+  static const Family kFamily{
+      .name = "whisper",
+      .models = {{"whisper", {"WhisperForConditionalGeneration"}, InputKind::own, 448, make_whisper}},
+      .presets =
+          {{"whisper-tiny",
+            R"({"d_model":384,"encoder_layers":4,"decoder_layers":4,"encoder_attention_heads":6,"decoder_attention_heads":6,"encoder_ffn_dim":1536,"decoder_ffn_dim":1536})",
+            448},
+           {"whisper-base",
+            R"({"d_model":512,"encoder_layers":6,"decoder_layers":6,"encoder_attention_heads":8,"decoder_attention_heads":8,"encoder_ffn_dim":2048,"decoder_ffn_dim":2048})",
+            448},
+           {"whisper-small",
+            R"({"d_model":768,"encoder_layers":12,"decoder_layers":12,"encoder_attention_heads":12,"decoder_attention_heads":12,"encoder_ffn_dim":3072,"decoder_ffn_dim":3072})",
+            448},
+           {"whisper-medium",
+            R"({"d_model":1024,"encoder_layers":24,"decoder_layers":24,"encoder_attention_heads":16,"decoder_attention_heads":16,"encoder_ffn_dim":4096,"decoder_ffn_dim":4096})",
+            448},
+           {"whisper-large-v3",
+            R"({"d_model":1280,"encoder_layers":32,"decoder_layers":32,"encoder_attention_heads":20,"decoder_attention_heads":20,"encoder_ffn_dim":5120,"decoder_ffn_dim":5120,"vocab_size":51866,"num_mel_bins":128})",
+            448}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.mamba2: Mamba2ForCausalLM, as it runs without the kernels of mamba-ssm: the text is cut into chunks, inside of which
 // every token meets every other.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mamba_mixer.h"
 #include "nn/mamba_model.h"
 #include "ops/matmul.h"
@@ -198,10 +198,20 @@ struct Mamba2ForCausalLM : MambaForCausalLM<Mamba2Config, Mamba2Mixer> {
   Tensor loss(const Tensor& logits, const Tensor& labels) const override { return causal_lm_loss(build(), logits, labels, true); }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mamba2(Build& build, const Config& config) {
   return std::make_unique<Mamba2ForCausalLM>(build, Mamba2Config(config));
+}
+
+}  // namespace
+
+const Family& mamba2_family() {
+  static const Family kFamily{
+      .name = "mamba2",
+      .models = {{"mamba2", {"Mamba2ForCausalLM"}, InputKind::lm, 2048, make_mamba2}},
+      .presets = {{"mamba2-2.7b", R"({"vocab_size":50288,"hidden_size":2560,"num_heads":80,"n_groups":1,"tie_word_embeddings":true})",
+                   2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

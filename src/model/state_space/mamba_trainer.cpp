@@ -2,7 +2,7 @@
 // for each token. Autograd keeps several states of every step; the repository's chunks, gradient checkpointing and offloading free none.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/layers.h"
 #include "nn/model.h"
 #include "nn/multihead_attention.h"
@@ -326,12 +326,42 @@ struct MambaLanguageModel : Model {
   Linear lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mamba_trainer(Build& build, const Config& c) {
   const MambaTrainerConfig config(c);
   if (config.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, config);
   return std::make_unique<MambaLanguageModel<SequentialMambaBlock>>(build, config);
+}
+
+}  // namespace
+
+const Family& mamba_trainer_family() {
+  static const Family kFamily{
+      .name = "mamba-trainer",
+      .library = "infrabrew/mamba-recursive-model",
+      .models = {{"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer}},
+      .presets =
+          {{"mamba-trainer-small", R"({"d_model":512,"n_layers":8,"max_seq_len":1024})", 1024},
+           {"mamba-trainer-medium-lite", R"({"d_model":640,"n_layers":10,"max_seq_len":1024})", 1024},
+           {"mamba-trainer-medium-plus", R"({"d_model":704,"n_layers":11,"max_seq_len":1536})", 1536},
+           {"mamba-trainer-medium-x", R"({"d_model":736,"n_layers":12,"max_seq_len":1792})", 1792},
+           {"mamba-trainer-medium", R"({"d_model":768,"n_layers":12,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-medium-extra", R"({"d_model":832,"n_layers":14,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-large-lite", R"({"d_model":896,"n_layers":18,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-large-plus", R"({"d_model":960,"n_layers":21,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-large", R"({"d_model":1024,"n_layers":24,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-xlarge", R"({"d_model":1280,"n_layers":32,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-xxlarge", R"({"d_model":1536,"n_layers":40,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-hybrid-small", R"({"d_model":512,"n_layers":8,"max_seq_len":1024,"model_type":"hybrid_recursive"})", 1024},
+           {"mamba-trainer-hybrid-small-mini", R"({"d_model":576,"n_layers":9,"max_seq_len":1280,"model_type":"hybrid_recursive"})", 1280},
+           {"mamba-trainer-hybrid-small-standard", R"({"d_model":608,"n_layers":10,"max_seq_len":1408,"model_type":"hybrid_recursive"})",
+            1408},
+           {"mamba-trainer-hybrid-small-plus", R"({"d_model":640,"n_layers":10,"max_seq_len":1536,"model_type":"hybrid_recursive"})", 1536},
+           {"mamba-trainer-hybrid-small-pro", R"({"d_model":704,"n_layers":11,"max_seq_len":1792,"model_type":"hybrid_recursive"})", 1792},
+           {"mamba-trainer-hybrid-medium", R"({"d_model":768,"n_layers":12,"max_seq_len":2048,"model_type":"hybrid_recursive"})", 2048},
+           {"mamba-trainer-hybrid-large",
+            R"({"d_model":1024,"n_layers":16,"max_seq_len":2048,"model_type":"hybrid_recursive","max_recursion_depth":4})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.alexnet: AlexNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reshape.h"
 
@@ -47,10 +47,19 @@ struct AlexNet : ImageClassifier {
   Sequential classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string&) {
   return std::make_unique<AlexNet>(build, config);
+}
+
+}  // namespace
+
+const Family& alexnet_family() {
+  static const Family kFamily{
+      .name = "alexnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_alexnet, {{"alexnet"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.densenet: DenseNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -147,12 +147,21 @@ struct DenseNet : ImageClassifier {
   Linear classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_densenet(Build& build, const Config& config, const std::string& name) {
   for (const DensenetVariant& v : kDensenetVariants)
     if (name == v.name) return std::make_unique<DenseNet>(build, config, v);
   throw Error("[densenet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& densenet_family() {
+  static const Family kFamily{
+      .name = "densenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_densenet, {{"densenet121"}, {"densenet161"}, {"densenet169"}, {"densenet201"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

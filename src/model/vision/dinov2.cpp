@@ -1,7 +1,7 @@
 // transformers.models.dinov2: Dinov2ForImageClassification.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/patch_embedding.h"
@@ -301,10 +301,23 @@ struct Dinov2ForImageClassification : Model {
   Linear classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_dinov2(Build& build, const Config& config) {
   return std::make_unique<Dinov2ForImageClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& dinov2_family() {
+  static const Family kFamily{
+      .name = "dinov2",
+      .models = {{"dinov2", {"Dinov2ForImageClassification"}, InputKind::image, 224, make_dinov2}},
+      .presets = {{"dinov2-small", R"({"hidden_size":384,"num_attention_heads":6,"image_size":518})", 518},
+                  {"dinov2-base", R"({"image_size":518})", 518},
+                  {"dinov2-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"image_size":518})", 518},
+                  {"dinov2-giant",
+                   R"({"hidden_size":1536,"num_hidden_layers":40,"num_attention_heads":24,"use_swiglu_ffn":true,"image_size":518})", 518}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // torchvision.models.efficientnet: EfficientNet B0 to B7 and V2 S, M, L.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -167,12 +167,31 @@ struct EfficientNet : ImageClassifier {
   Sequential classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_efficientnet(Build& build, const Config& config, const std::string& name) {
   for (const EfficientnetVariant& v : variants())
     if (name == v.name) return std::make_unique<EfficientNet>(build, config, v);
   throw Error("[efficientnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& efficientnet_family() {
+  static const Family kFamily{
+      .name = "efficientnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_efficientnet, {{"efficientnet_b0"},
+                                                       {"efficientnet_b1", 240},
+                                                       {"efficientnet_b2", 288},
+                                                       {"efficientnet_b3", 300},
+                                                       {"efficientnet_b4", 380},
+                                                       {"efficientnet_b5", 456},
+                                                       {"efficientnet_b6", 528},
+                                                       {"efficientnet_b7", 600},
+                                                       {"efficientnet_v2_s", 384},
+                                                       {"efficientnet_v2_m", 480},
+                                                       {"efficientnet_v2_l", 480}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

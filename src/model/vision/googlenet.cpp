@@ -1,5 +1,5 @@
 // torchvision.models.googlenet: GoogLeNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/inception.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -140,10 +140,19 @@ struct GoogLeNet : AuxiliaryClassifier {
   Linear fc;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_googlenet(Build& build, const Config& config, const std::string&) {
   return std::make_unique<GoogLeNet>(build, config);
+}
+
+}  // namespace
+
+const Family& googlenet_family() {
+  static const Family kFamily{
+      .name = "googlenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_googlenet, {{"googlenet"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

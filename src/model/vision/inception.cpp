@@ -1,6 +1,6 @@
 // torchvision.models.inception: Inception v3.
 #include "nn/inception.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/pool.h"
 #include "ops/reshape.h"
 
@@ -254,10 +254,19 @@ struct Inception3 : AuxiliaryClassifier {
   Linear fc;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_inception(Build& build, const Config& config, const std::string&) {
   return std::make_unique<Inception3>(build, config);
+}
+
+}  // namespace
+
+const Family& inception_family() {
+  static const Family kFamily{
+      .name = "inception",
+      .library = "torchvision",
+      .models = torchvision_models(make_inception, {{"inception_v3", 299}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // A plain network for vectors (tools/recorder/mlp.py): for each of linear_sizes a linear layer, [batch norm,] activation[,
 // dropout]; a last linear layer[, softmax]; cross-entropy.
 #include "job/config_list.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -90,8 +90,17 @@ struct PlainNetwork : Model {
   Sequential layers;
 };
 
+std::unique_ptr<Model> make_mlp(Build& build, const Config& config) { return std::make_unique<PlainNetwork>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_mlp(Build& build, const Config& config) { return std::make_unique<PlainNetwork>(build, config); }
+const Family& mlp_family() {
+  static const Family kFamily{
+      .name = "mlp",
+      .library = "torch.nn.Sequential",
+      .models = {{"mlp", {}, InputKind::vector, 784, make_mlp}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

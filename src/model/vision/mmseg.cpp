@@ -2,7 +2,7 @@
 // head and losses at the size of the labels. SyncBatchNorm keeps what BatchNorm keeps.
 #include <fmt/format.h>
 
-#include "model/openmmlab.h"
+#include "model/family.h"
 #include "nn/resnet.h"
 #include "ops/loss_by_element.h"
 #include "ops/pointwise.h"
@@ -234,8 +234,17 @@ struct EncoderDecoder : Model {
   FcnHead auxiliary_head;
 };
 
+std::unique_ptr<Model> make_mmseg(Build& build, const Config& config) { return std::make_unique<EncoderDecoder>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_mmseg(Build& build, const Config& config) { return std::make_unique<EncoderDecoder>(build, config); }
+const Family& mmseg_family() {
+  static const Family kFamily{
+      .name = "mmseg",
+      .library = "mmsegmentation",
+      .models = {{"mmseg", {}, InputKind::own, 512, make_mmseg}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

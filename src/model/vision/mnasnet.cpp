@@ -1,5 +1,5 @@
 // torchvision.models.mnasnet: MNASNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -70,12 +70,21 @@ struct MNASNet : ImageClassifier {
   Sequential layers, classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mnasnet(Build& build, const Config& config, const std::string& name) {
   for (const MnasnetVariant& v : kMnasnetVariants)
     if (name == v.name) return std::make_unique<MNASNet>(build, config, v.alpha);
   throw Error("[mnasnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& mnasnet_family() {
+  static const Family kFamily{
+      .name = "mnasnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_mnasnet, {{"mnasnet0_5"}, {"mnasnet0_75"}, {"mnasnet1_0"}, {"mnasnet1_3"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

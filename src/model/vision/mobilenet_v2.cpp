@@ -2,7 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -84,10 +84,19 @@ struct MobileNetV2 : ImageClassifier {
   Sequential features, classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mobilenet_v2(Build& build, const Config& config, const std::string&) {
   return std::make_unique<MobileNetV2>(build, config);
+}
+
+}  // namespace
+
+const Family& mobilenet_v2_family() {
+  static const Family kFamily{
+      .name = "mobilenet_v2",
+      .library = "torchvision",
+      .models = torchvision_models(make_mobilenet_v2, {{"mobilenet_v2"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.mobilenetv3: MobileNetV3, large and small.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -117,10 +117,19 @@ struct MobileNetV3 : ImageClassifier {
   Sequential classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mobilenet_v3(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<MobileNetV3>(build, config, name == "mobilenet_v3_large");
+}
+
+}  // namespace
+
+const Family& mobilenet_v3_family() {
+  static const Family kFamily{
+      .name = "mobilenet_v3",
+      .library = "torchvision",
+      .models = torchvision_models(make_mobilenet_v3, {{"mobilenet_v3_large"}, {"mobilenet_v3_small"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

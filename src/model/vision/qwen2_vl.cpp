@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config_list.h"
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/clip_encoder.h"
 #include "nn/decoder_stack.h"
@@ -302,10 +302,25 @@ struct Qwen2VLForConditionalGeneration : Model {
   std::unique_ptr<Linear> lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen2_vl(Build& build, const Config& config) {
   return std::make_unique<Qwen2VLForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& qwen2_vl_family() {
+  static const Family kFamily{
+      .name = "qwen2_vl",
+      .models = {{"qwen2_vl", {"Qwen2VLForConditionalGeneration"}, InputKind::own, 2048, make_qwen2_vl}},
+      .presets =
+          {{"qwen2-vl-2b",
+            R"({"vocab_size":151936,"hidden_size":1536,"intermediate_size":8960,"num_hidden_layers":28,"num_attention_heads":12,"num_key_value_heads":2,"tie_word_embeddings":true,"vision_config":{"hidden_size":1536}})",
+            2048},
+           {"qwen2-vl-7b",
+            R"({"hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"vision_config":{"hidden_size":3584}})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

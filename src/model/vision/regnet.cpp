@@ -1,7 +1,7 @@
 // torchvision.models.regnet: RegNet X and Y.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -133,12 +133,35 @@ struct RegNet : ImageClassifier {
   Linear fc;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_regnet(Build& build, const Config& config, const std::string& name) {
   for (const RegnetVariant& v : kRegnetVariants)
     if (name == v.name) return std::make_unique<RegNet>(build, config, v);
   throw Error("[regnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& regnet_family() {
+  static const Family kFamily{
+      .name = "regnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_regnet, {{"regnet_y_400mf"},
+                                                 {"regnet_y_800mf"},
+                                                 {"regnet_y_1_6gf"},
+                                                 {"regnet_y_3_2gf"},
+                                                 {"regnet_y_8gf"},
+                                                 {"regnet_y_16gf"},
+                                                 {"regnet_y_32gf"},
+                                                 {"regnet_y_128gf"},
+                                                 {"regnet_x_400mf"},
+                                                 {"regnet_x_800mf"},
+                                                 {"regnet_x_1_6gf"},
+                                                 {"regnet_x_3_2gf"},
+                                                 {"regnet_x_8gf"},
+                                                 {"regnet_x_16gf"},
+                                                 {"regnet_x_32gf"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // torchvision.models.resnet: ResNet, ResNeXt and Wide ResNet.
 #include "nn/resnet.h"
 #include <nlohmann/json.hpp>
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -87,12 +87,30 @@ struct ResNet : ImageClassifier {
   Linear fc;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name) {
   for (const ResnetVariant& v : kResnetVariants)
     if (name == v.name) return std::make_unique<ResNet>(build, config, v);
   throw Error("[resnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& resnet_family() {
+  static const Family kFamily{
+      .name = "resnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_resnet, {{"resnet18"},
+                                                 {"resnet34"},
+                                                 {"resnet50"},
+                                                 {"resnet101"},
+                                                 {"resnet152"},
+                                                 {"resnext50_32x4d"},
+                                                 {"resnext101_32x8d"},
+                                                 {"resnext101_64x4d"},
+                                                 {"wide_resnet50_2"},
+                                                 {"wide_resnet101_2"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

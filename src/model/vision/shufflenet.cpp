@@ -1,5 +1,5 @@
 // torchvision.models.shufflenetv2: ShuffleNetV2.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
@@ -104,12 +104,22 @@ struct ShuffleNetV2 : ImageClassifier {
   Linear fc;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_shufflenet(Build& build, const Config& config, const std::string& name) {
   for (const ShufflenetVariant& v : kShufflenetVariants)
     if (name == v.name) return std::make_unique<ShuffleNetV2>(build, config, v);
   throw Error("[shufflenet_v2] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& shufflenet_family() {
+  static const Family kFamily{
+      .name = "shufflenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_shufflenet,
+                                   {{"shufflenet_v2_x0_5"}, {"shufflenet_v2_x1_0"}, {"shufflenet_v2_x1_5"}, {"shufflenet_v2_x2_0"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // by itself.
 #include <fmt/format.h>
 
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/clip_encoder.h"
 #include "nn/masking.h"
 #include "nn/multihead_attention.h"
@@ -176,8 +176,17 @@ struct SiglipModel : Model {
   SiglipVisionModel vision_model;
 };
 
+std::unique_ptr<Model> make_siglip(Build& build, const Config& config) { return std::make_unique<SiglipModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_siglip(Build& build, const Config& config) { return std::make_unique<SiglipModel>(build, config); }
+const Family& siglip_family() {
+  static const Family kFamily{
+      .name = "siglip",
+      .models = {{"siglip", {"SiglipModel"}, InputKind::own, 64, make_siglip}},
+      .presets = {{"siglip-base-patch16-224", R"({})", 64}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

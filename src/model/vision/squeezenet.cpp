@@ -1,5 +1,5 @@
 // torchvision.models.squeezenet: SqueezeNet 1.0 and 1.1.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reshape.h"
 
@@ -91,10 +91,19 @@ struct SqueezeNet : ImageClassifier {
   Sequential features, classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_squeezenet(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<SqueezeNet>(build, config, name == "squeezenet1_1");
+}
+
+}  // namespace
+
+const Family& squeezenet_family() {
+  static const Family kFamily{
+      .name = "squeezenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_squeezenet, {{"squeezenet1_0"}, {"squeezenet1_1"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

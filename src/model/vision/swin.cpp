@@ -1,6 +1,6 @@
 // torchvision.models.swin_transformer: SwinTransformer, swin_t to swin_b and swin_v2_t to swin_v2_b.
 #include <nlohmann/json.hpp>
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mlp.h"
 #include "nn/shifted_window_attention.h"
 #include "nn/stochastic_depth.h"
@@ -189,10 +189,19 @@ struct SwinTransformer : ImageClassifier {
   Linear head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<SwinTransformer>(build, SwinConfig(config, swin_variant(name)));
+}
+
+}  // namespace
+
+const Family& swin_family() {
+  static const Family kFamily{
+      .name = "swin",
+      .library = "torchvision",
+      .models = torchvision_models(make_swin, {{"swin_t"}, {"swin_s"}, {"swin_b"}, {"swin_v2_t"}, {"swin_v2_s"}, {"swin_v2_b"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.vision_transformer: VisionTransformer, from vit_b_16 to vit_h_14.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mlp.h"
 #include "nn/multihead_attention.h"
 #include "nn/vision.h"
@@ -160,10 +160,19 @@ struct VisionTransformer : ImageClassifier {
   Heads heads;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<VisionTransformer>(build, TorchvisionVitConfig(config, torchvision_vit_variant(name)));
+}
+
+}  // namespace
+
+const Family& torchvision_vit_family() {
+  static const Family kFamily{
+      .name = "torchvision_vit",
+      .library = "torchvision",
+      .models = torchvision_models(make_torchvision_vit, {{"vit_b_16"}, {"vit_b_32"}, {"vit_l_16"}, {"vit_l_32"}, {"vit_h_14"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // mmaction2 0.x: 2D recognizers of videos, TSN and TSM, on a ResNet. A sample is so many frames, each an image of the batch.
 #include <fmt/format.h>
 
-#include "model/openmmlab.h"
+#include "model/family.h"
 #include "nn/resnet.h"
 #include "ops/loss.h"
 #include "ops/reduce.h"
@@ -90,8 +90,17 @@ struct Recognizer2D : Model {
   TsnHead cls_head;
 };
 
+std::unique_ptr<Model> make_tsn(Build& build, const Config& config) { return std::make_unique<Recognizer2D>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_tsn(Build& build, const Config& config) { return std::make_unique<Recognizer2D>(build, config); }
+const Family& tsn_family() {
+  static const Family kFamily{
+      .name = "tsn",
+      .library = "mmaction2",
+      .models = {{"tsn", {}, InputKind::own, 224, make_tsn}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // convolutions or bilinearly, cross entropy of every pixel. tools/recorder/unet_segmentation.py is the reference.
 #include <fmt/format.h>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/conv.h"
 #include "ops/loss.h"
@@ -135,8 +135,17 @@ struct UNet : Model {
   Conv2d conv;
 };
 
+std::unique_ptr<Model> make_unet_segmentation(Build& build, const Config& config) { return std::make_unique<UNet>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_unet_segmentation(Build& build, const Config& config) { return std::make_unique<UNet>(build, config); }
+const Family& unet_segmentation_family() {
+  static const Family kFamily{
+      .name = "unet-segmentation",
+      .library = "milesial/Pytorch-UNet",
+      .models = {{"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

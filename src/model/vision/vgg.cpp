@@ -1,5 +1,5 @@
 // torchvision.models.vgg: VGG, with and without batch norm.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reshape.h"
 
@@ -62,14 +62,24 @@ struct VGG : ImageClassifier {
   Sequential classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name) {
   for (const VggVariant& v : kVggVariants) {
     if (name == v.name) return std::make_unique<VGG>(build, config, v, false);
     if (name == std::string(v.name) + "_bn") return std::make_unique<VGG>(build, config, v, true);
   }
   throw Error("[vgg] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& vgg_family() {
+  static const Family kFamily{
+      .name = "vgg",
+      .library = "torchvision",
+      .models = torchvision_models(make_vgg,
+                                   {{"vgg11"}, {"vgg11_bn"}, {"vgg13"}, {"vgg13_bn"}, {"vgg16"}, {"vgg16_bn"}, {"vgg19"}, {"vgg19_bn"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

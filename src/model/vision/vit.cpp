@@ -1,5 +1,5 @@
 // transformers.models.vit: ViTForImageClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/feed_forward.h"
 #include "nn/layers.h"
@@ -173,8 +173,26 @@ struct ViTForImageClassification : Model {
   Linear classifier;
 };
 
+std::unique_ptr<Model> make_vit(Build& build, const Config& config) { return std::make_unique<ViTForImageClassification>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_vit(Build& build, const Config& config) { return std::make_unique<ViTForImageClassification>(build, config); }
+const Family& vit_family() {
+  static const Family kFamily{
+      .name = "vit",
+      .models = {{"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit}},
+      .presets = {{"vit-b16", R"({})", 224},
+                  {"vit-s16", R"({"hidden_size":384,"num_attention_heads":6,"intermediate_size":1536})", 224},
+                  {"vit-ti16", R"({"hidden_size":192,"num_attention_heads":3,"intermediate_size":768})", 224},
+                  {"vit-b32", R"({"patch_size":32})", 224},
+                  {"vit-l16", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 224},
+                  {"vit-l32",
+                   R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"patch_size":32})", 224},
+                  {"vit-h14",
+                   R"({"hidden_size":1280,"num_hidden_layers":32,"num_attention_heads":16,"intermediate_size":5120,"patch_size":14})",
+                   224}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

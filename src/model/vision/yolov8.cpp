@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -256,8 +256,22 @@ struct YOLOv8 : Model {
   YoloLayers model;
 };
 
+std::unique_ptr<Model> make_yolov8(Build& build, const Config& config) { return std::make_unique<YOLOv8>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_yolov8(Build& build, const Config& config) { return std::make_unique<YOLOv8>(build, config); }
+const Family& yolov8_family() {
+  static const Family kFamily{
+      .name = "yolov8",
+      .library = "ultralytics",
+      .models = {{"yolov8", {}, InputKind::own, 640, make_yolov8}},
+      .presets = {{"yolov8n", R"({"scale":"n"})", 640},
+                  {"yolov8s", R"({"scale":"s"})", 640},
+                  {"yolov8m", R"({"scale":"m"})", 640},
+                  {"yolov8l", R"({"scale":"l"})", 640},
+                  {"yolov8x", R"({"scale":"x"})", 640}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

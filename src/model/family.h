@@ -1,0 +1,48 @@
+// A family of models: one architecture, with everything that is known about it in one object. It says what its models are called and how
+// they are built, which checkpoints are published, and what adapters do with it. It is defined in the file of its architecture, and
+// registry.cpp lists it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "job/job.h"
+#include "model/presets.h"
+#include "nn/text_encoder.h"
+
+namespace plimsoll {
+
+struct Family;
+
+// One model of a family: its body with one head, or one of torchvision's variants.
+struct ModelEntry {
+  std::string name;                  // "llama", "llama-classifier", "resnet50"
+  std::vector<std::string> classes;  // "LlamaForCausalLM"; empty for torchvision
+  InputKind inputs;
+  int64_t default_seq;  // tokens, or image side; 0: the size of a sample is in the configuration
+  std::function<std::unique_ptr<Model>(Build&, const Config&)> make;
+  MakeTextEncoder text_encoder = nullptr;  // what models of images have of it beside them; null: nothing
+  const Family* family = nullptr;          // the registry sets it
+};
+
+struct Family {
+  std::string name;                      // "llama": the model_type, where it is from transformers
+  std::string library = "transformers";  // where its Python reference is from
+  std::vector<ModelEntry> models = {};   // the one of the family's name first
+  std::vector<Preset> presets = {};
+
+  bool is_transformers() const { return library == "transformers"; }
+};
+
+using TorchvisionBuilder = std::unique_ptr<Model> (*)(Build&, const Config&, const std::string& name);
+struct TorchvisionVariant {
+  const char* name;
+  int64_t side = 224;  // of the images its published weights were evaluated at
+};
+std::vector<ModelEntry> torchvision_models(TorchvisionBuilder make, const std::vector<TorchvisionVariant>& variants);
+
+// A class of transformers that is another one by a name of its own, but for its defaults and for what it takes no notice of.
+ModelEntry copy_of(ModelEntry entry, const char* defaults, const char* forced = "{}");
+
+}  // namespace plimsoll
