@@ -10,6 +10,7 @@
 #include "job/job.h"
 #include "model/presets.h"
 #include "nn/text_encoder.h"
+#include "nn/tuning.h"
 
 namespace plimsoll {
 
@@ -31,6 +32,7 @@ struct Family {
   std::string library = "transformers";  // where its Python reference is from
   std::vector<ModelEntry> models = {};   // the one of the family's name first
   std::vector<Preset> presets = {};
+  DefaultTargets adapters = {};  // what PEFT targets when nothing is said; empty: it refuses
 
   bool is_transformers() const { return library == "transformers"; }
 };

@@ -85,7 +85,7 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   if (job.tuning.quantization && job.tuning.quantization->prepare && entry.name != "litgpt") build.dtype = DType::float32;
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
-  build.tuning = Tuning(job.tuning, entry.name);
+  build.tuning = Tuning(job.tuning, entry.name, entry.family->adapters);
   // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text; checkpoint_wrapper does not.
   const bool wrapped = job.parallel.fsdp && job.parallel.fsdp->checkpoint_inside;
   build.input_require_grads = job.checkpointing.on && !wrapped && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});

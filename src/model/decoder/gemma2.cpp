@@ -84,6 +84,11 @@ const Family& gemma2_family() {
            {"gemma-2-27b",
             R"({"hidden_size":4608,"intermediate_size":36864,"num_hidden_layers":46,"num_attention_heads":32,"num_key_value_heads":16,"head_dim":128,"vocab_size":256000})",
             2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"q_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+                                 "norm"}},
   };
   return kFamily;
 }

@@ -182,6 +182,11 @@ const Family& gemma3_family() {
            {"gemma-3-27b-text",
             R"({"hidden_size":5376,"intermediate_size":21504,"num_hidden_layers":62,"num_attention_heads":32,"num_key_value_heads":16,"head_dim":128,"sliding_window":1024})",
             4096}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"q_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+                                 "norm"}},
   };
   return kFamily;
 }

@@ -180,6 +180,10 @@ const Family& gpt2_family() {
                   {"gpt2-large", R"({"n_embd":1280,"n_layer":36,"n_head":20})", 1024},
                   {"gpt2-xl", R"({"n_embd":1600,"n_layer":48,"n_head":25})", 1024},
                   {"distilgpt2", R"({"n_layer":6})", 1024}},
+      .adapters = {.lora = {"c_attn"},
+                   .ia3 = {"c_attn", "mlp.c_proj"},
+                   .feedforward = {"mlp.c_proj"},
+                   .ln_tuning = {"ln_1", "ln_2", "ln_f"}},
   };
   return kFamily;
 }

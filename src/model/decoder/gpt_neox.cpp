@@ -172,6 +172,7 @@ const Family& gpt_neox_family() {
             R"({"hidden_size":5120,"intermediate_size":20480,"num_hidden_layers":36,"num_attention_heads":40,"vocab_size":50688})", 2048},
            {"gpt-neox-20b",
             R"({"hidden_size":6144,"intermediate_size":24576,"num_hidden_layers":44,"num_attention_heads":64,"vocab_size":50432})", 2048}},
+      .adapters = {.lora = {"query_key_value"}, .ia3 = {"query_key_value", "dense_4h_to_h"}, .feedforward = {"dense_4h_to_h"}},
   };
   return kFamily;
 }

@@ -84,6 +84,10 @@ const Family& llama_family() {
            {"smollm2-1.7b",
             R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":49152,"tie_word_embeddings":true})",
             2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"k_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"input_layernorm", "post_attention_layernorm", "norm"}},
   };
   return kFamily;
 }

@@ -42,6 +42,10 @@ const Family& mistral_family() {
            {"mistral-nemo-12b",
             R"({"hidden_size":5120,"intermediate_size":14336,"num_hidden_layers":40,"num_attention_heads":32,"num_key_value_heads":8,"head_dim":128,"vocab_size":131072,"sliding_window":null})",
             4096}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"k_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"input_layernorm", "post_attention_layernorm", "norm"}},
   };
   return kFamily;
 }

@@ -226,6 +226,7 @@ const Family& opt_family() {
             2048},
            {"opt-66b", R"({"hidden_size":9216,"ffn_dim":36864,"num_hidden_layers":64,"num_attention_heads":72,"word_embed_proj_dim":9216})",
             2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"}, .ia3 = {"q_proj", "k_proj", "fc2"}, .feedforward = {"fc2"}},
   };
   return kFamily;
 }

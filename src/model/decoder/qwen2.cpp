@@ -64,6 +64,10 @@ const Family& qwen2_family() {
            {"qwen2.5-72b",
             R"({"hidden_size":8192,"intermediate_size":29568,"num_hidden_layers":80,"num_attention_heads":64,"num_key_value_heads":8,"vocab_size":152064,"tie_word_embeddings":false})",
             2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"q_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"post_attention_layernorm"}},
   };
   return kFamily;
 }

@@ -49,6 +49,10 @@ const Family& qwen3_family() {
            {"qwen3-32b",
             R"({"hidden_size":5120,"intermediate_size":25600,"num_hidden_layers":64,"num_attention_heads":64,"num_key_value_heads":8,"head_dim":128,"vocab_size":151936,"tie_word_embeddings":false})",
             2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"q_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"post_attention_layernorm"}},
   };
   return kFamily;
 }

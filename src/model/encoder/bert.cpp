@@ -135,6 +135,7 @@ const Family& bert_family() {
                   {"bert-base-uncased", R"({})", 512},
                   {"bert-base-cased", R"({"vocab_size":28996})", 512},
                   {"bert-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 512}},
+      .adapters = {.lora = {"query", "value"}, .ia3 = {"key", "value", "output.dense"}, .feedforward = {"output.dense"}},
   };
   return kFamily;
 }

@@ -128,6 +128,7 @@ const Family& roberta_family() {
            {"roberta-large",
             R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})",
             512}},
+      .adapters = {.lora = {"query", "value"}, .ia3 = {"key", "value", "output.dense"}, .feedforward = {"output.dense"}},
   };
   return kFamily;
 }
@@ -143,6 +144,7 @@ const Family& xlm_roberta_family() {
            {"xlm-roberta-large",
             R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1})",
             512}},
+      .adapters = {.lora = {"query", "value"}},
   };
   return kFamily;
 }

@@ -387,6 +387,7 @@ const Family& mt5_family() {
       .presets = {{"mt5-small", R"({})", 512},
                   {"mt5-base", R"({"d_model":768,"d_ff":2048,"num_layers":12,"num_heads":12})", 512},
                   {"mt5-large", R"({"d_model":1024,"d_ff":2816,"num_layers":24,"num_heads":16})", 512}},
+      .adapters = {.lora = {"q", "v"}, .ia3 = {"k", "v", "wi_1"}, .ln_tuning = {"layer_norm", "final_layer_norm"}},
   };
   return kFamily;
 }
@@ -416,6 +417,7 @@ const Family& t5_family() {
            {"flan-t5-xxl",
             R"({"d_model":4096,"d_kv":64,"d_ff":10240,"num_layers":24,"num_heads":64,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
             512}},
+      .adapters = {.lora = {"q", "v"}, .ia3 = {"k", "v", "wo"}, .feedforward = {"wo"}, .ln_tuning = {"layer_norm", "final_layer_norm"}},
   };
   return kFamily;
 }
