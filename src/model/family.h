@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,12 +28,19 @@ struct ModelEntry {
   const Family* family = nullptr;          // the registry sets it
 };
 
+// How a causal language model is split by transformers' plan for tensor parallelism.
+struct TensorPlan {
+  bool sequence = false;          // embeddings and norms can be on a part of the tokens
+  bool plain_head_norms = false;  // norms of queries and keys, which no plan shards
+};
+
 struct Family {
   std::string name;                      // "llama": the model_type, where it is from transformers
   std::string library = "transformers";  // where its Python reference is from
   std::vector<ModelEntry> models = {};   // the one of the family's name first
   std::vector<Preset> presets = {};
   DefaultTargets adapters = {};  // what PEFT targets when nothing is said; empty: it refuses
+  std::optional<TensorPlan> tensor_plan = {};
 
   bool is_transformers() const { return library == "transformers"; }
 };

@@ -156,6 +156,13 @@ const std::vector<const Family*>& model_families() {
   return kFamilies;
 }
 
+std::vector<std::string> families_where(const std::function<bool(const Family&)>& holds) {
+  std::vector<std::string> names;
+  for (const Family* family : model_families())
+    if (holds(*family)) names.push_back(family->name);
+  return names;
+}
+
 const std::vector<ModelEntry>& model_registry() {
   static const std::vector<ModelEntry> kModels = [] {
     std::vector<ModelEntry> models;

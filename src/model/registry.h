@@ -6,6 +6,8 @@
 namespace plimsoll {
 
 const std::vector<const Family*>& model_families();
+// Names of the families of which that is true, for errors.
+std::vector<std::string> families_where(const std::function<bool(const Family&)>& holds);
 const std::vector<ModelEntry>& model_registry();                 // the models of all families
 const ModelEntry* find_model(const std::string& name_or_class);  // null when unknown
 

@@ -159,6 +159,7 @@ const Family& cohere_family() {
            {"command-r-plus",
             R"({"hidden_size":12288,"intermediate_size":33792,"num_hidden_layers":64,"num_attention_heads":96,"num_key_value_heads":8,"use_qk_norm":true})",
             8192}},
+      .tensor_plan = TensorPlan{},
   };
   return kFamily;
 }

@@ -50,6 +50,7 @@ const Family& gemma_family() {
             R"({"hidden_size":2048,"intermediate_size":16384,"num_hidden_layers":18,"num_attention_heads":8,"num_key_value_heads":1})",
             2048},
            {"gemma-7b", R"({})", 2048}},
+      .tensor_plan = TensorPlan{},
   };
   return kFamily;
 }

@@ -89,6 +89,7 @@ const Family& gemma2_family() {
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
                                  "norm"}},
+      .tensor_plan = TensorPlan{},
   };
   return kFamily;
 }

@@ -56,6 +56,7 @@ const Family& granite_family() {
            {"powerlm-3b",
             R"({"hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":40,"num_attention_heads":36,"num_key_value_heads":36,"vocab_size":49152,"tie_word_embeddings":true})",
             4096}},
+      .tensor_plan = TensorPlan{.sequence = true},
   };
   return kFamily;
 }

@@ -46,6 +46,7 @@ const Family& mistral_family() {
                    .ia3 = {"k_proj", "v_proj", "down_proj"},
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "norm"}},
+      .tensor_plan = TensorPlan{.sequence = true},
   };
   return kFamily;
 }

@@ -68,6 +68,7 @@ const Family& qwen2_family() {
                    .ia3 = {"q_proj", "v_proj", "down_proj"},
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"post_attention_layernorm"}},
+      .tensor_plan = TensorPlan{.sequence = true},
   };
   return kFamily;
 }

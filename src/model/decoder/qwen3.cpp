@@ -53,6 +53,7 @@ const Family& qwen3_family() {
                    .ia3 = {"q_proj", "v_proj", "down_proj"},
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"post_attention_layernorm"}},
+      .tensor_plan = TensorPlan{.sequence = true, .plain_head_norms = true},
   };
   return kFamily;
 }
