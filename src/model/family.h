@@ -34,6 +34,13 @@ struct TensorPlan {
   bool plain_head_norms = false;  // norms of queries and keys, which no plan shards
 };
 
+// Which libraries replace its layers by kernels of their own.
+struct KernelSupport {
+  bool liger_loss = false;         // Liger-Kernel, transformers/monkey_patch.py, MODEL_TYPE_TO_APPLY_LIGER_FN (August 2026)
+  bool liger_layers = false;       // and its layers are modelled as that library replaces them
+  bool cut_cross_entropy = false;  // cut-cross-entropy (commit d42911f), transformers/patch.py, PATCH_FNS
+};
+
 struct Family {
   std::string name;                      // "llama": the model_type, where it is from transformers
   std::string library = "transformers";  // where its Python reference is from
@@ -41,6 +48,7 @@ struct Family {
   std::vector<Preset> presets = {};
   DefaultTargets adapters = {};  // what PEFT targets when nothing is said; empty: it refuses
   std::optional<TensorPlan> tensor_plan = {};
+  KernelSupport kernels = {};
 
   bool is_transformers() const { return library == "transformers"; }
 };

@@ -51,6 +51,7 @@ const Family& gemma_family() {
             2048},
            {"gemma-7b", R"({})", 2048}},
       .tensor_plan = TensorPlan{},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

@@ -90,6 +90,7 @@ const Family& gemma2_family() {
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
                                  "norm"}},
       .tensor_plan = TensorPlan{},
+      .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
   };
   return kFamily;
 }

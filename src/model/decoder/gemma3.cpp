@@ -187,6 +187,7 @@ const Family& gemma3_family() {
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
                                  "norm"}},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

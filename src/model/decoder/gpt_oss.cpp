@@ -204,6 +204,7 @@ const Family& gpt_oss_family() {
       .models = {{"gpt_oss", {"GptOssForCausalLM"}, InputKind::lm, 2048, make_gpt_oss},
                  {"gpt_oss-classifier", {"GptOssForSequenceClassification"}, InputKind::cls, 2048, make_gpt_oss_classifier}},
       .presets = {{"gpt-oss-20b", R"({"num_hidden_layers":24,"num_local_experts":32})", 4096}, {"gpt-oss-120b", R"({})", 4096}},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

@@ -57,6 +57,7 @@ const Family& granite_family() {
             R"({"hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":40,"num_attention_heads":36,"num_key_value_heads":36,"vocab_size":49152,"tie_word_embeddings":true})",
             4096}},
       .tensor_plan = TensorPlan{.sequence = true},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

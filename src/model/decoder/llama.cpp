@@ -89,6 +89,7 @@ const Family& llama_family() {
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "norm"}},
       .tensor_plan = TensorPlan{.sequence = true},
+      .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
   };
   return kFamily;
 }

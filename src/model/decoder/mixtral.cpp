@@ -117,6 +117,7 @@ const Family& mixtral_family() {
                   {"mixtral-8x22b", R"({"hidden_size":6144,"intermediate_size":16384,"num_hidden_layers":56,"num_attention_heads":48})",
                    4096}},
       .adapters = {.lora = {"q_proj", "v_proj"}, .ia3 = {"k_proj", "v_proj", "w2"}, .feedforward = {"w2"}},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

@@ -119,6 +119,7 @@ const Family& olmo2_family() {
            {"olmo-2-32b",
             R"({"hidden_size":5120,"intermediate_size":27648,"num_hidden_layers":64,"num_attention_heads":40,"num_key_value_heads":8,"vocab_size":100352})",
             4096}},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

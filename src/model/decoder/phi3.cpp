@@ -149,6 +149,7 @@ const Family& phi3_family() {
            {"phi-4",
             R"({"hidden_size":5120,"intermediate_size":17920,"num_hidden_layers":40,"num_attention_heads":40,"num_key_value_heads":10,"vocab_size":100352})",
             4096}},
+      .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
   };
   return kFamily;
 }

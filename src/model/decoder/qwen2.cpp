@@ -69,6 +69,7 @@ const Family& qwen2_family() {
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"post_attention_layernorm"}},
       .tensor_plan = TensorPlan{.sequence = true},
+      .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
   };
   return kFamily;
 }

@@ -54,6 +54,7 @@ const Family& qwen3_family() {
                    .feedforward = {"down_proj"},
                    .ln_tuning = {"post_attention_layernorm"}},
       .tensor_plan = TensorPlan{.sequence = true, .plain_head_norms = true},
+      .kernels = {.liger_loss = true, .liger_layers = true},
   };
   return kFamily;
 }

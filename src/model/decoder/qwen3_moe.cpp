@@ -69,6 +69,7 @@ const Family& qwen3_moe_family() {
            {"qwen3-235b-a22b",
             R"({"hidden_size":4096,"intermediate_size":12288,"moe_intermediate_size":1536,"num_hidden_layers":94,"num_attention_heads":64,"head_dim":128,"norm_topk_prob":true})",
             4096}},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }

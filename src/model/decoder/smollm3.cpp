@@ -109,6 +109,7 @@ const Family& smollm3_family() {
       .name = "smollm3",
       .models = {{"smollm3", {"SmolLM3ForCausalLM"}, InputKind::lm, 2048, make_smollm3}},
       .presets = {{"smollm3-3b", R"({})", 4096}},
+      .kernels = {.liger_loss = true},
   };
   return kFamily;
 }
