@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "job/job.h"
+#include "model/decoder/megatron_defaults.h"
 #include "model/presets.h"
 #include "nn/text_encoder.h"
 #include "nn/tuning.h"
@@ -41,6 +42,16 @@ struct KernelSupport {
   bool cut_cross_entropy = false;  // cut-cross-entropy (commit d42911f), transformers/patch.py, PATCH_FNS
 };
 
+// torchtitan's own code for a family (torchtitan/models).
+enum class TorchtitanCode : uint8_t { none, llama, qwen3 };
+
+// Programs beside PyTorch's training loop that can be asked about.
+struct ProgramSupport {
+  bool jax = false;  // its reference is written for JAX; of transformers' families every one can be asked about
+  TorchtitanCode torchtitan = TorchtitanCode::none;
+  std::optional<MegatronDefaults> megatron = {};  // none: Megatron-LM does not build it here
+};
+
 struct Family {
   std::string name;                      // "llama": the model_type, where it is from transformers
   std::string library = "transformers";  // where its Python reference is from
@@ -49,6 +60,7 @@ struct Family {
   DefaultTargets adapters = {};  // what PEFT targets when nothing is said; empty: it refuses
   std::optional<TensorPlan> tensor_plan = {};
   KernelSupport kernels = {};
+  ProgramSupport programs = {};
 
   bool is_transformers() const { return library == "transformers"; }
 };

@@ -156,6 +156,12 @@ const std::vector<const Family*>& model_families() {
   return kFamilies;
 }
 
+const Family* find_family(const std::string& name) {
+  for (const Family* family : model_families())
+    if (family->name == name) return family;
+  return nullptr;
+}
+
 std::vector<std::string> families_where(const std::function<bool(const Family&)>& holds) {
   std::vector<std::string> names;
   for (const Family* family : model_families())

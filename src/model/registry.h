@@ -6,6 +6,7 @@
 namespace plimsoll {
 
 const std::vector<const Family*>& model_families();
+const Family* find_family(const std::string& name);  // null when unknown
 // Names of the families of which that is true, for errors.
 std::vector<std::string> families_where(const std::function<bool(const Family&)>& holds);
 const std::vector<ModelEntry>& model_registry();                 // the models of all families

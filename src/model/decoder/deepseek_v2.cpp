@@ -118,6 +118,15 @@ const Family& deepseek_v2_family() {
            {"deepseek-v2",
             R"({"vocab_size":102400,"hidden_size":5120,"intermediate_size":12288,"moe_intermediate_size":1536,"num_hidden_layers":60,"num_attention_heads":128,"n_routed_experts":160,"num_experts_per_tok":6,"first_k_dense_replace":1,"topk_method":"group_limited_greedy","n_group":8,"topk_group":3,"rope_parameters":{"rope_type":"yarn","factor":40}})",
             4096}},
+      .programs = {.megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .experts = 64,
+                                                .top_k = 6,
+                                                .expert_ffn = 1408,
+                                                .shared_experts = 2,
+                                                .kv_rank = 512,
+                                                .q_rank = 1536}},
   };
   return kFamily;
 }

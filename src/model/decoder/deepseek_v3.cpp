@@ -124,6 +124,22 @@ const Family& deepseek_v3_family() {
       .models = {{"deepseek_v3", {"DeepseekV3ForCausalLM"}, InputKind::lm, 2048, make_deepseek_v3},
                  {"deepseek_v3-classifier", {"DeepseekV3ForSequenceClassification"}, InputKind::cls, 2048, make_deepseek_v3_classifier}},
       .presets = {{"deepseek-v3", R"({"rope_parameters":{"rope_type":"yarn","factor":40}})", 4096}},
+      .programs = {.megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .layers = 61,
+                                                .hidden = 7168,
+                                                .heads = 128,
+                                                .groups = 128,
+                                                .ffn = 18432,
+                                                .vocab = 129280,
+                                                .experts = 256,
+                                                .top_k = 8,
+                                                .expert_ffn = 2048,
+                                                .shared_experts = 1,
+                                                .dense_layers = 3,
+                                                .kv_rank = 512,
+                                                .q_rank = 1536}},
   };
   return kFamily;
 }

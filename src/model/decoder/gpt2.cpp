@@ -184,6 +184,15 @@ const Family& gpt2_family() {
                    .ia3 = {"c_attn", "mlp.c_proj"},
                    .feedforward = {"mlp.c_proj"},
                    .ln_tuning = {"ln_1", "ln_2", "ln_f"}},
+      .programs = {.megatron = MegatronDefaults{.tied = true,
+                                                .bias = true,
+                                                .qkv_bias = true,
+                                                .layers = 12,
+                                                .hidden = 768,
+                                                .heads = 12,
+                                                .ffn = 0,
+                                                .vocab = 50257,
+                                                .positions = 1024}},
   };
   return kFamily;
 }

@@ -90,6 +90,7 @@ const Family& llama_family() {
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "norm"}},
       .tensor_plan = TensorPlan{.sequence = true},
       .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
+      .programs = {.torchtitan = TorchtitanCode::llama, .megatron = MegatronDefaults{.gated = true, .rope = true, .rms = true}},
   };
   return kFamily;
 }

@@ -242,6 +242,7 @@ const Family& megatron_family() {
       .name = "megatron",
       .library = "NVIDIA/Megatron-LM",
       .models = {{"megatron", {}, InputKind::lm, 2048, make_megatron}},
+      .programs = {.megatron = MegatronDefaults{.tied = true, .bias = true, .qkv_bias = true, .ffn = 0, .vocab = 50257}},
   };
   return kFamily;
 }

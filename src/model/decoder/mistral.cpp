@@ -48,6 +48,7 @@ const Family& mistral_family() {
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "norm"}},
       .tensor_plan = TensorPlan{.sequence = true},
       .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
+      .programs = {.megatron = MegatronDefaults{.gated = true, .rope = true, .rms = true, .groups = 8, .ffn = 14336}},
   };
   return kFamily;
 }

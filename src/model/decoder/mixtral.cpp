@@ -118,6 +118,7 @@ const Family& mixtral_family() {
                    4096}},
       .adapters = {.lora = {"q_proj", "v_proj"}, .ia3 = {"k_proj", "v_proj", "w2"}, .feedforward = {"w2"}},
       .kernels = {.liger_loss = true},
+      .programs = {.megatron = MegatronDefaults{.gated = true, .rope = true, .rms = true, .groups = 8, .ffn = 14336, .experts = 8}},
   };
   return kFamily;
 }

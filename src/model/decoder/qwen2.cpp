@@ -70,6 +70,9 @@ const Family& qwen2_family() {
                    .ln_tuning = {"post_attention_layernorm"}},
       .tensor_plan = TensorPlan{.sequence = true},
       .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
+      .programs = {.megatron =
+                       MegatronDefaults{
+                           .gated = true, .rope = true, .rms = true, .qkv_bias = true, .groups = 32, .ffn = 22016, .vocab = 151936}},
   };
   return kFamily;
 }

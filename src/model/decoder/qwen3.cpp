@@ -55,6 +55,15 @@ const Family& qwen3_family() {
                    .ln_tuning = {"post_attention_layernorm"}},
       .tensor_plan = TensorPlan{.sequence = true, .plain_head_norms = true},
       .kernels = {.liger_loss = true, .liger_layers = true},
+      .programs = {.torchtitan = TorchtitanCode::qwen3,
+                   .megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .qk_norm = true,
+                                                .groups = 32,
+                                                .ffn = 22016,
+                                                .vocab = 151936,
+                                                .head_dim = 128}},
   };
   return kFamily;
 }

@@ -70,6 +70,18 @@ const Family& qwen3_moe_family() {
             R"({"hidden_size":4096,"intermediate_size":12288,"moe_intermediate_size":1536,"num_hidden_layers":94,"num_attention_heads":64,"head_dim":128,"norm_topk_prob":true})",
             4096}},
       .kernels = {.liger_loss = true},
+      .programs = {.megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .qk_norm = true,
+                                                .layers = 24,
+                                                .hidden = 2048,
+                                                .groups = 4,
+                                                .ffn = 6144,
+                                                .vocab = 151936,
+                                                .experts = 128,
+                                                .top_k = 8,
+                                                .expert_ffn = 768}},
   };
   return kFamily;
 }

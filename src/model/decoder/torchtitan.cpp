@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "model/resolve.h"
+#include "model/registry.h"
 #include "nn/gemma.h"
 #include "nn/rotary.h"
 #include "nn/tensor_parallel.h"
@@ -209,10 +210,15 @@ struct TitanHead : Module {
 
 }  // namespace
 
-std::vector<std::string> torchtitan_families() { return {"llama", "qwen3"}; }
+std::vector<std::string> torchtitan_families() {
+  return families_where([](const Family& f) { return f.programs.torchtitan != TorchtitanCode::none; });
+}
 
-TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) : qwen3(family == "qwen3") {
-  if (family != "llama" && !qwen3)
+TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) {
+  const Family* known = find_family(family);
+  const TorchtitanCode code = known ? known->programs.torchtitan : TorchtitanCode::none;
+  qwen3 = code == TorchtitanCode::qwen3;
+  if (code == TorchtitanCode::none)
     throw Error(
         "[torchtitan] " + family + ": its code is not simulated",
         "take a model of " + join(torchtitan_families(), " or ") + "; with experts, Megatron-LM's layout: --megatron world=64,expert=8");

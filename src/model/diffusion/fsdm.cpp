@@ -118,6 +118,7 @@ const Family& fsdm_family() {
                   {"fsdm-lag-optimized",
                    R"({"sample_size":4,"num_heads":6,"dropout":0.2,"context_pool_size":64,"cross_attn_layers":"2,3,4,5","use_remat":true})",
                    0}},
+      .programs = {.jax = true},
   };
   return kFamily;
 }
