@@ -52,15 +52,28 @@ struct ProgramSupport {
   std::optional<MegatronDefaults> megatron = {};  // none: Megatron-LM does not build it here
 };
 
+enum class Shrink : uint8_t { half, three_quarters, one_less, half_the_frames };
+
+// A size of its configuration that a plan may lower; it is another training then.
+struct SizeLever {
+  const char* key;
+  int64_t usual;  // what the family takes when the key is absent
+  Shrink change;
+  const char* name;  // with the new value and the old one
+  const char* cost;
+};
+
 struct Family {
   std::string name;                      // "llama": the model_type, where it is from transformers
   std::string library = "transformers";  // where its Python reference is from
   std::vector<ModelEntry> models = {};   // the one of the family's name first
   std::vector<Preset> presets = {};
   DefaultTargets adapters = {};  // what PEFT targets when nothing is said; empty: it refuses
+  bool kbit_training = true;     // peft's prepare_model_for_kbit_training is called for quantised weights
   std::optional<TensorPlan> tensor_plan = {};
   KernelSupport kernels = {};
   ProgramSupport programs = {};
+  std::vector<SizeLever> levers = {};
 
   bool is_transformers() const { return library == "transformers"; }
 };

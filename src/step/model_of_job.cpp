@@ -91,8 +91,7 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.dtype = weight_type(job.precision);
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
-  // litgpt does not call it.
-  if (job.tuning.quantization && job.tuning.quantization->prepare && entry.name != "litgpt") build.dtype = DType::float32;
+  if (job.tuning.quantization && job.tuning.quantization->prepare && entry.family->kbit_training) build.dtype = DType::float32;
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
   build.tuning = Tuning(job.tuning, entry.name, entry.family->adapters);

@@ -403,6 +403,9 @@ const Family& gsa_family() {
       .presets = {{"gsa-512m", R"({})", 1024},
                   {"gsa-512m-768", R"({"d_model":768,"n_layers":12,"d_ffn":2048})", 2048},
                   {"gsa-1b", R"({"d_model":896,"n_layers":14,"d_ffn":2304})", 2048}},
+      .levers = {{"k_max", 1024, Shrink::half, "{} keys a query instead of {}", "less time; attention sees fewer keys"},
+                 {"n_layers", 8, Shrink::three_quarters, "{} layers instead of {}", "less time; a smaller model"},
+                 {"d_ffn", 1536, Shrink::three_quarters, "a feed-forward of {} instead of {}", "less time; a smaller model"}},
   };
   return kFamily;
 }

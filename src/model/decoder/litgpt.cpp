@@ -426,6 +426,7 @@ const Family& litgpt_family() {
            {"litgpt-phi-2",
             R"({"n_layer":32,"n_embd":2560,"n_head":32,"padded_vocab_size":51200,"block_size":2048,"rotary_percentage":0.4,"shared_attention_norm":true,"lm_head_bias":true})",
             2048}},
+      .kbit_training = false,
   };
   return kFamily;
 }

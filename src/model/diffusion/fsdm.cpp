@@ -119,6 +119,8 @@ const Family& fsdm_family() {
                    R"({"sample_size":4,"num_heads":6,"dropout":0.2,"context_pool_size":64,"cross_attn_layers":"2,3,4,5","use_remat":true})",
                    0}},
       .programs = {.jax = true},
+      .levers = {{"sample_size", 6, Shrink::one_less, "{} images in a set instead of {}", "less time; smaller sets"},
+                 {"depth", 6, Shrink::one_less, "{} layers instead of {}", "less time; a smaller model"}},
   };
   return kFamily;
 }

@@ -438,6 +438,7 @@ const Family& hunyuan_video_family() {
       .library = "diffusers",
       .models = {{"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video}},
       .presets = {{"hunyuan-video", R"({"height":544,"width":960,"frames":61})", 544}},
+      .levers = {{"frames", 1, Shrink::half_the_frames, "{} frames instead of {}", "less time; shorter videos"}},
   };
   return kFamily;
 }

@@ -269,6 +269,7 @@ const Family& stdiff_family() {
             0},  // a60d477
            {"stdiff-kitti-64x512-history", R"({"height":64,"width":512,"observed":3,"predicted":3,"in_channels":4,"autoregressive":false})",
             0}},  // c892d93
+      .levers = {{"predicted", 5, Shrink::one_less, "{} predicted frames instead of {}", "less time; shorter futures"}},
   };
   return kFamily;
 }

@@ -276,6 +276,7 @@ const Family& wan_family() {
       .models = {{"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan}},
       .presets = {{"wan2.1-1.3b", R"({"num_attention_heads":12,"ffn_dim":8960,"num_layers":30,"height":480,"width":832,"frames":81})", 480},
                   {"wan2.1-14b", R"({"height":480,"width":832,"frames":81})", 480}},
+      .levers = {{"frames", 1, Shrink::half_the_frames, "{} frames instead of {}", "less time; shorter videos"}},
   };
   return kFamily;
 }

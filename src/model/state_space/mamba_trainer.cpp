@@ -360,6 +360,7 @@ const Family& mamba_trainer_family() {
            {"mamba-trainer-hybrid-medium", R"({"d_model":768,"n_layers":12,"max_seq_len":2048,"model_type":"hybrid_recursive"})", 2048},
            {"mamba-trainer-hybrid-large",
             R"({"d_model":1024,"n_layers":16,"max_seq_len":2048,"model_type":"hybrid_recursive","max_recursion_depth":4})", 2048}},
+      .levers = {{"n_layers", 12, Shrink::three_quarters, "{} layers instead of {}", "less time; a smaller model"}},
   };
   return kFamily;
 }
