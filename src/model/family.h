@@ -74,6 +74,7 @@ struct Family {
   KernelSupport kernels = {};
   ProgramSupport programs = {};
   std::vector<SizeLever> levers = {};
+  std::string gguf = {};  // llama.cpp's name of the architecture, where it is not the family's own
 
   bool is_transformers() const { return library == "transformers"; }
 };

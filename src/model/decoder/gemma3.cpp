@@ -188,6 +188,7 @@ const Family& gemma3_family() {
                    .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
                                  "norm"}},
       .kernels = {.liger_loss = true},
+      .gguf = "gemma3",
   };
   return kFamily;
 }
