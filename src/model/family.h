@@ -1,6 +1,6 @@
 // A family of models: one architecture, with everything that is known about it in one object. It says what its models are called and how
-// they are built, which checkpoints are published, and what adapters do with it. It is defined in the file of its architecture, and
-// registry.cpp lists it.
+// they are built, which checkpoints are published, and what adapters, parallel plans, kernels and other programs do with it. It is defined
+// in the file of its architecture, as a static of NAME_family(), and registry.cpp lists it.
 #pragma once
 
 #include <functional>
