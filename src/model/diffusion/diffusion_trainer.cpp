@@ -27,7 +27,7 @@ class PartBuild {
  public:
   PartBuild(Build& build, const std::string& part, const TuningSettings& tuning, DType dtype)
       : build_(build), dtype_(build.dtype), tuning_(std::move(build.tuning)) {
-    build.tuning = Tuning(tuning, part);
+    build.tuning = Tuning(tuning, part, {});
     build.dtype = dtype;
   }
   ~PartBuild() {
