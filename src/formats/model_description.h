@@ -16,8 +16,8 @@ struct ModelCandidate {
 
 struct ModelDescription {
   std::vector<ModelCandidate> candidates;  // the most exact first; empty: the file does not say what the model is
-  bool llama_cpp = false;                  // the names are llama.cpp's names of architectures
   std::string weights;                     // where headers list its tensors (job/weights.h); empty: nowhere
+  bool llama_cpp = false;                  // the names are llama.cpp's names of architectures
 };
 
 class Reader;
