@@ -49,12 +49,7 @@ struct DeepseekV2Attention : LatentAttention {
 };
 
 struct DeepseekV2Moe : Module {
-  DeepseekV2Moe(Module& parent, std::string_view name, const DeepseekV2Config& c)
-      : Module(parent, name),
-        config(c),
-        experts(*this, "experts", c),
-        gate(*this, "gate", c.hidden_size, c.num_experts, false),
-        shared_experts(*this, "shared_experts", c.hidden_size, c.moe_intermediate_size * c.shared_experts, c.mlp_bias, c.hidden_act) {}
+  DeepseekV2Moe(Module& parent, std::string_view name, const DeepseekV2Config& c) : Module(parent, name), config(c) {}
 
   TopK route_tokens_to_experts(const Tensor& raw_logits) const {
     const Tensor logits = softmax(view(raw_logits, {-1, config.num_experts}), DType::float32);  // (N, E)
@@ -88,9 +83,10 @@ struct DeepseekV2Moe : Module {
   }
 
   const DeepseekV2Config& config;
-  Experts experts;
-  Linear gate;
-  GatedMLP shared_experts;
+  Experts experts{*this, "experts", config};
+  Linear gate{*this, "gate", config.hidden_size, config.num_experts, false};
+  GatedMLP shared_experts{*this,           "shared_experts", config.hidden_size, (config.moe_intermediate_size * config.shared_experts),
+                          config.mlp_bias, config.hidden_act};
 };
 
 using DeepseekV2Model = DecoderStack<DeepseekV2Config, MoeDecoderLayer<DeepseekV2Config, DeepseekV2Moe, DeepseekV2Attention>, RMSNorm>;

@@ -61,12 +61,7 @@ struct DeepseekV3TopkRouter : Module {
 };
 
 struct DeepseekV3MoE : Module {
-  DeepseekV3MoE(Module& parent, std::string_view name, const DeepseekV3Config& c)
-      : Module(parent, name),
-        config(c),
-        experts(*this, "experts", c),
-        gate(*this, "gate", c),
-        shared_experts(*this, "shared_experts", c.hidden_size, c.moe_intermediate_size * c.shared_experts, false, c.hidden_act) {}
+  DeepseekV3MoE(Module& parent, std::string_view name, const DeepseekV3Config& c) : Module(parent, name), config(c) {}
 
   // Scores with a correction choose the experts, scores without it weigh them.
   TopK route_tokens_to_experts(const Tensor& router_logits) const {
@@ -100,9 +95,10 @@ struct DeepseekV3MoE : Module {
   }
 
   const DeepseekV3Config& config;
-  Experts experts;
-  DeepseekV3TopkRouter gate;
-  GatedMLP shared_experts;
+  Experts experts{*this, "experts", config};
+  DeepseekV3TopkRouter gate{*this, "gate", config};
+  GatedMLP shared_experts{*this, "shared_experts", config.hidden_size, (config.moe_intermediate_size * config.shared_experts),
+                          false, config.hidden_act};
 };
 
 using DeepseekV3Model = DecoderStack<DeepseekV3Config, MoeDecoderLayer<DeepseekV3Config, DeepseekV3MoE, DeepseekV3Attention>, RMSNorm>;

@@ -46,11 +46,7 @@ std::pair<Tensor, Tensor> apply_partial_rotary(const Tensor& q, const Tensor& k,
 }
 
 struct GPTNeoXAttention : Module {
-  GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.qkv_bias),
-        dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {
+  GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c) : Module(parent, name), config(c) {
     const int64_t positions = c.rope.max_position_embeddings;
     if (build().legacy()) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
   }
@@ -88,19 +84,12 @@ struct GPTNeoXAttention : Module {
   }
 
   const GPTNeoXConfig& config;
-  Linear query_key_value, dense;
+  Linear query_key_value{*this, "query_key_value", config.hidden_size, 3 * config.hidden_size, config.qkv_bias};
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size, config.o_bias};
 };
 
 struct GPTNeoXLayer : Module {
-  GPTNeoXLayer(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        post_attention_dropout(*this, "post_attention_dropout", c.hidden_dropout),
-        post_mlp_dropout(*this, "post_mlp_dropout", c.hidden_dropout),
-        attention(*this, "attention", c),
-        mlp(*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", c.hidden_size, c.intermediate_size, c.hidden_act}) {}
+  GPTNeoXLayer(Module& parent, std::string_view name, const GPTNeoXConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -119,10 +108,12 @@ struct GPTNeoXLayer : Module {
   }
 
   const GPTNeoXConfig& config;
-  LayerNorm input_layernorm, post_attention_layernorm;
-  Dropout post_attention_dropout, post_mlp_dropout;
-  GPTNeoXAttention attention;
-  FeedForward mlp;
+  LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  LayerNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
+  Dropout post_attention_dropout{*this, "post_attention_dropout", config.hidden_dropout};
+  Dropout post_mlp_dropout{*this, "post_mlp_dropout", config.hidden_dropout};
+  GPTNeoXAttention attention{*this, "attention", config};
+  FeedForward mlp{*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", config.hidden_size, config.intermediate_size, config.hidden_act}};
 };
 
 struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {

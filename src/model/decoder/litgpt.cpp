@@ -132,12 +132,7 @@ struct LitgptHeads {
 
 struct LitgptAttention : Module {
   LitgptAttention(Module& parent, std::string_view name, const LitgptConfig& c, int64_t layer)
-      : Module(parent, name),
-        config(c),
-        slides(c.slides(layer)),
-        qkv(*this, c.release < kSplitQkv ? "attn" : "qkv",
-            {c.n_embd, c.head_size, c.n_head, c.n_query_groups, c.bias || c.attn_bias, c.release}),
-        proj(*this, "proj", c.n_head * c.head_size, c.n_embd, c.bias) {}
+      : Module(parent, name), config(c), slides(c.slides(layer)) {}
 
   // Group by group: so many queries, a key and a value, repeated where a group has several queries.
   LitgptHeads interleaved(const Tensor& fused) const {
@@ -216,18 +211,19 @@ struct LitgptAttention : Module {
 
   const LitgptConfig& config;
   bool slides;
-  LitgptQkv qkv;
-  LitgptLinear proj;
+  LitgptQkv qkv{*this,
+                config.release < kSplitQkv ? "attn" : "qkv",
+                {config.n_embd, config.head_size, config.n_head, config.n_query_groups, config.bias || config.attn_bias, config.release}};
+  LitgptLinear proj{*this, "proj", (config.n_head * config.head_size), config.n_embd, config.bias};
 };
 
 struct LitgptMlp : Module {
   LitgptMlp(Module& parent, std::string_view name, const LitgptConfig& c)
       : Module(parent, name),
+        config(c),
         gated(c.mlp_class_name != "GptNeoxMLP"),
         act(c.mlp_class_name == "LLaMAMLP" ? silu : gelu),
-        fc_1(*this, gated ? "fc_1" : "fc", c.n_embd, c.intermediate_size, c.bias),
-        fc_2(gated ? std::make_unique<LitgptLinear>(*this, "fc_2", c.n_embd, c.intermediate_size, c.bias) : nullptr),
-        proj(*this, "proj", c.intermediate_size, c.n_embd, c.bias) {}
+        fc_2(gated ? std::make_unique<LitgptLinear>(*this, "fc_2", c.n_embd, c.intermediate_size, c.bias) : nullptr) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -245,16 +241,17 @@ struct LitgptMlp : Module {
     return proj(x);  // (B, T, C)
   }
 
+  const LitgptConfig& config;
   bool gated;
   Tensor (*act)(const Tensor&);
-  LitgptLinear fc_1;
+  LitgptLinear fc_1{*this, gated ? "fc_1" : "fc", config.n_embd, config.intermediate_size, config.bias};
   std::unique_ptr<LitgptLinear> fc_2;
-  LitgptLinear proj;
+  LitgptLinear proj{*this, "proj", config.intermediate_size, config.n_embd, config.bias};
 };
 
 struct LitgptBlock : Module {
   LitgptBlock(Module& parent, std::string_view name, const LitgptConfig& c, int64_t layer)
-      : Module(parent, name), config(c), norm_1(*this, "norm_1", c), attn(*this, "attn", c, layer) {
+      : Module(parent, name), config(c), attn(*this, "attn", c, layer) {
     if (c.post_attention_norm) post_attention_norm = std::make_unique<LitgptNorm>(*this, "post_attention_norm", c);
     if (!c.shared_attention_norm) norm_2 = std::make_unique<LitgptNorm>(*this, "norm_2", c);
     mlp = std::make_unique<LitgptMlp>(*this, "mlp", c);
@@ -293,7 +290,7 @@ struct LitgptBlock : Module {
   }
 
   const LitgptConfig& config;
-  LitgptNorm norm_1;
+  LitgptNorm norm_1{*this, "norm_1", config};
   LitgptAttention attn;
   std::unique_ptr<LitgptNorm> post_attention_norm, norm_2, post_mlp_norm;
   std::unique_ptr<LitgptMlp> mlp;
@@ -325,11 +322,8 @@ struct LitgptGPT : Model {
   LitgptGPT(Build& build, const LitgptConfig& c)
       : Model(build),
         config(c),
-        lm_head(*this, "lm_head", c.n_embd, c.vocab_size, c.lm_head_bias),
-        transformer(*this, "transformer"),
         wte(transformer, "wte", c),
         h(transformer, "h"),
-        ln_f(add_blocks(), "ln_f", c),
         cos(buffer("cos", {c.block_size, c.rope_n_elem})),
         sin(buffer("sin", {c.block_size, c.rope_n_elem})) {}
 
@@ -393,11 +387,11 @@ struct LitgptGPT : Model {
   bool uses_cache() const override { return false; }
 
   LitgptConfig config;
-  LitgptLinear lm_head;
-  Module transformer;
+  LitgptLinear lm_head{*this, "lm_head", config.n_embd, config.vocab_size, config.lm_head_bias};
+  Module transformer{*this, "transformer"};
   LitgptEmbedding wte;
   ModuleList<LitgptBlock> h;
-  LitgptNorm ln_f;
+  LitgptNorm ln_f{add_blocks(), "ln_f", config};
   Tensor cos, sin;
 };
 

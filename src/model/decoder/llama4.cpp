@@ -157,11 +157,7 @@ struct Llama4Router : Linear {
 };
 
 struct Llama4TextMoe : Module {
-  Llama4TextMoe(Module& parent, std::string_view name, const Llama4Config& c)
-      : Module(parent, name),
-        experts(*this, "experts", c),
-        router(*this, "router", c),
-        shared_expert(*this, "shared_expert", c.hidden_size, c.moe_intermediate_size, false, c.hidden_act) {}
+  Llama4TextMoe(Module& parent, std::string_view name, const Llama4Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, Tensor* router_logits) const {
     Forward here(*this);
@@ -181,20 +177,15 @@ struct Llama4TextMoe : Module {
     return out;
   }
 
-  Llama4TextExperts experts;
-  Llama4Router router;
-  GatedMLP shared_expert;
+  const Llama4Config& config;
+  Llama4TextExperts experts{*this, "experts", config};
+  Llama4Router router{*this, "router", config};
+  GatedMLP shared_expert{*this, "shared_expert", config.hidden_size, config.moe_intermediate_size, false, config.hidden_act};
 };
 
 struct Llama4TextAttention : Module {
   Llama4TextAttention(Module& parent, std::string_view name, const Llama4Config& c, size_t index)
-      : Module(parent, name),
-        config(c),
-        use_rope(c.use_rope[index]),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {}
+      : Module(parent, name), config(c), use_rope(c.use_rope[index]) {}
 
   // Both are turned in fp32 before either is cast.
   static std::pair<Tensor, Tensor> apply_rotary_emb(const Tensor& q, const Tensor& k, const Tensor& freqs_cis) {
@@ -247,7 +238,10 @@ struct Llama4TextAttention : Module {
 
   const Llama4Config& config;
   bool use_rope;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
 };
 
 struct Llama4TextDecoderLayer : Module {

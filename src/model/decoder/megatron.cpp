@@ -65,12 +65,7 @@ struct Layer : Module {
 
 // LanguageModelEmbedding
 struct Embeddings : Module {
-  Embeddings(Module& parent, std::string_view name, const Shared& shared)
-      : Module(parent, name),
-        shared(shared),
-        word(*this, "word_embeddings"),
-        position(*this, "position_embeddings"),
-        types(*this, "tokentype_embeddings") {
+  Embeddings(Module& parent, std::string_view name, const Shared& shared) : Module(parent, name), shared(shared) {
     const MegatronConfig& c = shared.config;
     word.add_parameter({c.vocab / shared.settings.tensor, c.hidden});
     if (!c.rope) position.add_parameter({c.positions, c.hidden});
@@ -105,7 +100,9 @@ struct Embeddings : Module {
     Tensor weight;
   };
   const Shared& shared;
-  Table word, position, types;
+  Table word{*this, "word_embeddings"};
+  Table position{*this, "position_embeddings"};
+  Table types{*this, "tokentype_embeddings"};
 };
 
 // ColumnParallelLinear of megatron.core

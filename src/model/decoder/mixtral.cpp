@@ -27,12 +27,7 @@ struct MixtralConfig : MoeConfig {
 
 // Before transformers 5 an expert was a module of three linear layers (v4.48.1, modeling_mixtral.py, MixtralBlockSparseTop2MLP).
 struct MixtralExpert : Module {
-  MixtralExpert(Module& parent, std::string_view name, const MixtralConfig& c)
-      : Module(parent, name),
-        act(c.hidden_act),
-        w1(*this, "w1", c.hidden_size, c.moe_intermediate_size, false),
-        w2(*this, "w2", c.moe_intermediate_size, c.hidden_size, false),
-        w3(*this, "w3", c.hidden_size, c.moe_intermediate_size, false) {}
+  MixtralExpert(Module& parent, std::string_view name, const MixtralConfig& c) : Module(parent, name), config(c), act(c.hidden_act) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -46,13 +41,15 @@ struct MixtralExpert : Module {
     return hidden;  // (n, C)
   }
 
+  const MixtralConfig& config;
   std::string act;
-  Linear w1, w2, w3;
+  Linear w1{*this, "w1", config.hidden_size, config.moe_intermediate_size, false};
+  Linear w2{*this, "w2", config.moe_intermediate_size, config.hidden_size, false};
+  Linear w3{*this, "w3", config.hidden_size, config.moe_intermediate_size, false};
 };
 
 struct MixtralSparseMoeBlock : Module {
-  MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c)
-      : Module(parent, name), config(c), gate(*this, "gate", c, false), loop(*this, "experts") {
+  MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c) : Module(parent, name), config(c) {
     if (build().transformers >= Version{5, 0})
       experts = std::make_unique<Experts>(*this, "experts", c);
     else
@@ -90,8 +87,8 @@ struct MixtralSparseMoeBlock : Module {
   }
 
   const MixtralConfig& config;
-  TopKRouter gate;
-  ModuleList<MixtralExpert> loop;
+  TopKRouter gate{*this, "gate", config, false};
+  ModuleList<MixtralExpert> loop{*this, "experts"};
   std::unique_ptr<Experts> experts;
 };
 

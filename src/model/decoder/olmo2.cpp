@@ -23,15 +23,7 @@ DecoderConfig olmo2_settings(const Config& c) {
 }
 
 struct Olmo2Attention : Module {
-  Olmo2Attention(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias),
-        q_norm(*this, "q_norm", c.num_attention_heads * c.head_dim),
-        k_norm(*this, "k_norm", c.num_key_value_heads * c.head_dim) {}
+  Olmo2Attention(Module& parent, std::string_view name, const DecoderConfig& c) : Module(parent, name), config(c) {}
 
   // Turned in fp32 by the tables, back to the type they came in; the fp32 results stay until both are cast.
   static std::pair<Tensor, Tensor> turn(const Tensor& q, const Tensor& k, const CosSin& tables) {
@@ -61,17 +53,16 @@ struct Olmo2Attention : Module {
   }
 
   const DecoderConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
-  Fp32RMSNorm q_norm, k_norm;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
+  Fp32RMSNorm q_norm{*this, "q_norm", (config.num_attention_heads * config.head_dim)};
+  Fp32RMSNorm k_norm{*this, "k_norm", (config.num_key_value_heads * config.head_dim)};
 };
 
 struct Olmo2DecoderLayer : Module {
-  Olmo2DecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        post_feedforward_layernorm(*this, "post_feedforward_layernorm", c.hidden_size) {}
+  Olmo2DecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -86,9 +77,11 @@ struct Olmo2DecoderLayer : Module {
     return hidden;
   }
 
-  Olmo2Attention self_attn;
-  GatedMLP mlp;
-  Fp32RMSNorm post_attention_layernorm, post_feedforward_layernorm;
+  const DecoderConfig& config;
+  Olmo2Attention self_attn{*this, "self_attn", config};
+  GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, false, config.hidden_act};
+  Fp32RMSNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
+  Fp32RMSNorm post_feedforward_layernorm{*this, "post_feedforward_layernorm", config.hidden_size};
 };
 
 using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Fp32RMSNorm>;

@@ -39,13 +39,7 @@ struct OPTConfig {
 };
 
 struct OPTAttention : Module {
-  OPTAttention(Module& parent, std::string_view name, const OPTConfig& c)
-      : Module(parent, name),
-        config(c),
-        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size, c.enable_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size, c.enable_bias),
-        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size, c.enable_bias),
-        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size, c.enable_bias) {}
+  OPTAttention(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -72,18 +66,14 @@ struct OPTAttention : Module {
   }
 
   const OPTConfig& config;
-  Linear k_proj, v_proj, q_proj, out_proj;
+  Linear k_proj{*this, "k_proj", config.hidden_size, config.hidden_size, config.enable_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, config.hidden_size, config.enable_bias};
+  Linear q_proj{*this, "q_proj", config.hidden_size, config.hidden_size, config.enable_bias};
+  Linear out_proj{*this, "out_proj", config.hidden_size, config.hidden_size, config.enable_bias};
 };
 
 struct OPTDecoderLayer : Module {
-  OPTDecoderLayer(Module& parent, std::string_view name, const OPTConfig& c)
-      : Module(parent, name),
-        config(c),
-        self_attn(*this, "self_attn", c),
-        self_attn_layer_norm(*this, "self_attn_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine),
-        fc1(*this, "fc1", c.hidden_size, c.ffn_dim, c.enable_bias),
-        fc2(*this, "fc2", c.ffn_dim, c.hidden_size, c.enable_bias),
-        final_layer_norm(*this, "final_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine) {}
+  OPTDecoderLayer(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -106,10 +96,11 @@ struct OPTDecoderLayer : Module {
   }
 
   const OPTConfig& config;
-  OPTAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  Linear fc1, fc2;
-  LayerNorm final_layer_norm;
+  OPTAttention self_attn{*this, "self_attn", config};
+  LayerNorm self_attn_layer_norm{*this, "self_attn_layer_norm", config.hidden_size, config.layer_norm_elementwise_affine};
+  Linear fc1{*this, "fc1", config.hidden_size, config.ffn_dim, config.enable_bias};
+  Linear fc2{*this, "fc2", config.ffn_dim, config.hidden_size, config.enable_bias};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size, config.layer_norm_elementwise_affine};
 };
 
 // Positions start at 2.
@@ -123,11 +114,7 @@ struct OPTLearnedPositionalEmbedding : Embedding {
 };
 
 struct OPTDecoder : Module {
-  OPTDecoder(Module& parent, std::string_view name, const OPTConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.word_embed_proj_dim),
-        embed_positions(*this, "embed_positions", c.max_position_embeddings, c.hidden_size) {
+  OPTDecoder(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), config(c) {
     if (c.word_embed_proj_dim != c.hidden_size) {
       project_out = std::make_unique<Linear>(*this, "project_out", c.hidden_size, c.word_embed_proj_dim, false);
       project_in = std::make_unique<Linear>(*this, "project_in", c.word_embed_proj_dim, c.hidden_size, false);
@@ -173,8 +160,8 @@ struct OPTDecoder : Module {
   }
 
   const OPTConfig& config;
-  Embedding embed_tokens;
-  OPTLearnedPositionalEmbedding embed_positions;
+  Embedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.word_embed_proj_dim};
+  OPTLearnedPositionalEmbedding embed_positions{*this, "embed_positions", config.max_position_embeddings, config.hidden_size};
   std::unique_ptr<Linear> project_out, project_in;
   std::unique_ptr<LayerNorm> final_layer_norm;
   std::unique_ptr<ModuleList<OPTDecoderLayer>> layers;

@@ -31,13 +31,7 @@ struct PhiConfig : DecoderConfig {
 };
 
 struct PhiAttention : Module {
-  PhiAttention(Module& parent, std::string_view name, const PhiConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-        dense(*this, "dense", c.num_attention_heads * c.head_dim, c.hidden_size) {
+  PhiAttention(Module& parent, std::string_view name, const PhiConfig& c) : Module(parent, name), config(c) {
     if (!c.qk_layernorm) return;
     q_layernorm = std::make_unique<LayerNorm>(*this, "q_layernorm", c.head_dim);
     k_layernorm = std::make_unique<LayerNorm>(*this, "k_layernorm", c.head_dim);
@@ -70,17 +64,15 @@ struct PhiAttention : Module {
   }
 
   const PhiConfig& config;
-  Linear q_proj, k_proj, v_proj, dense;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim)};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim)};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim)};
+  Linear dense{*this, "dense", (config.num_attention_heads * config.head_dim), config.hidden_size};
   std::unique_ptr<LayerNorm> q_layernorm, k_layernorm;
 };
 
 struct PhiDecoderLayer : Module {
-  PhiDecoderLayer(Module& parent, std::string_view name, const PhiConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", {"fc1", "fc2", c.hidden_size, c.intermediate_size, c.hidden_act}),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+  PhiDecoderLayer(Module& parent, std::string_view name, const PhiConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -94,10 +86,11 @@ struct PhiDecoderLayer : Module {
     return hidden;
   }
 
-  PhiAttention self_attn;
-  FeedForward mlp;
-  LayerNorm input_layernorm;
-  Dropout resid_dropout;
+  const PhiConfig& config;
+  PhiAttention self_attn{*this, "self_attn", config};
+  FeedForward mlp{*this, "mlp", {"fc1", "fc2", config.hidden_size, config.intermediate_size, config.hidden_act}};
+  LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  Dropout resid_dropout{*this, "resid_dropout", config.resid_pdrop};
 };
 
 struct PhiModel : DecoderStack<PhiConfig, PhiDecoderLayer, LayerNorm> {

@@ -74,15 +74,15 @@ struct VisionTower : Module {
     MergerMlp mlp;
   };
 
-  VisionTower(Module& parent, const VisionConfig& c)
-      : Module(parent, "visual"), patch_embed(*this, c), rotary_pos_emb(*this, c), blocks(*this, "blocks"), merger(add_blocks(c), c) {}
+  VisionTower(Module& parent, const VisionConfig& c) : Module(parent, "visual"), config(c), merger(add_blocks(c), c) {}
   Module& add_blocks(const VisionConfig& c) {
     for (int64_t i = 0; i < c.depth; ++i) blocks.add(c);
     return *this;
   }
-  PatchEmbed patch_embed;
-  Rotary rotary_pos_emb;
-  ModuleList<Block> blocks;
+  const VisionConfig& config;
+  PatchEmbed patch_embed{*this, config};
+  Rotary rotary_pos_emb{*this, config};
+  ModuleList<Block> blocks{*this, "blocks"};
   Merger merger;
 };
 

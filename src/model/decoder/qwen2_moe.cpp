@@ -44,12 +44,7 @@ struct Qwen2MoeConfig : MoeConfig {
 };
 
 struct Qwen2MoeSparseMoeBlock : Module {
-  Qwen2MoeSparseMoeBlock(Module& parent, std::string_view name, const Qwen2MoeConfig& c)
-      : Module(parent, name),
-        gate(*this, "gate", c, true),
-        experts(*this, "experts", c),
-        shared_expert(*this, "shared_expert", c.hidden_size, c.shared_expert_intermediate_size, false, c.hidden_act),
-        shared_expert_gate(*this, "shared_expert_gate", c.hidden_size, 1, false) {}
+  Qwen2MoeSparseMoeBlock(Module& parent, std::string_view name, const Qwen2MoeConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -66,10 +61,11 @@ struct Qwen2MoeSparseMoeBlock : Module {
     return reshape(out, x.sizes());
   }
 
-  TopKRouter gate;
-  Experts experts;
-  GatedMLP shared_expert;
-  Linear shared_expert_gate;
+  const Qwen2MoeConfig& config;
+  TopKRouter gate{*this, "gate", config, true};
+  Experts experts{*this, "experts", config};
+  GatedMLP shared_expert{*this, "shared_expert", config.hidden_size, config.shared_expert_intermediate_size, false, config.hidden_act};
+  Linear shared_expert_gate{*this, "shared_expert_gate", config.hidden_size, 1, false};
 };
 
 using Qwen2MoeModel = DecoderStack<Qwen2MoeConfig, MoeDecoderLayer<Qwen2MoeConfig, Qwen2MoeSparseMoeBlock>, RMSNorm>;

@@ -96,11 +96,7 @@ struct Mamba2Mixer : Module {
         config(c),
         dt_bias(parameter("dt_bias", {c.num_heads})),
         A_log(parameter("A_log", {c.num_heads})),
-        D(parameter("D", {c.num_heads})),
-        conv1d(*this, "conv1d", c.conv_dim(), c.conv_kernel, c.use_conv_bias),
-        in_proj(*this, "in_proj", c.hidden_size, c.intermediate_size + c.conv_dim() + c.num_heads, c.use_bias),
-        norm(*this, "norm", c.intermediate_size),
-        out_proj(*this, "out_proj", c.intermediate_size, c.hidden_size, c.use_bias) {}
+        D(parameter("D", {c.num_heads})) {}
 
   // Python's names hold each step's result until all is done. L tokens a chunk, N states, D numbers a head.
   Tensor operator()(const Tensor& x) const {
@@ -187,10 +183,10 @@ struct Mamba2Mixer : Module {
 
   const Mamba2Config& config;
   Tensor dt_bias, A_log, D;
-  DepthwiseConv1d conv1d;
-  Linear in_proj;
-  MambaRMSNormGated norm;
-  Linear out_proj;
+  DepthwiseConv1d conv1d{*this, "conv1d", config.conv_dim(), config.conv_kernel, config.use_conv_bias};
+  Linear in_proj{*this, "in_proj", config.hidden_size, config.intermediate_size + config.conv_dim() + config.num_heads, config.use_bias};
+  MambaRMSNormGated norm{*this, "norm", config.intermediate_size};
+  Linear out_proj{*this, "out_proj", config.intermediate_size, config.hidden_size, config.use_bias};
 };
 
 struct Mamba2ForCausalLM : MambaForCausalLM<Mamba2Config, Mamba2Mixer> {
