@@ -20,12 +20,7 @@ struct ClipTextModelConfig : ClipTextConfig {
 };
 
 struct ClipTextModel : TextEncoder {
-  ClipTextModel(Module& parent, std::string_view name, const Config& c)
-      : TextEncoder(parent, name),
-        config(c),
-        embeddings(*this, "embeddings", config),
-        encoder(*this, "encoder", config),
-        final_layer_norm(*this, "final_layer_norm", config.hidden_size) {}
+  ClipTextModel(Module& parent, std::string_view name, const Config& c) : TextEncoder(parent, name), config(c) {}
 
   TextStates encode(const Tensor& input_ids, bool output_hidden_states) override {
     Forward here(*this);
@@ -60,16 +55,14 @@ struct ClipTextModel : TextEncoder {
   int64_t usual_tokens() const override { return config.max_position_embeddings; }
 
   ClipTextModelConfig config;
-  ClipTextEmbeddings embeddings;
-  ClipEncoder encoder;
-  LayerNorm final_layer_norm;
+  ClipTextEmbeddings embeddings{*this, "embeddings", config};
+  ClipEncoder encoder{*this, "encoder", config};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size};
 };
 
 struct ClipTextModelWithProjection : TextEncoder {
   ClipTextModelWithProjection(Module& parent, std::string_view name, const Config& c)
-      : TextEncoder(parent, name),
-        text_model(*this, "text_model", c),
-        text_projection(*this, "text_projection", text_model.config.hidden_size, text_model.config.projection_dim, false) {}
+      : TextEncoder(parent, name), text_model(*this, "text_model", c) {}
 
   TextStates encode(const Tensor& input_ids, bool output_hidden_states) override {
     Forward here(*this);
@@ -85,7 +78,7 @@ struct ClipTextModelWithProjection : TextEncoder {
   int64_t usual_tokens() const override { return text_model.usual_tokens(); }
 
   ClipTextModel text_model;
-  Linear text_projection;
+  Linear text_projection{*this, "text_projection", text_model.config.hidden_size, text_model.config.projection_dim, false};
 };
 
 }  // namespace

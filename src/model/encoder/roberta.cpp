@@ -37,11 +37,7 @@ struct RobertaLMHead : Module {
 };
 
 struct RobertaForMaskedLM : Model {
-  RobertaForMaskedLM(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        roberta(*this, "roberta", config, false),
-        lm_head(*this, "lm_head", config, roberta.embeddings.word_embeddings.weight) {}
+  RobertaForMaskedLM(Build& build, const Config& c) : Model(build), config(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = roberta(batch.input_ids);
@@ -50,8 +46,8 @@ struct RobertaForMaskedLM : Model {
   }
 
   RobertaConfig config;
-  BertModel roberta;
-  RobertaLMHead lm_head;
+  BertModel roberta{*this, "roberta", config, false};
+  RobertaLMHead lm_head{*this, "lm_head", config, roberta.embeddings.word_embeddings.weight};
 };
 
 struct RobertaClassificationHead : Module {
@@ -78,12 +74,7 @@ struct RobertaClassificationHead : Module {
 };
 
 struct RobertaForSequenceClassification : Model {
-  RobertaForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        roberta(*this, "roberta", config, false),
-        classifier(*this, "classifier", config, classes.num_labels) {}
+  RobertaForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = roberta(batch.input_ids);
@@ -93,8 +84,8 @@ struct RobertaForSequenceClassification : Model {
 
   RobertaConfig config;
   Classification classes;
-  BertModel roberta;
-  RobertaClassificationHead classifier;
+  BertModel roberta{*this, "roberta", config, false};
+  RobertaClassificationHead classifier{*this, "classifier", config, classes.num_labels};
 };
 
 std::unique_ptr<Model> make_roberta(Build& build, const Config& config) { return std::make_unique<RobertaForMaskedLM>(build, config); }

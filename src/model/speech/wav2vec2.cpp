@@ -155,7 +155,7 @@ struct ConvLayer : Module {
 
 struct FeatureEncoder : Module {
   FeatureEncoder(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name), requires_grad(!c.freeze_feature_encoder), conv_layers(*this, "conv_layers") {
+      : Module(parent, name), requires_grad(!c.freeze_feature_encoder) {
     for (size_t i = 0; i < c.conv_dim.size(); ++i) conv_layers.add(c, i);
     if (!c.freeze_feature_encoder) return;
     for (Parameter* p : parameters()) p->value.body().requires_grad = false;
@@ -177,7 +177,7 @@ struct FeatureEncoder : Module {
   }
 
   bool requires_grad;
-  ModuleList<ConvLayer> conv_layers;
+  ModuleList<ConvLayer> conv_layers{*this, "conv_layers"};
 };
 
 struct FeatureProjection : Module {
@@ -201,8 +201,7 @@ struct FeatureProjection : Module {
 
 // A convolution under torch.nn.utils.parametrizations.weight_norm: its weight is made anew in every forward.
 struct PositionalConvEmbedding : Module {
-  PositionalConvEmbedding(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name), config(c), conv(*this, "conv", c) {}
+  PositionalConvEmbedding(Module& parent, std::string_view name, const SpeechConfig& c) : Module(parent, name), config(c) {}
 
   struct Conv : Module {
     Conv(Module& parent, std::string_view name, const SpeechConfig& c)
@@ -228,17 +227,11 @@ struct PositionalConvEmbedding : Module {
   }
 
   const SpeechConfig& config;
-  Conv conv;
+  Conv conv{*this, "conv", config};
 };
 
 struct SpeechFeedForward : Module {
-  SpeechFeedForward(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        act(c.hidden_act),
-        intermediate_dropout(*this, "intermediate_dropout", c.activation_dropout),
-        intermediate_dense(*this, "intermediate_dense", c.hidden_size, c.intermediate_size),
-        output_dense(*this, "output_dense", c.intermediate_size, c.hidden_size),
-        output_dropout(*this, "output_dropout", c.hidden_dropout) {}
+  SpeechFeedForward(Module& parent, std::string_view name, const SpeechConfig& c) : Module(parent, name), config(c), act(c.hidden_act) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -250,30 +243,18 @@ struct SpeechFeedForward : Module {
     return hidden;
   }
 
+  const SpeechConfig& config;
   std::string act;
-  Dropout intermediate_dropout;
-  Linear intermediate_dense, output_dense;
-  Dropout output_dropout;
+  Dropout intermediate_dropout{*this, "intermediate_dropout", config.activation_dropout};
+  Linear intermediate_dense{*this, "intermediate_dense", config.hidden_size, config.intermediate_size};
+  Linear output_dense{*this, "output_dense", config.intermediate_size, config.hidden_size};
+  Dropout output_dropout{*this, "output_dropout", config.hidden_dropout};
 };
 
 // Norms after attention and feed-forward, or before them (StableLayerNorm).
 struct SpeechLayer : Module {
   SpeechLayer(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        stable(c.do_stable_layer_norm),
-        attention(*this, "attention",
-                  {c.hidden_size,
-                   c.num_attention_heads,
-                   {.mask = {},
-                    .dropout = c.attention_dropout,
-                    .causal = false,
-                    .has_kv_groups = false,
-                    .softmax_fp32 = false,
-                    .cast_weights = false}}),
-        dropout(*this, "dropout", c.hidden_dropout),
-        layer_norm(*this, "layer_norm", c.hidden_size),
-        feed_forward(*this, "feed_forward", c),
-        final_layer_norm(*this, "final_layer_norm", c.hidden_size) {}
+      : Module(parent, name), config(c), stable(c.do_stable_layer_norm) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -291,22 +272,27 @@ struct SpeechLayer : Module {
     return final_layer_norm(hidden);
   }
 
+  const SpeechConfig& config;
   bool stable;
-  SelfAttention attention;
-  Dropout dropout;
-  LayerNorm layer_norm;
-  SpeechFeedForward feed_forward;
-  LayerNorm final_layer_norm;
+  SelfAttention attention{*this,
+                          "attention",
+                          {config.hidden_size,
+                           config.num_attention_heads,
+                           {.mask = {},
+                            .dropout = config.attention_dropout,
+                            .causal = false,
+                            .has_kv_groups = false,
+                            .softmax_fp32 = false,
+                            .cast_weights = false}}};
+  Dropout dropout{*this, "dropout", config.hidden_dropout};
+  LayerNorm layer_norm{*this, "layer_norm", config.hidden_size};
+  SpeechFeedForward feed_forward{*this, "feed_forward", config};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size};
 };
 
 struct SpeechEncoder : Module {
   SpeechEncoder(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        stable(c.do_stable_layer_norm),
-        pos_conv_embed(*this, "pos_conv_embed", c),
-        layer_norm(*this, "layer_norm", c.hidden_size),
-        dropout(*this, "dropout", c.hidden_dropout),
-        layers(*this, "layers") {
+      : Module(parent, name), config(c), stable(c.do_stable_layer_norm) {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
   }
 
@@ -326,11 +312,12 @@ struct SpeechEncoder : Module {
     return stable ? layer_norm(hidden) : hidden;
   }
 
+  const SpeechConfig& config;
   bool stable;
-  PositionalConvEmbedding pos_conv_embed;
-  LayerNorm layer_norm;
-  Dropout dropout;
-  ModuleList<SpeechLayer> layers;
+  PositionalConvEmbedding pos_conv_embed{*this, "pos_conv_embed", config};
+  LayerNorm layer_norm{*this, "layer_norm", config.hidden_size};
+  Dropout dropout{*this, "dropout", config.hidden_dropout};
+  ModuleList<SpeechLayer> layers{*this, "layers"};
 };
 
 struct SpeechOutput {
@@ -387,10 +374,7 @@ struct SpeechNetwork : Model {
 };
 
 struct ForCTC : SpeechNetwork {
-  ForCTC(Build& build, const Config& c, bool is_hubert)
-      : SpeechNetwork(build, c, is_hubert),
-        dropout(*this, "dropout", config.final_dropout),
-        lm_head(*this, "lm_head", config.hidden_size, config.vocab_size) {}
+  ForCTC(Build& build, const Config& c, bool is_hubert) : SpeechNetwork(build, c, is_hubert) {}
 
   Tensors make_inputs(int64_t samples, int64_t length, DType dtype) override {
     const int64_t labels = config.target_length ? config.target_length : std::max<int64_t>(1, length / 1000);
@@ -435,8 +419,8 @@ struct ForCTC : SpeechNetwork {
     return mean(div(loss, lengths), {}, false);
   }
 
-  Dropout dropout;
-  Linear lm_head;
+  Dropout dropout{*this, "dropout", config.final_dropout};
+  Linear lm_head{*this, "lm_head", config.hidden_size, config.vocab_size};
 };
 
 struct ForSequenceClassification : SpeechNetwork {
