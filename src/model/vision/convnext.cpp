@@ -129,7 +129,6 @@ struct Classifier : Module {
 struct ConvNeXt : ImageClassifier {
   ConvNeXt(Build& build, const Config& c, const ConvNextVariant& v)
       : ImageClassifier(build),
-        features(*this, "features"),
         avgpool(add_features(c, v), "avgpool", 1),
         classifier(*this, "classifier", v.channels[3], c.size({"num_classes"}, 1000)) {}
 
@@ -157,7 +156,7 @@ struct ConvNeXt : ImageClassifier {
     return x;
   }
 
-  Sequential features;
+  Sequential features{*this, "features"};
   AdaptiveAvgPool2d avgpool;
   Classifier classifier;
 };

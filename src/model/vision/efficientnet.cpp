@@ -85,7 +85,6 @@ struct MBConv : Module {
   MBConv(Module& parent, std::string_view name, const EfficientnetStage& s, double stochastic_depth_prob)
       : Module(parent, name),
         use_res_connect(s.stride == 1 && s.in == s.out),
-        block(*this, "block"),
         stochastic_depth(*this, "stochastic_depth", stochastic_depth_prob) {
     const int64_t expanded = make_divisible(static_cast<double>(s.in * s.expand_ratio), 8);
     if (s.fused) {
@@ -122,13 +121,12 @@ struct MBConv : Module {
   }
 
   bool use_res_connect;
-  Sequential block;
+  Sequential block{*this, "block"};
   StochasticDepth stochastic_depth;
 };
 
 struct EfficientNet : ImageClassifier {
-  EfficientNet(Build& build, const Config& c, const EfficientnetVariant& v)
-      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 1), classifier(*this, "classifier") {
+  EfficientNet(Build& build, const Config& c, const EfficientnetVariant& v) : ImageClassifier(build) {
     require_known_arguments(c, "efficientnet", {"dropout", "stochastic_depth_prob"});
     const double drop = probability(c, "stochastic_depth_prob", 0.2);
     std::vector<EfficientnetStage> stages = v.stages;
@@ -162,9 +160,9 @@ struct EfficientNet : ImageClassifier {
     return x;
   }
 
-  Sequential features;
-  AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential features{*this, "features"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Sequential classifier{*this, "classifier"};
 };
 
 std::unique_ptr<Model> make_efficientnet(Build& build, const Config& config, const std::string& name) {

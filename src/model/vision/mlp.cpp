@@ -58,7 +58,7 @@ struct Softmax : Module {
 };
 
 struct PlainNetwork : Model {
-  PlainNetwork(Build& build, const Config& c) : Model(build), input_size(c.size({"input_size"}, 784)), layers(*this, "layers") {
+  PlainNetwork(Build& build, const Config& c) : Model(build), input_size(c.size({"input_size"}, 784)) {
     require_known_arguments(c, "mlp",
                             {"input_size", "output_size", "linear_sizes", "activation", "batch_norm", "dropout", "final_softmax", "bias"});
     if (build.checkpointing.on()) throw Error("[mlp] has no gradient checkpointing", "switch checkpointing off");
@@ -87,7 +87,7 @@ struct PlainNetwork : Model {
   }
 
   int64_t input_size;
-  Sequential layers;
+  Sequential layers{*this, "layers"};
 };
 
 std::unique_ptr<Model> make_mlp(Build& build, const Config& config) { return std::make_unique<PlainNetwork>(build, config); }

@@ -73,8 +73,7 @@ struct ResBottleneckBlock : Module {
         proj(in != out || stride != 1 ? std::make_unique<Conv2dNormActivation>(
                                             *this, "proj", in, out, ConvNormOptions{.kernel = 1, .stride = stride, .act = Act::none})
                                       : nullptr),
-        f(*this, "f", in, out, stride, group_width, se_ratio),
-        activation(*this, "activation", Act::relu, true) {}
+        f(*this, "f", in, out, stride, group_width, se_ratio) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -89,17 +88,12 @@ struct ResBottleneckBlock : Module {
 
   std::unique_ptr<Conv2dNormActivation> proj;
   BottleneckTransform f;
-  Activation activation;
+  Activation activation{*this, "activation", Act::relu, true};
 };
 
 struct RegNet : ImageClassifier {
   RegNet(Build& build, const Config& c, const RegnetVariant& v)
-      : ImageClassifier(build),
-        stem_width(c.size({"stem_width"}, 32)),
-        stem(*this, "stem", 3, stem_width, {.stride = 2}),
-        trunk_output(*this, "trunk_output"),
-        avgpool(*this, "avgpool", 1),
-        fc(*this, "fc", make_trunk(v), c.size({"num_classes"}, 1000)) {
+      : ImageClassifier(build), stem_width(c.size({"stem_width"}, 32)), fc(*this, "fc", make_trunk(v), c.size({"num_classes"}, 1000)) {
     require_known_arguments(c, "regnet", {"stem_width"});
   }
 
@@ -127,9 +121,9 @@ struct RegNet : ImageClassifier {
   }
 
   int64_t stem_width;
-  Conv2dNormActivation stem;
-  Sequential trunk_output;
-  AdaptiveAvgPool2d avgpool;
+  Conv2dNormActivation stem{*this, "stem", 3, stem_width, {.stride = 2}};
+  Sequential trunk_output{*this, "trunk_output"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
   Linear fc;
 };
 

@@ -62,12 +62,7 @@ struct ResNetConfig {
 };
 
 struct ResNet : ImageClassifier {
-  ResNet(Build& build, const Config& c, const ResnetVariant& v)
-      : ImageClassifier(build),
-        config(c, v),
-        trunk(*this, config.options),
-        avgpool(*this, "avgpool", 1),
-        fc(*this, "fc", 512 * config.options.expansion(), config.num_classes) {}
+  ResNet(Build& build, const Config& c, const ResnetVariant& v) : ImageClassifier(build), config(c, v) {}
 
   Tensor operator()(const Tensor& pixels) override {
     Tensor x = trunk.stem(pixels);  // (N, 64, H / 4, W / 4)
@@ -82,9 +77,9 @@ struct ResNet : ImageClassifier {
   }
 
   ResNetConfig config;
-  ResNetTrunk trunk;
-  AdaptiveAvgPool2d avgpool;
-  Linear fc;
+  ResNetTrunk trunk{*this, config.options};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Linear fc{*this, "fc", 512 * config.options.expansion(), config.num_classes};
 };
 
 std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name) {

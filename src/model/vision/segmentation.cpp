@@ -65,8 +65,7 @@ struct ASPPPooling : Sequential {
 
 // Atrous spatial pyramid pooling.
 struct ASPP : Module {
-  ASPP(Module& parent, std::string_view name, int64_t in)
-      : Module(parent, name), convs(*this, "convs"), pooling((add_convs(in), convs), "4", in), project(*this, "project") {
+  ASPP(Module& parent, std::string_view name, int64_t in) : Module(parent, name), pooling((add_convs(in), convs), "4", in) {
     add_conv(project, 5 * kPyramid, kPyramid, {}, false);
     project.add<Activation>(Act::relu, false);
     project.add<Dropout>(0.5);
@@ -86,9 +85,9 @@ struct ASPP : Module {
     return project(joined);
   }
 
-  ModuleList<ASPPConv> convs;
+  ModuleList<ASPPConv> convs{*this, "convs"};
   ASPPPooling pooling;
-  Sequential project;
+  Sequential project{*this, "project"};
 };
 
 struct DeepLabHead : Sequential {

@@ -149,11 +149,7 @@ struct SwinStage : ModuleList<SwinTransformerBlock> {
 
 struct SwinTransformer : ImageClassifier {
   SwinTransformer(Build& build, const SwinConfig& c)
-      : ImageClassifier(build),
-        features(*this, "features"),
-        norm(add_features(c), "norm", 8 * c.variant.embed_dim),
-        avgpool(*this, "avgpool", 1),
-        head(*this, "head", 8 * c.variant.embed_dim, c.num_classes) {}
+      : ImageClassifier(build), config(c), norm(add_features(c), "norm", 8 * c.variant.embed_dim) {}
 
   Module& add_features(const SwinConfig& c) {
     const SwinVariant& v = c.variant;
@@ -183,10 +179,11 @@ struct SwinTransformer : ImageClassifier {
     return x;
   }
 
-  Sequential features;
+  const SwinConfig& config;
+  Sequential features{*this, "features"};
   LayerNorm norm;
-  AdaptiveAvgPool2d avgpool;
-  Linear head;
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Linear head{*this, "head", 8 * config.variant.embed_dim, config.num_classes};
 };
 
 std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name) {

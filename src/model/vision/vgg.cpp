@@ -21,8 +21,7 @@ constexpr VggVariant kVggVariants[] = {
 constexpr int64_t kChannels[5] = {64, 128, 256, 512, 512};
 
 struct VGG : ImageClassifier {
-  VGG(Build& build, const Config& c, const VggVariant& v, bool batch_norm)
-      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 7), classifier(*this, "classifier") {
+  VGG(Build& build, const Config& c, const VggVariant& v, bool batch_norm) : ImageClassifier(build) {
     require_known_arguments(c, "vgg", {"dropout"});
     make_features(v, batch_norm);
     const double dropout = probability(c, "dropout", 0.5);
@@ -57,9 +56,9 @@ struct VGG : ImageClassifier {
     return x;
   }
 
-  Sequential features;
-  AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential features{*this, "features"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 7};
+  Sequential classifier{*this, "classifier"};
 };
 
 std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name) {
