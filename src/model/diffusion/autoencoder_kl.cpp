@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 struct AutoencoderTraining : Model {
-  AutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c), net(*this, "net", c) {
+  AutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c) {
     if (build.checkpointing.on())
       throw Error("[autoencoder-kl] gradient checkpointing is not modelled: diffusers nests checkpoints in its middle block",
                   "switch checkpointing off");
@@ -44,7 +44,7 @@ struct AutoencoderTraining : Model {
   int64_t width(int64_t side) const { return settings.size({"width"}, side); }
 
   Config settings;
-  AutoencoderKL net;
+  AutoencoderKL net{*this, "net", settings};
 };
 
 std::unique_ptr<Model> make_autoencoder_kl(Build& build, const Config& config) {

@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 struct CausalAutoencoderTraining : Model {
-  CausalAutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c), net(*this, "net", c) {
+  CausalAutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c) {
     if (build.checkpointing.on()) throw Error("[autoencoder-kl-wan] gradient checkpointing is not modelled", "switch checkpointing off");
   }
 
@@ -41,7 +41,7 @@ struct CausalAutoencoderTraining : Model {
   int64_t frames() const { return settings.size({"frames"}, 1); }
 
   Config settings;
-  CausalAutoencoder net;
+  CausalAutoencoder net{*this, "net", settings};
 };
 
 std::unique_ptr<Model> make_causal_autoencoder(Build& build, const Config& config) {

@@ -18,12 +18,7 @@ namespace {
 
 // The loss of one step: noise at random steps of a schedule, mean squared error of what the DiT makes of it.
 struct FSDM : Model {
-  FSDM(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        encoder(*this, "encoder", config),
-        time_embed(*this, "time_embed", config.hdim / 4, config.hdim),
-        dit(*this, "dit", config) {}
+  FSDM(Build& build, const Config& c) : Model(build), config(c) {}
 
   Tensors make_inputs(int64_t samples, int64_t, DType dtype) override {
     const int64_t side = config.image_size;
@@ -98,9 +93,9 @@ struct FSDM : Model {
   }
 
   FsdmConfig config;
-  FsdmEncoder encoder;
-  FsdmTimeEmbed time_embed;
-  FsdmDiT dit;
+  FsdmEncoder encoder{*this, "encoder", config};
+  FsdmTimeEmbed time_embed{*this, "time_embed", config.hdim / 4, config.hdim};
+  FsdmDiT dit{*this, "dit", config};
 };
 
 std::unique_ptr<Model> make_fsdm(Build& build, const Config& config) { return std::make_unique<FSDM>(build, config); }

@@ -35,10 +35,6 @@ class Lumina2Transformer2DModel : public Denoiser {
   Lumina2Transformer2DModel(Module& parent, std::string_view name, const Config& config)
       : Denoiser(parent, name),
         config_(config, "lumina2", "cap_feat_dim"),
-        rope_embedder_(*this, "rope_embedder", config_),
-        x_embedder_(*this, "x_embedder", config_.patches.patch * config_.patches.patch * config_.patches.channels, config_.width),
-        time_caption_embed_(*this, "time_caption_embed", config_),
-        noise_refiner_(*this, "noise_refiner"),
         context_refiner_(add(noise_refiner_, config_.num_refiner_layers, true), "context_refiner"),
         layers_(add(context_refiner_, config_.num_refiner_layers, false), "layers"),
         norm_out_(add(layers_, config_.num_layers, true), "norm_out", config_) {}
@@ -91,10 +87,11 @@ class Lumina2Transformer2DModel : public Denoiser {
   }
 
   LuminaConfig config_;
-  Lumina2RotaryPosEmbed rope_embedder_;
-  Linear x_embedder_;
-  LuminaTimeCaptionEmbedding time_caption_embed_;
-  ModuleList<LuminaBlock> noise_refiner_, context_refiner_, layers_;
+  Lumina2RotaryPosEmbed rope_embedder_{*this, "rope_embedder", config_};
+  Linear x_embedder_{*this, "x_embedder", (config_.patches.patch * config_.patches.patch * config_.patches.channels), config_.width};
+  LuminaTimeCaptionEmbedding time_caption_embed_{*this, "time_caption_embed", config_};
+  ModuleList<LuminaBlock> noise_refiner_{*this, "noise_refiner"};
+  ModuleList<LuminaBlock> context_refiner_, layers_;
   LuminaLastNorm norm_out_;
 };
 

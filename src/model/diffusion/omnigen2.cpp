@@ -27,10 +27,6 @@ class OmniGen2Transformer2DModel : public Denoiser {
       : Denoiser(parent, name),
         config_(omnigen2_config(config)),
         image_index_embedding_(parameter("image_index_embedding", {kReferenceImages, config_.width})),
-        x_embedder_(*this, "x_embedder", token_width(), config_.width),
-        ref_image_patch_embedder_(*this, "ref_image_patch_embedder", token_width(), config_.width),
-        time_caption_embed_(*this, "time_caption_embed", config_),
-        noise_refiner_(*this, "noise_refiner"),
         ref_image_refiner_(add(noise_refiner_, config_.num_refiner_layers, true), "ref_image_refiner"),
         context_refiner_(add(ref_image_refiner_, config_.num_refiner_layers, true), "context_refiner"),
         layers_(add(context_refiner_, config_.num_refiner_layers, false), "layers"),
@@ -139,9 +135,11 @@ class OmniGen2Transformer2DModel : public Denoiser {
 
   LuminaConfig config_;
   Tensor image_index_embedding_;  // (5, C)
-  Linear x_embedder_, ref_image_patch_embedder_;
-  LuminaTimeCaptionEmbedding time_caption_embed_;
-  ModuleList<LuminaBlock> noise_refiner_, ref_image_refiner_, context_refiner_, layers_;
+  Linear x_embedder_{*this, "x_embedder", token_width(), config_.width};
+  Linear ref_image_patch_embedder_{*this, "ref_image_patch_embedder", token_width(), config_.width};
+  LuminaTimeCaptionEmbedding time_caption_embed_{*this, "time_caption_embed", config_};
+  ModuleList<LuminaBlock> noise_refiner_{*this, "noise_refiner"};
+  ModuleList<LuminaBlock> ref_image_refiner_, context_refiner_, layers_;
   LuminaLastNorm norm_out_;
 };
 

@@ -153,15 +153,7 @@ struct JointTransformerBlock : Module {
 
 class SD3Transformer2DModel : public Denoiser {
  public:
-  SD3Transformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.patches),
-        time_text_embed_(*this, "time_text_embed", config_.width, config_.pooled_projection_dim, false),
-        context_embedder_(*this, "context_embedder", config_.joint_attention_dim, config_.caption_projection_dim),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, config_.width),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
+  SD3Transformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& c) const override { return image_latent_sizes("sd3", samples, c, config_.patches); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override {
@@ -200,12 +192,12 @@ class SD3Transformer2DModel : public Denoiser {
   }
 
   SD3Config config_;
-  PatchEmbed pos_embed_;
-  TimestepTextEmbeddings time_text_embed_;
-  Linear context_embedder_;
-  ModuleList<JointTransformerBlock> transformer_blocks_;
-  AdaLayerNormContinuous norm_out_;
-  Linear proj_out_;
+  PatchEmbed pos_embed_{*this, "pos_embed", config_.patches};
+  TimestepTextEmbeddings time_text_embed_{*this, "time_text_embed", config_.width, config_.pooled_projection_dim, false};
+  Linear context_embedder_{*this, "context_embedder", config_.joint_attention_dim, config_.caption_projection_dim};
+  ModuleList<JointTransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  AdaLayerNormContinuous norm_out_{add_blocks(), "norm_out", config_.width, config_.width};
+  Linear proj_out_{*this, "proj_out", config_.width, (config_.patch_size * config_.patch_size * config_.out_channels)};
 };
 
 std::unique_ptr<Model> make_sd3(Build& build, const Config& config) { return make_training_of<SD3Transformer2DModel>(build, config); }
