@@ -17,7 +17,7 @@ namespace {
 // Whose defaults a missing key has: LlamaConfig for LlamaForCausalLM.
 std::string configuration_class(const std::string& family) {
   const ModelEntry* entry = find_model(family);
-  if (!entry || entry->classes.empty() || !entry->library.empty()) return family;
+  if (!entry || entry->classes.empty() || !entry->family->is_transformers()) return family;
   const std::string& name = entry->classes.front();
   const size_t end = std::min(name.find("For"), name.find("LMHead"));
   return (end == std::string::npos ? name : name.substr(0, end)) + "Config";

@@ -20,8 +20,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 std::string reference_of(const ModelEntry& e) {
-  if (!e.library.empty()) return e.classes.empty() ? e.library : e.library + " " + join(e.classes, ", ");
-  return e.classes.empty() ? "torchvision" : "transformers " + join(e.classes, ", ");
+  const std::string& library = e.family->library;
+  return e.classes.empty() ? library : library + " " + join(e.classes, ", ");
 }
 
 Json list_models() {

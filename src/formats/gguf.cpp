@@ -12,14 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Architectures that are one family's, with the usual names of sizes.
-struct Family {
-  const char* architecture;
-  const char* model_type;
-};
-constexpr Family kFamilies[] = {{"llama", "llama"},   {"mistral", "mistral"}, {"qwen2", "qwen2"}, {"qwen3", "qwen3"},    {"gemma", "gemma"},
-                                {"gemma2", "gemma2"}, {"phi3", "phi3"},       {"olmo2", "olmo2"}, {"granite", "granite"}};
-
 struct Key {
   const char* gguf;
   const char* config;
@@ -60,12 +52,10 @@ ModelDescription model_of_gguf(Reader& r) {
   if (architecture.empty()) throw Error("[gguf] " + r.document.path + " has no general.architecture", "is it a model?");
   ModelDescription m;
   m.weights = r.document.path;
+  m.llama_cpp = true;
   const Json config = config_of(r, architecture);
   const bool experts = config.value("num_experts", 0) > 0;  // llama.cpp calls Mixtral llama
-  std::string type = architecture;
-  for (const Family& f : kFamilies)
-    if (architecture == f.architecture && !experts) type = f.model_type;
-  m.candidates.push_back({experts ? architecture + "_moe" : type, config, ""});
+  m.candidates.push_back({experts ? architecture + "_moe" : architecture, config, ""});
   r.note(Effect::note,
          fmt::format("GGUF weights ({}) are for inference: a training run loads them unpacked, in the type that precision says",
                      summary(r.document.tensors)));

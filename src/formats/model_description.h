@@ -17,6 +17,7 @@ struct ModelCandidate {
 struct ModelDescription {
   std::vector<ModelCandidate> candidates;  // the most exact first; empty: the file does not say what the model is
   std::string weights;                     // where headers list its tensors (job/weights.h); empty: nowhere
+  bool llama_cpp = false;                  // the names are llama.cpp's names of architectures
 };
 
 class Reader;

@@ -1,6 +1,5 @@
 #include "job/loss_kernel.h"
 
-#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -13,21 +12,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array kNames{"model", "liger", "chunked", "chunked-output", "cut"};
-
-// Liger-Kernel, transformers/monkey_patch.py, MODEL_TYPE_TO_APPLY_LIGER_FN (August 2026), its text models.
-const std::vector<std::string> kLigerFamilies{
-    "deepseek_v4", "exaone4", "falcon_h1", "gemma",   "gemma2",       "gemma3_text",      "gemma4_text",    "glm4",     "gpt_oss",
-    "granite",     "llama",   "ministral", "mistral", "mixtral",      "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "olmo2",
-    "olmo3",       "phi3",    "qwen2",     "qwen3",   "qwen3_5_text", "qwen3_moe",        "qwen3_next",     "smollm3"};
-// Those whose layers are modelled as that library replaces them.
-const std::vector<std::string> kLigerLayerFamilies{"gemma2", "llama", "mistral", "phi3", "qwen2", "qwen3"};
-// cut-cross-entropy (commit d42911f), transformers/patch.py, PATCH_FNS
-const std::vector<std::string> kCutFamilies{"gemma2", "llama", "mistral", "phi3", "qwen2"};
-
-void require_patched(const char* setting, const char* library, const std::vector<std::string>& families, const std::string& family) {
-  if (std::find(families.begin(), families.end(), family) != families.end()) return;
-  throw Error(std::string("[") + setting + "] " + library + " does not patch " + family, "it patches " + join(families, ", "));
-}
 
 }  // namespace
 
@@ -54,15 +38,6 @@ LigerKernels parse_liger_kernels(const nlohmann::json& value) {
       throw Error("[job] liger_kernels '" + name + "' is not known", "known: rope, rms_norm, swiglu, all; the loss is loss_kernel: liger");
   }
   return kernels;
-}
-
-void check_loss_settings(const LossSettings& loss, const std::string& family) {
-  if (loss.kernel == LossKernel::liger) require_patched("loss_kernel", "Liger", kLigerFamilies, family);
-  if (loss.kernel == LossKernel::cut) require_patched("loss_kernel", "cut-cross-entropy", kCutFamilies, family);
-  if (!loss.liger.any()) return;
-  const std::string base = family.substr(0, family.find("-classifier"));
-  if (std::find(kLigerLayerFamilies.begin(), kLigerLayerFamilies.end(), base) == kLigerLayerFamilies.end())
-    throw Error("[liger_kernels] Liger's layers are not modelled in " + family, "they are in " + join(kLigerLayerFamilies, ", "));
 }
 
 }  // namespace plimsoll

@@ -33,7 +33,4 @@ LossKernel parse_loss_kernel(const std::string& text);
 // A list of names, or text like "rope+rms_norm", "all" or "none".
 LigerKernels parse_liger_kernels(const nlohmann::json& value);
 
-// Throws when that library does not patch this family (a model_type of transformers).
-void check_loss_settings(const LossSettings& loss, const std::string& family);
-
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 
 #include "measure/saved_state.h"
 #include "measure/twin.h"
+#include "step/model_of_job.h"
 #include "util/bytes.h"
 #include "util/error.h"
 
@@ -47,7 +48,7 @@ Trainer::Trainer(const Job& job, const TrainSettings& settings, const Data& data
       settings_(settings),
       data_(data),
       budget_(Budget::instance()),
-      build_(settings.seed, Tuning(job.tuning, job.family)),
+      build_(settings.seed, Tuning(job.tuning, job.family, entry_of(job).family->adapters)),
       global_batch_(job.batch * job.accumulation),
       scaler_(scaler_settings_of(job, settings)) {
   scaler_.predict_with(

@@ -86,10 +86,17 @@ Found unknown_architecture(Job& job, const std::string& path, const ModelDescrip
   return found;
 }
 
+// By the name that llama.cpp gives an architecture.
+const ModelEntry* find_gguf_model(const std::string& architecture) {
+  for (const ModelEntry& e : model_registry())
+    if (e.family->gguf == architecture) return &e;
+  return find_model(architecture);
+}
+
 Found from_file(Job& job, const std::string& path) {
   const ModelDescription m = describe_model(job, path);
   for (const ModelCandidate& c : m.candidates) {
-    const ModelEntry* entry = find_model(c.name);
+    const ModelEntry* entry = m.llama_cpp ? find_gguf_model(c.name) : find_model(c.name);
     if (!entry) continue;
     if (!c.note.empty()) note(job, Effect::partial, path, c.note);
     return {entry, c.config, path, 0};

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "formats/weights.h"
+#include "model/family.h"
 #include "nn/layers.h"
 #include "ops/loss.h"
 #include "ops/reduce.h"
@@ -297,8 +298,17 @@ struct WeightsOnly : Model {
   Sequence layers;
 };
 
+std::unique_ptr<Model> make_weights_only(Build& build, const Config& config) { return std::make_unique<WeightsOnly>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_weights_only(Build& build, const Config& config) { return std::make_unique<WeightsOnly>(build, config); }
+const Family& weights_only_family() {
+  static const Family kFamily{
+      .name = "weights-only",
+      .library = "the headers of weights",
+      .models = {{"weights-only", {}, InputKind::lm, 2048, make_weights_only}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

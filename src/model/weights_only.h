@@ -2,11 +2,7 @@
 // activations are a stand-in. Every layer is called once, one after another, on all tokens, and keeps its input and its result.
 #pragma once
 
-#include "nn/model.h"
-
 namespace plimsoll {
-
-std::unique_ptr<Model> make_weights_only(Build& build, const Config& config);
 
 inline constexpr const char* kWeightsOnly = "weights-only";
 

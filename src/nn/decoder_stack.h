@@ -84,16 +84,14 @@ inline HeadSettings lm_head(const DecoderConfig& d) {
   return {.width = d.hidden_size, .vocab_size = d.vocab_size, .tied = d.tie_word_embeddings};
 }
 
-// LlamaDecoderLayer: attention and a gated feed-forward, each after a norm and beside a residual.
-template <class Norm>
+// LlamaDecoderLayer: attention and a gated feed-forward, each after a norm and beside a residual. Some attention asks for the layer's
+// number.
+template <class Norm, class Attention = DecoderAttention, class Settings = DecoderConfig>
 struct PreNormLayer : Module {
-  PreNormLayer(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        config(c),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, c.mlp_bias, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
+  template <class... Number,
+            class = std::enable_if_t<std::is_constructible_v<Attention, Module&, std::string_view, const Settings&, Number...>>>
+  PreNormLayer(Module& parent, std::string_view name, const Settings& c, Number... number)
+      : Module(parent, name), config(c), self_attn(*this, "self_attn", c, number...) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -113,9 +111,10 @@ struct PreNormLayer : Module {
   }
 
   const DecoderConfig& config;
-  DecoderAttention self_attn;
-  GatedMLP mlp;
-  Norm input_layernorm, post_attention_layernorm;
+  Attention self_attn;
+  GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, config.mlp_bias, config.hidden_act};
+  Norm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  Norm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
 };
 
 }  // namespace plimsoll

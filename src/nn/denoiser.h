@@ -75,4 +75,12 @@ class DenoiserModel : public Model, public GroupsParameters {
 // square of the job's seq.
 std::unique_ptr<Model> make_denoiser_training(Build& build, const Config& config, MakeDenoiser make);
 
+// The body of every builder: trains the one network Net.
+template <class Net>
+std::unique_ptr<Model> make_training_of(Build& build, const Config& config) {
+  return make_denoiser_training(build, config, [](Module& parent, std::string_view name, const Config& c) -> std::unique_ptr<Denoiser> {
+    return std::make_unique<Net>(parent, name, c);
+  });
+}
+
 }  // namespace plimsoll

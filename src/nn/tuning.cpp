@@ -59,14 +59,20 @@ std::string names_hint(const std::string& asked, const std::set<std::string>& mo
 
 }  // namespace
 
-Tuning::Tuning(const TuningSettings& s, const std::string& family) : adapter_(s.adapter), quantization_(s.quantization) {
+const std::vector<std::string>& DefaultTargets::of(AdapterKind kind) const {
+  if (kind == AdapterKind::ia3) return ia3;
+  return kind == AdapterKind::ln_tuning ? ln_tuning : lora;
+}
+
+Tuning::Tuning(const TuningSettings& s, const std::string& family, const DefaultTargets& defaults)
+    : adapter_(s.adapter), quantization_(s.quantization) {
   frozen_.names = s.frozen;
   trainable_.names = s.trainable;
   active_ = adapter_ || quantization_ || !s.frozen.empty() || !s.trainable.empty();
   if (quantization_) skipped_.names = quantization_->skip_modules;
   if (!adapter_) return;
   ModuleNames& targets = adapter_->target_modules;
-  if (targets.empty()) targets.names = default_targets(adapter_->kind, family);
+  if (targets.empty()) targets.names = defaults.of(adapter_->kind);
   if (targets.empty())
     throw Error(fmt::format("[{}] PEFT has no default target_modules for {}", to_string(adapter_->kind), family),
                 "give target_modules, e.g. all-linear");
@@ -75,7 +81,7 @@ Tuning::Tuning(const TuningSettings& s, const std::string& family) : adapter_(s.
   if (!adapter_->exclude_modules.pattern.empty()) excluded_pattern_ = NamePattern(adapter_->exclude_modules.pattern);
   feedforward_ = adapter_->feedforward_modules.value_or(ModuleNames{});
   if (!feedforward_.pattern.empty()) feedforward_pattern_ = NamePattern(feedforward_.pattern);
-  if (!adapter_->feedforward_modules) feedforward_.names = default_feedforward(family);
+  if (!adapter_->feedforward_modules) feedforward_.names = defaults.feedforward;
   for (const auto& [key, rank] : adapter_->rank_pattern) rank_patterns_.emplace_back(key, NamePattern("(?:.*\\.)?(?:" + key + ")"));
   saved_.names = adapter_->modules_to_save;
   if (adapter_->classifier_is_saved) saved_.names.insert(saved_.names.end(), {"classifier", "score"});

@@ -10,15 +10,23 @@
 
 namespace plimsoll {
 
-// What PEFT takes when target_modules is not given (peft/utils/constants.py); empty: it knows none for this family.
-std::vector<std::string> default_targets(AdapterKind kind, const std::string& family);
-std::vector<std::string> default_feedforward(const std::string& family);  // of IA3
+// What PEFT 0.20 takes when target_modules is not given (peft/utils/constants.py,
+// TRANSFORMERS_MODELS_TO_{LORA,IA3,LNTUNING}_TARGET_MODULES_MAPPING and ..._IA3_FEEDFORWARD_MODULES_MAPPING). Empty: it knows none for this
+// family.
+struct DefaultTargets {
+  std::vector<std::string> lora = {};  // LoKr's, too
+  std::vector<std::string> ia3 = {};
+  std::vector<std::string> feedforward = {};  // of IA3
+  std::vector<std::string> ln_tuning = {};
+
+  const std::vector<std::string>& of(AdapterKind kind) const;
+};
 
 class Tuning {
  public:
   Tuning() = default;  // everything is trained and nothing changed
-  // `family` is the model's name in the registry. Throws when no target is given and none is known for it.
-  Tuning(const TuningSettings& settings, const std::string& family);
+  // `family` is the model's name in the registry. Throws when no target is given and `defaults` has none.
+  Tuning(const TuningSettings& settings, const std::string& family, const DefaultTargets& defaults);
 
   bool changes_anything() const { return active_; }
   bool has_adapter() const { return adapter_.has_value(); }

@@ -16,14 +16,24 @@ DType weight_type(Precision p) {
   return p == Precision::fp16 ? DType::float16 : DType::float32;
 }
 
-void check_loss(const Job& job, const Model& model) {
+void check_patched(const ModelEntry& entry, const char* library, bool KernelSupport::*patched) {
+  if (entry.family->kernels.*patched) return;
+  throw Error(std::string("[loss_kernel] ") + library + " does not patch " + entry.name,
+              "it patches " + join(families_where([=](const Family& f) { return f.kernels.*patched; }), ", "));
+}
+
+void check_loss(const Job& job, const ModelEntry& entry, const Model& model) {
   const LossSettings& loss = job.loss_settings;
   const std::string kernel = to_string(loss.kernel);
   if (loss.kernel != LossKernel::model && !model.takes_loss_kernels())
     throw Error("[loss_kernel] " + kernel + ": " + job.family + " is not a causal language model with a head", "leave loss_kernel out");
   if (loss.kernel != LossKernel::model && job.loss == Loss::logits_sum)
     throw Error("[loss_kernel] " + kernel + ": loss logits-sum has no cross-entropy", "leave one of the two out");
-  check_loss_settings(loss, entry_of(job).name);
+  if (loss.kernel == LossKernel::liger) check_patched(entry, "Liger", &KernelSupport::liger_loss);
+  if (loss.kernel == LossKernel::cut) check_patched(entry, "cut-cross-entropy", &KernelSupport::cut_cross_entropy);
+  if (loss.liger.any() && !entry.family->kernels.liger_layers)
+    throw Error("[liger_kernels] Liger's layers are not modelled in " + entry.name,
+                "they are in " + join(families_where([](const Family& f) { return f.kernels.liger_layers; }), ", "));
 }
 
 void add_tokens(Tape& tape, const Job& job, int64_t samples, int64_t length, Batch& batch) {
@@ -81,18 +91,17 @@ std::unique_ptr<Model> build_model(Build& build, const Job& job) {
   build.dtype = weight_type(job.precision);
   build.load_dtype = build.dtype;
   // peft 0.20, utils/other.py, prepare_model_for_kbit_training: whatever is not quantised goes to fp32.
-  // litgpt does not call it.
-  if (job.tuning.quantization && job.tuning.quantization->prepare && entry.name != "litgpt") build.dtype = DType::float32;
+  if (job.tuning.quantization && job.tuning.quantization->prepare && entry.family->kbit_training) build.dtype = DType::float32;
   build.checkpointing = CheckpointPlan(job.checkpointing);
   build.transformers = job.platform.transformers;
-  build.tuning = Tuning(job.tuning, entry.name);
+  build.tuning = Tuning(job.tuning, entry.name, entry.family->adapters);
   // transformers' gradient_checkpointing_enable does so for PEFT models, and since 5 for every model of text; checkpoint_wrapper does not.
   const bool wrapped = job.parallel.fsdp && job.parallel.fsdp->checkpoint_inside;
   build.input_require_grads = job.checkpointing.on && !wrapped && (build.tuning.has_adapter() || build.transformers >= Version{5, 0});
   build.loss = job.loss_settings;
   std::unique_ptr<Model> model = entry.make(build, job.config);
   build.tuning.require_all_names_found();
-  check_loss(job, *model);
+  check_loss(job, entry, *model);
   return model;
 }
 

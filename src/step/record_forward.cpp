@@ -1,5 +1,6 @@
 #include "ops/reduce.h"
 #include "step/model_of_job.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -10,9 +11,10 @@ RecordedForward record_forward(const Job& asked) {
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
   const ModelEntry& entry = entry_of(job);
-  if (entry.library.empty() ? entry.classes.empty() : entry.name != "fsdm")
+  if (entry.family->is_transformers() ? entry.classes.empty() : !entry.family->programs.jax)
     throw Error("[job] framework jax: " + entry.name + " is neither of transformers nor written for JAX",
-                "families of transformers can be asked about, vit among them, and fsdm");
+                "families of transformers can be asked about, vit among them, and " +
+                    join(families_where([](const Family& f) { return f.programs.jax; }), ", "));
   Dialect dialect;
   dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
   dialect.kernels = {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "job/packed_storage.h"
+#include "model/registry.h"
 #include "nn/tensor_parallel.h"
 #include "util/checked.h"
 #include "util/text.h"
@@ -69,31 +70,31 @@ void check_fsdp(const Job& job) {
                 "set no_sync: true, or accumulation to 1");
 }
 
-void check_tensor_parallel(const Job& job, const std::string& family) {
+void check_tensor_parallel(const Job& job, const ModelEntry& model) {
   if (!job.parallel.tensor) return;
   const TensorParallelSettings& t = *job.parallel.tensor;
   const auto refuse = [](const std::string& what, const std::string& why, const std::string& hint) {
     throw Error("[tensor_parallel] " + what + ": " + why, hint);
   };
-  const std::vector<std::string> known{"llama", "mistral", "qwen2", "qwen3", "granite"}, of_whole_tokens{"gemma", "gemma2", "cohere"};
-  const auto has = [&](const std::vector<std::string>& names) { return std::find(names.begin(), names.end(), family) != names.end(); };
-  if (!has(known) && !has(of_whole_tokens))
-    refuse(family, "there is no plan for it",
-           "plans exist for " + join(known, ", ") + "; without sequence for " + join(of_whole_tokens, ", "));
-  if (t.sequence && has(of_whole_tokens))
-    refuse("sequence with " + family, "its embeddings and norms are on all tokens here",
-           "leave sequence out, or take " + join(known, ", "));
+  const auto planned = [](bool sequence) {
+    return join(families_where([=](const Family& f) { return f.tensor_plan && f.tensor_plan->sequence == sequence; }), ", ");
+  };
+  const std::optional<TensorPlan>& plan = model.family->tensor_plan;
+  if (!plan || model.inputs != InputKind::lm)
+    refuse(model.name, "there is no plan for it", "plans exist for " + planned(true) + "; without sequence for " + planned(false));
+  if (t.sequence && !plan->sequence)
+    refuse("sequence with " + model.name, "its embeddings and norms are on all tokens here",
+           "leave sequence out, or take " + planned(true));
   for (const char* heads : {"num_key_value_heads", "num_attention_heads"})  // the fewer first: what divides them divides the others
     if (job.config.find({heads}) && !job.config.is_null(heads)) TensorParallel(t).share(heads, job.config.size({heads}, 1));
   const TuningSettings& u = job.tuning;
   if (u.adapter || u.quantization || !u.frozen.empty() || !u.trainable.empty())
     refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");
   if (job.loss_settings.kernel != LossKernel::model) refuse("loss_kernel", "it takes a whole head", "leave one of them out");
-  const bool heads_have_norms = family == "qwen3";  // which no plan shards
-  const bool mixes = !job.parallel.fsdp;            // where fully_shard makes DTensors of all of them
-  if (job.clip && mixes && (!t.sequence || heads_have_norms))
+  const bool mixes = !job.parallel.fsdp;  // where fully_shard makes DTensors of all of them
+  if (job.clip && mixes && (!t.sequence || plan->plain_head_norms))
     refuse("clip", "some norms are plain tensors, and clip_grad_norm_ refuses a mix of those and DTensors",
-           heads_have_norms ? "leave clip out" : "set sequence: true, or leave clip out");
+           plan->plain_head_norms ? "leave clip out" : "set sequence: true, or leave clip out");
   if (!t.sequence) return;
   if (job.attention == AttentionKernel::eager)
     refuse("sequence with eager attention", "the mask would be of a part of the tokens", "attention: auto");

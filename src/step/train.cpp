@@ -57,7 +57,7 @@ class Trainer {
     check_offloaded_optimizer(job);
     check_fsdp(job);
     check_deepspeed(job);
-    check_tensor_parallel(job, entry_of(job).name);
+    check_tensor_parallel(job, entry_of(job));
     if (job.offload_optimizer) {
       auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
       offloaded_ = offloaded.get();

@@ -116,7 +116,7 @@ TEST(Loop, EvaluationNeedsNoMoreThanTheForwardOfTraining) {
     if (entry.inputs != InputKind::image && entry.inputs != InputKind::vector && entry.inputs != InputKind::own) job.seq = 32;
     job.eval_batch = 2;
     job.steps = 1;
-    if (!entry.classes.empty() && entry.library.empty() && entry.inputs != InputKind::image)
+    if (!entry.classes.empty() && entry.family->is_transformers() && entry.inputs != InputKind::image)
       job.config = Config(entry.name, nlohmann::json{{"vocab_size", 1000}, {"pad_token_id", 0}});
     try {
       const Simulation run = simulate(job);

@@ -54,7 +54,7 @@ TEST(DenoiserTransformers, AreFoundByTheirClass) {
         "WanTransformer3DModel", "HunyuanVideoTransformer3DModel", "DiTTransformer2DModel", "PixArtTransformer2DModel"}) {
     const ModelEntry* entry = find_model(name);
     ASSERT_NE(entry, nullptr) << name;
-    EXPECT_EQ(entry->library, "diffusers");
+    EXPECT_EQ(entry->family->library, "diffusers");
     EXPECT_EQ(entry->inputs, InputKind::own);
   }
 }

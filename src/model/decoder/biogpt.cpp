@@ -1,5 +1,5 @@
 // transformers.models.biogpt: BioGptForCausalLM and BioGptForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
@@ -53,21 +53,7 @@ struct BioGptScaledWordEmbedding : Embedding {
 };
 
 struct BioGptDecoderLayer : Module {
-  BioGptDecoderLayer(Module& parent, std::string_view name, const BioGptConfig& c)
-      : Module(parent, name),
-        config(c),
-        self_attn(*this, "self_attn",
-                  {c.hidden_size,
-                   c.num_attention_heads,
-                   {.mask = {},
-                    .dropout = c.attention_probs_dropout_prob,
-                    .has_kv_groups = false,
-                    .softmax_fp32 = false,
-                    .cast_weights = false}}),
-        self_attn_layer_norm(*this, "self_attn_layer_norm", c.hidden_size),
-        fc1(*this, "fc1", c.hidden_size, c.intermediate_size),
-        fc2(*this, "fc2", c.intermediate_size, c.hidden_size),
-        final_layer_norm(*this, "final_layer_norm", c.hidden_size) {}
+  BioGptDecoderLayer(Module& parent, std::string_view name, const BioGptConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -88,20 +74,20 @@ struct BioGptDecoderLayer : Module {
   }
 
   const BioGptConfig& config;
-  SelfAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  Linear fc1, fc2;
-  LayerNorm final_layer_norm;
+  SelfAttention self_attn{
+      *this,
+      "self_attn",
+      {config.hidden_size,
+       config.num_attention_heads,
+       {.mask = {}, .dropout = config.attention_probs_dropout_prob, .has_kv_groups = false, .softmax_fp32 = false, .cast_weights = false}}};
+  LayerNorm self_attn_layer_norm{*this, "self_attn_layer_norm", config.hidden_size};
+  Linear fc1{*this, "fc1", config.hidden_size, config.intermediate_size};
+  Linear fc2{*this, "fc2", config.intermediate_size, config.hidden_size};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size};
 };
 
 struct BioGptModel : Module {
-  BioGptModel(Module& parent, std::string_view name, const BioGptConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
-        embed_positions(*this, "embed_positions", c.max_position_embeddings, c.hidden_size),
-        layers(*this, "layers"),
-        layer_norm(add_layers(), "layer_norm", c.hidden_size) {}
+  BioGptModel(Module& parent, std::string_view name, const BioGptConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_layers() {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
@@ -135,21 +121,16 @@ struct BioGptModel : Module {
   const Tensor& embedding() const { return embed_tokens.weight; }
 
   const BioGptConfig& config;
-  BioGptScaledWordEmbedding embed_tokens;
-  BioGptLearnedPositionalEmbedding embed_positions;
-  ModuleList<BioGptDecoderLayer> layers;
-  LayerNorm layer_norm;
+  BioGptScaledWordEmbedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.hidden_size};
+  BioGptLearnedPositionalEmbedding embed_positions{*this, "embed_positions", config.max_position_embeddings, config.hidden_size};
+  ModuleList<BioGptDecoderLayer> layers{*this, "layers"};
+  LayerNorm layer_norm{add_layers(), "layer_norm", config.hidden_size};
 };
 
 // Its own way to the last token: the number of tokens that are not padding.
 struct BioGptForSequenceClassification : Model {
   BioGptForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        has_padding_token(!c.is_null("pad_token_id")),
-        biogpt(*this, "biogpt", config),
-        score(*this, "score", config.hidden_size, classes.num_labels, false) {}
+      : Model(build), config(c), classes(c), has_padding_token(!c.is_null("pad_token_id")) {}
 
   Output forward(const Batch& batch) override {
     const Tensor hidden = biogpt(batch.input_ids);  // (B, T, C)
@@ -172,11 +153,9 @@ struct BioGptForSequenceClassification : Model {
   BioGptConfig config;
   Classification classes;
   bool has_padding_token;
-  BioGptModel biogpt;
-  Linear score;
+  BioGptModel biogpt{*this, "biogpt", config};
+  Linear score{*this, "score", config.hidden_size, classes.num_labels, false};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_biogpt(Build& build, const Config& c) {
   const BioGptConfig config(c);
@@ -191,6 +170,22 @@ std::unique_ptr<Model> make_biogpt(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_biogpt_classifier(Build& build, const Config& config) {
   return std::make_unique<BioGptForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& biogpt_family() {
+  static const Family kFamily{
+      .name = "biogpt",
+      .models = {{"biogpt", {"BioGptForCausalLM"}, InputKind::lm, 1024, make_biogpt},
+                 {"biogpt-classifier", {"BioGptForSequenceClassification"}, InputKind::cls, 1024, make_biogpt_classifier}},
+      .presets =
+          {{"biogpt", R"({})", 1024},
+           {"biogpt-large",
+            R"({"hidden_size":1600,"num_hidden_layers":48,"num_attention_heads":25,"intermediate_size":6400,"vocab_size":57717,"max_position_embeddings":2048})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

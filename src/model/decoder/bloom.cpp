@@ -1,6 +1,6 @@
 // transformers.models.bloom: BloomForCausalLM and BloomForSequenceClassification. Attention is always eager, with a bias by
 // distance (ALiBi) that is added by the product of queries and keys.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/alibi.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
@@ -89,12 +89,7 @@ Tensor bloom_gelu(const Tensor& x) {
 }
 
 struct BloomAttention : Module {
-  BloomAttention(Module& parent, std::string_view name, const BloomConfig& c)
-      : Module(parent, name),
-        config(c),
-        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size),
-        dense(*this, "dense", c.hidden_size, c.hidden_size),
-        attention_dropout(*this, "attention_dropout", c.attention_dropout) {}
+  BloomAttention(Module& parent, std::string_view name, const BloomConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& residual, const Tensor& alibi, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -130,16 +125,13 @@ struct BloomAttention : Module {
   }
 
   const BloomConfig& config;
-  Linear query_key_value, dense;
-  Dropout attention_dropout;
+  Linear query_key_value{*this, "query_key_value", config.hidden_size, 3 * config.hidden_size};
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size};
+  Dropout attention_dropout{*this, "attention_dropout", config.attention_dropout};
 };
 
 struct BloomMLP : Module {
-  BloomMLP(Module& parent, std::string_view name, const BloomConfig& c)
-      : Module(parent, name),
-        config(c),
-        dense_h_to_4h(*this, "dense_h_to_4h", c.hidden_size, 4 * c.hidden_size),
-        dense_4h_to_h(*this, "dense_4h_to_h", 4 * c.hidden_size, c.hidden_size) {}
+  BloomMLP(Module& parent, std::string_view name, const BloomConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& residual) const {
     Forward here(*this);
@@ -149,17 +141,12 @@ struct BloomMLP : Module {
   }
 
   const BloomConfig& config;
-  Linear dense_h_to_4h, dense_4h_to_h;
+  Linear dense_h_to_4h{*this, "dense_h_to_4h", config.hidden_size, 4 * config.hidden_size};
+  Linear dense_4h_to_h{*this, "dense_4h_to_h", 4 * config.hidden_size, config.hidden_size};
 };
 
 struct BloomBlock : Module {
-  BloomBlock(Module& parent, std::string_view name, const BloomConfig& c)
-      : Module(parent, name),
-        config(c),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        self_attention(*this, "self_attention", c),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        mlp(*this, "mlp", c) {}
+  BloomBlock(Module& parent, std::string_view name, const BloomConfig& c) : Module(parent, name), config(c) {}
 
   // Returns the hidden states and the attention's weights.
   Tensors operator()(const Tensor& x, const Tensor& alibi, const Tensor& mask) const {
@@ -174,20 +161,14 @@ struct BloomBlock : Module {
   }
 
   const BloomConfig& config;
-  LayerNorm input_layernorm;
-  BloomAttention self_attention;
-  LayerNorm post_attention_layernorm;
-  BloomMLP mlp;
+  LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  BloomAttention self_attention{*this, "self_attention", config};
+  LayerNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
+  BloomMLP mlp{*this, "mlp", config};
 };
 
 struct BloomModel : Module {
-  BloomModel(Module& parent, std::string_view name, const BloomConfig& c)
-      : Module(parent, name),
-        config(c),
-        word_embeddings(*this, "word_embeddings", c.vocab_size, c.hidden_size),
-        word_embeddings_layernorm(*this, "word_embeddings_layernorm", c.hidden_size),
-        h(*this, "h"),
-        ln_f(add_blocks(), "ln_f", c.hidden_size) {}
+  BloomModel(Module& parent, std::string_view name, const BloomConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.n_layer; ++i) h.add(config);
@@ -212,13 +193,11 @@ struct BloomModel : Module {
   const Tensor& embedding() const { return word_embeddings.weight; }
 
   const BloomConfig& config;
-  Embedding word_embeddings;
-  LayerNorm word_embeddings_layernorm;
-  ModuleList<BloomBlock> h;
-  LayerNorm ln_f;
+  Embedding word_embeddings{*this, "word_embeddings", config.vocab_size, config.hidden_size};
+  LayerNorm word_embeddings_layernorm{*this, "word_embeddings_layernorm", config.hidden_size};
+  ModuleList<BloomBlock> h{*this, "h"};
+  LayerNorm ln_f{add_blocks(), "ln_f", config.hidden_size};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_bloom(Build& build, const Config& c) {
   const BloomConfig config(c);
@@ -230,6 +209,23 @@ std::unique_ptr<Model> make_bloom(Build& build, const Config& c) {
 std::unique_ptr<Model> make_bloom_classifier(Build& build, const Config& c) {
   const BloomConfig config(c);
   return std::make_unique<LastTokenClassifier<BloomConfig, BloomModel>>(build, c, config, "transformer", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& bloom_family() {
+  static const Family kFamily{
+      .name = "bloom",
+      .models = {{"bloom", {"BloomForCausalLM"}, InputKind::lm, 2048, make_bloom},
+                 {"bloom-classifier", {"BloomForSequenceClassification"}, InputKind::cls, 2048, make_bloom_classifier}},
+      .presets = {{"bloom-560m", R"({"hidden_size":1024,"n_layer":24,"n_head":16})", 2048},
+                  {"bloom-1b1", R"({"hidden_size":1536,"n_layer":24,"n_head":16})", 2048},
+                  {"bloom-1b7", R"({"hidden_size":2048,"n_layer":24,"n_head":16})", 2048},
+                  {"bloom-3b", R"({"hidden_size":2560,"n_layer":30,"n_head":32})", 2048},
+                  {"bloom-7b1", R"({"hidden_size":4096,"n_layer":30,"n_head":32})", 2048},
+                  {"bloom", R"({"hidden_size":14336,"n_layer":70,"n_head":112})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

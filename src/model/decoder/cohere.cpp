@@ -1,6 +1,6 @@
 // transformers.models.cohere: CohereForCausalLM (Command R). Attention and feed-forward read the same norm and are added together;
 // norms and rotary positions are computed in fp32.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -55,13 +55,7 @@ struct CohereLayerNorm : Module {
 };
 
 struct CohereAttention : Module {
-  CohereAttention(Module& parent, std::string_view name, const CohereConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {
+  CohereAttention(Module& parent, std::string_view name, const CohereConfig& c) : Module(parent, name), config(c) {
     if (!c.use_qk_norm) return;
     q_norm = std::make_unique<CohereLayerNorm>(*this, "q_norm", Dims{c.num_attention_heads, c.head_dim});
     k_norm = std::make_unique<CohereLayerNorm>(*this, "k_norm", Dims{c.num_key_value_heads, c.head_dim});
@@ -106,16 +100,15 @@ struct CohereAttention : Module {
   }
 
   const CohereConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
   std::unique_ptr<CohereLayerNorm> q_norm, k_norm;
 };
 
 struct CohereDecoderLayer : Module {
-  CohereDecoderLayer(Module& parent, std::string_view name, const CohereConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size) {}
+  CohereDecoderLayer(Module& parent, std::string_view name, const CohereConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -128,9 +121,10 @@ struct CohereDecoderLayer : Module {
     return hidden;
   }
 
-  CohereAttention self_attn;
-  GatedMLP mlp;
-  CohereLayerNorm input_layernorm;
+  const CohereConfig& config;
+  CohereAttention self_attn{*this, "self_attn", config};
+  GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, false, config.hidden_act};
+  CohereLayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
 };
 
 using CohereModel = DecoderStack<CohereConfig, CohereDecoderLayer, CohereLayerNorm>;
@@ -140,11 +134,28 @@ struct CohereForCausalLM : CausalLM<CohereConfig, CohereModel> {
   Tensor finish_logits(Tensor logits) const override { return mul_scalar(logits); }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_cohere(Build& build, const Config& c) {
   const CohereConfig config(c);
   return std::make_unique<CohereForCausalLM>(build, config, lm_head(config));
+}
+
+}  // namespace
+
+const Family& cohere_family() {
+  static const Family kFamily{
+      .name = "cohere",
+      .models = {{"cohere", {"CohereForCausalLM"}, InputKind::lm, 2048, make_cohere}},
+      .presets =
+          {{"aya-23-8b",
+            R"({"hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8})",
+            8192},
+           {"command-r", R"({})", 8192},
+           {"command-r-plus",
+            R"({"hidden_size":12288,"intermediate_size":33792,"num_hidden_layers":64,"num_attention_heads":96,"num_key_value_heads":8,"use_qk_norm":true})",
+            8192}},
+      .tensor_plan = TensorPlan{},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

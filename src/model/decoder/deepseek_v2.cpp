@@ -1,5 +1,5 @@
 // transformers.models.deepseek_v2: DeepseekV2ForCausalLM and DeepseekV2ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/latent_attention.h"
 #include "nn/moe_decoder.h"
 #include "ops/complex.h"
@@ -49,12 +49,7 @@ struct DeepseekV2Attention : LatentAttention {
 };
 
 struct DeepseekV2Moe : Module {
-  DeepseekV2Moe(Module& parent, std::string_view name, const DeepseekV2Config& c)
-      : Module(parent, name),
-        config(c),
-        experts(*this, "experts", c),
-        gate(*this, "gate", c.hidden_size, c.num_experts, false),
-        shared_experts(*this, "shared_experts", c.hidden_size, c.moe_intermediate_size * c.shared_experts, c.mlp_bias, c.hidden_act) {}
+  DeepseekV2Moe(Module& parent, std::string_view name, const DeepseekV2Config& c) : Module(parent, name), config(c) {}
 
   TopK route_tokens_to_experts(const Tensor& raw_logits) const {
     const Tensor logits = softmax(view(raw_logits, {-1, config.num_experts}), DType::float32);  // (N, E)
@@ -88,14 +83,13 @@ struct DeepseekV2Moe : Module {
   }
 
   const DeepseekV2Config& config;
-  Experts experts;
-  Linear gate;
-  GatedMLP shared_experts;
+  Experts experts{*this, "experts", config};
+  Linear gate{*this, "gate", config.hidden_size, config.num_experts, false};
+  GatedMLP shared_experts{*this,           "shared_experts", config.hidden_size, (config.moe_intermediate_size * config.shared_experts),
+                          config.mlp_bias, config.hidden_act};
 };
 
 using DeepseekV2Model = DecoderStack<DeepseekV2Config, MoeDecoderLayer<DeepseekV2Config, DeepseekV2Moe, DeepseekV2Attention>, RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_deepseek_v2(Build& build, const Config& c) {
   const DeepseekV2Config settings(c);
@@ -104,6 +98,33 @@ std::unique_ptr<Model> make_deepseek_v2(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_deepseek_v2_classifier(Build& build, const Config& c) {
   return make_moe_classifier<DeepseekV2Config, DeepseekV2Model>(build, c, DeepseekV2Config(c));
+}
+
+}  // namespace
+
+const Family& deepseek_v2_family() {
+  static const Family kFamily{
+      .name = "deepseek_v2",
+      .models = {{"deepseek_v2", {"DeepseekV2ForCausalLM"}, InputKind::lm, 2048, make_deepseek_v2},
+                 {"deepseek_v2-classifier", {"DeepseekV2ForSequenceClassification"}, InputKind::cls, 2048, make_deepseek_v2_classifier}},
+      .presets =
+          {{"deepseek-v2-lite",
+            R"({"vocab_size":102400,"hidden_size":2048,"intermediate_size":10944,"moe_intermediate_size":1408,"num_hidden_layers":27,"num_attention_heads":16,"n_routed_experts":64,"num_experts_per_tok":6,"first_k_dense_replace":1,"q_lora_rank":null,"rope_parameters":{"rope_type":"yarn","factor":40}})",
+            4096},
+           {"deepseek-v2",
+            R"({"vocab_size":102400,"hidden_size":5120,"intermediate_size":12288,"moe_intermediate_size":1536,"num_hidden_layers":60,"num_attention_heads":128,"n_routed_experts":160,"num_experts_per_tok":6,"first_k_dense_replace":1,"topk_method":"group_limited_greedy","n_group":8,"topk_group":3,"rope_parameters":{"rope_type":"yarn","factor":40}})",
+            4096}},
+      .programs = {.megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .experts = 64,
+                                                .top_k = 6,
+                                                .expert_ffn = 1408,
+                                                .shared_experts = 2,
+                                                .kv_rank = 512,
+                                                .q_rank = 1536}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.deepseek_v3: DeepseekV3ForCausalLM and DeepseekV3ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/latent_attention.h"
 #include "nn/moe_decoder.h"
 #include "ops/index.h"
@@ -61,12 +61,7 @@ struct DeepseekV3TopkRouter : Module {
 };
 
 struct DeepseekV3MoE : Module {
-  DeepseekV3MoE(Module& parent, std::string_view name, const DeepseekV3Config& c)
-      : Module(parent, name),
-        config(c),
-        experts(*this, "experts", c),
-        gate(*this, "gate", c),
-        shared_experts(*this, "shared_experts", c.hidden_size, c.moe_intermediate_size * c.shared_experts, false, c.hidden_act) {}
+  DeepseekV3MoE(Module& parent, std::string_view name, const DeepseekV3Config& c) : Module(parent, name), config(c) {}
 
   // Scores with a correction choose the experts, scores without it weigh them.
   TopK route_tokens_to_experts(const Tensor& router_logits) const {
@@ -100,14 +95,13 @@ struct DeepseekV3MoE : Module {
   }
 
   const DeepseekV3Config& config;
-  Experts experts;
-  DeepseekV3TopkRouter gate;
-  GatedMLP shared_experts;
+  Experts experts{*this, "experts", config};
+  DeepseekV3TopkRouter gate{*this, "gate", config};
+  GatedMLP shared_experts{*this, "shared_experts", config.hidden_size, (config.moe_intermediate_size * config.shared_experts),
+                          false, config.hidden_act};
 };
 
 using DeepseekV3Model = DecoderStack<DeepseekV3Config, MoeDecoderLayer<DeepseekV3Config, DeepseekV3MoE, DeepseekV3Attention>, RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_deepseek_v3(Build& build, const Config& c) {
   const DeepseekV3Config settings(c);
@@ -116,6 +110,34 @@ std::unique_ptr<Model> make_deepseek_v3(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_deepseek_v3_classifier(Build& build, const Config& c) {
   return make_moe_classifier<DeepseekV3Config, DeepseekV3Model>(build, c, DeepseekV3Config(c));
+}
+
+}  // namespace
+
+const Family& deepseek_v3_family() {
+  static const Family kFamily{
+      .name = "deepseek_v3",
+      .models = {{"deepseek_v3", {"DeepseekV3ForCausalLM"}, InputKind::lm, 2048, make_deepseek_v3},
+                 {"deepseek_v3-classifier", {"DeepseekV3ForSequenceClassification"}, InputKind::cls, 2048, make_deepseek_v3_classifier}},
+      .presets = {{"deepseek-v3", R"({"rope_parameters":{"rope_type":"yarn","factor":40}})", 4096}},
+      .programs = {.megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .layers = 61,
+                                                .hidden = 7168,
+                                                .heads = 128,
+                                                .groups = 128,
+                                                .ffn = 18432,
+                                                .vocab = 129280,
+                                                .experts = 256,
+                                                .top_k = 8,
+                                                .expert_ffn = 2048,
+                                                .shared_experts = 1,
+                                                .dense_layers = 3,
+                                                .kv_rank = 512,
+                                                .q_rank = 1536}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

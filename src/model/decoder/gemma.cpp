@@ -1,6 +1,6 @@
 // transformers.models.gemma: GemmaForCausalLM and GemmaForSequenceClassification.
 #include "nn/gemma.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 
@@ -28,8 +28,6 @@ DecoderConfig gemma_settings(const Config& c) {
 
 using GemmaModel = DecoderStack<DecoderConfig, PreNormLayer<GemmaRMSNorm>, GemmaRMSNorm, GemmaTextScaledWordEmbedding>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_gemma(Build& build, const Config& c) {
   const DecoderConfig d = gemma_settings(c);
   return std::make_unique<CausalLM<DecoderConfig, GemmaModel>>(build, d, lm_head(d));
@@ -38,6 +36,24 @@ std::unique_ptr<Model> make_gemma(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gemma_classifier(Build& build, const Config& c) {
   const DecoderConfig d = gemma_settings(c);
   return std::make_unique<LastTokenClassifier<DecoderConfig, GemmaModel>>(build, c, d, "model", d.hidden_size, 0);
+}
+
+}  // namespace
+
+const Family& gemma_family() {
+  static const Family kFamily{
+      .name = "gemma",
+      .models = {{"gemma", {"GemmaForCausalLM"}, InputKind::lm, 2048, make_gemma},
+                 {"gemma-classifier", {"GemmaForSequenceClassification"}, InputKind::cls, 2048, make_gemma_classifier}},
+      .presets =
+          {{"gemma-2b",
+            R"({"hidden_size":2048,"intermediate_size":16384,"num_hidden_layers":18,"num_attention_heads":8,"num_key_value_heads":1})",
+            2048},
+           {"gemma-7b", R"({})", 2048}},
+      .tensor_plan = TensorPlan{},
+      .kernels = {.liger_loss = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,10 +1,10 @@
 // transformers.models.gemma2: Gemma2ForCausalLM and Gemma2ForSequenceClassification.
-#include "model/families.h"
-#include "model/text_encoders.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/gemma_layer.h"
 #include "nn/last_token_classifier.h"
 #include "nn/lm_text_encoder.h"
+#include "nn/text_encoder.h"
 #include "ops/pointwise.h"
 
 namespace plimsoll {
@@ -53,8 +53,6 @@ struct Gemma2ForCausalLM : CausalLM<Gemma2Config, Gemma2Model> {
   bool caps_logits() const override { return settings.final_logit_softcapping; }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gemma2(Build& build, const Config& c) {
   const Gemma2Config config(c);
   return std::make_unique<Gemma2ForCausalLM>(build, config, lm_head(config));
@@ -67,6 +65,34 @@ std::unique_ptr<Model> make_gemma2_classifier(Build& build, const Config& c) {
 
 std::unique_ptr<TextEncoder> make_gemma2_text_model(Module& parent, std::string_view name, const Config& c) {
   return std::make_unique<LmTextEncoder<Gemma2Config, Gemma2Model>>(parent, name, Gemma2Config(c), false);
+}
+
+}  // namespace
+
+const Family& gemma2_family() {
+  static const Family kFamily{
+      .name = "gemma2",
+      .models = {{"gemma2", {"Gemma2ForCausalLM"}, InputKind::lm, 2048, make_gemma2, make_gemma2_text_model},
+                 {"gemma2-classifier", {"Gemma2ForSequenceClassification"}, InputKind::cls, 2048, make_gemma2_classifier}},
+      .presets =
+          {{"gemma-2-2b",
+            R"({"hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":26,"num_attention_heads":8,"num_key_value_heads":4,"head_dim":256,"vocab_size":256000})",
+            2048},
+           {"gemma-2-9b",
+            R"({"hidden_size":3584,"intermediate_size":14336,"num_hidden_layers":42,"num_attention_heads":16,"num_key_value_heads":8,"head_dim":256,"vocab_size":256000})",
+            2048},
+           {"gemma-2-27b",
+            R"({"hidden_size":4608,"intermediate_size":36864,"num_hidden_layers":46,"num_attention_heads":32,"num_key_value_heads":16,"head_dim":128,"vocab_size":256000})",
+            2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"q_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+                                 "norm"}},
+      .tensor_plan = TensorPlan{},
+      .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

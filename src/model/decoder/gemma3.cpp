@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/gemma_layer.h"
 #include "nn/masking.h"
@@ -62,15 +62,7 @@ struct Gemma3Config : DecoderConfig {
 };
 
 struct Gemma3Attention : Module {
-  Gemma3Attention(Module& parent, std::string_view name, const Gemma3Config& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias),
-        q_norm(*this, "q_norm", c.head_dim),
-        k_norm(*this, "k_norm", c.head_dim) {}
+  Gemma3Attention(Module& parent, std::string_view name, const Gemma3Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -92,19 +84,18 @@ struct Gemma3Attention : Module {
   }
 
   const Gemma3Config& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
-  GemmaRMSNorm q_norm, k_norm;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
+  GemmaRMSNorm q_norm{*this, "q_norm", config.head_dim};
+  GemmaRMSNorm k_norm{*this, "k_norm", config.head_dim};
 };
 
 using Gemma3DecoderLayer = FourNormLayer<Gemma3Config, Gemma3Attention>;
 
 struct Gemma3TextModel : Module {
-  Gemma3TextModel(Module& parent, std::string_view name, const Gemma3Config& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
-        layers(*this, "layers"),
-        norm(add_layers(), "norm", c.hidden_size) {
+  Gemma3TextModel(Module& parent, std::string_view name, const Gemma3Config& c) : Module(parent, name), config(c) {
     if (c.has(false)) rotary_emb.emplace(*this, "rotary_emb", c.rope);
     if (c.has(true)) local_rotary_emb.emplace(*this, "rotary_emb", c.local_rope);
   }
@@ -144,9 +135,9 @@ struct Gemma3TextModel : Module {
   const Tensor& embedding() const { return embed_tokens.weight; }
 
   const Gemma3Config& config;
-  GemmaTextScaledWordEmbedding embed_tokens;
-  ModuleList<Gemma3DecoderLayer> layers;
-  GemmaRMSNorm norm;
+  GemmaTextScaledWordEmbedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.hidden_size};
+  ModuleList<Gemma3DecoderLayer> layers{*this, "layers"};
+  GemmaRMSNorm norm{add_layers(), "norm", config.hidden_size};
   std::optional<RotaryEmbedding> rotary_emb, local_rotary_emb;
 };
 
@@ -156,12 +147,41 @@ struct Gemma3ForCausalLM : CausalLM<Gemma3Config, Gemma3TextModel> {
   bool caps_logits() const override { return settings.final_logit_softcapping; }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gemma3(Build& build, const Config& c) {
   const Gemma3Config config(c);
   return std::make_unique<Gemma3ForCausalLM>(
       build, config, HeadSettings{.width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings});
+}
+
+}  // namespace
+
+const Family& gemma3_family() {
+  static const Family kFamily{
+      .name = "gemma3_text",
+      .models = {{"gemma3_text", {"Gemma3ForCausalLM"}, InputKind::lm, 2048, make_gemma3}},
+      .presets =
+          {{"gemma-3-270m",
+            R"({"vocab_size":262144,"hidden_size":640,"intermediate_size":2048,"num_hidden_layers":18,"num_attention_heads":4,"num_key_value_heads":1,"sliding_window":512})",
+            4096},
+           {"gemma-3-1b",
+            R"({"vocab_size":262144,"hidden_size":1152,"intermediate_size":6912,"num_attention_heads":4,"num_key_value_heads":1,"sliding_window":512})",
+            4096},
+           {"gemma-3-4b-text", R"({"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":34,"sliding_window":1024})", 4096},
+           {"gemma-3-12b-text",
+            R"({"hidden_size":3840,"intermediate_size":15360,"num_hidden_layers":48,"num_attention_heads":16,"num_key_value_heads":8,"sliding_window":1024})",
+            4096},
+           {"gemma-3-27b-text",
+            R"({"hidden_size":5376,"intermediate_size":21504,"num_hidden_layers":62,"num_attention_heads":32,"num_key_value_heads":16,"head_dim":128,"sliding_window":1024})",
+            4096}},
+      .adapters = {.lora = {"q_proj", "v_proj"},
+                   .ia3 = {"q_proj", "v_proj", "down_proj"},
+                   .feedforward = {"down_proj"},
+                   .ln_tuning = {"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+                                 "norm"}},
+      .kernels = {.liger_loss = true},
+      .gguf = "gemma3",
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

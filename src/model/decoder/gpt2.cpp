@@ -1,5 +1,5 @@
 // transformers.models.gpt2: GPT2LMHeadModel and GPT2ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
@@ -36,12 +36,7 @@ struct GPT2Config {
 };
 
 struct GPT2Attention : Module {
-  GPT2Attention(Module& parent, std::string_view name, const GPT2Config& c)
-      : Module(parent, name),
-        config(c),
-        c_attn(*this, "c_attn", 3 * c.n_embd, c.n_embd),
-        c_proj(*this, "c_proj", c.n_embd, c.n_embd),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {
+  GPT2Attention(Module& parent, std::string_view name, const GPT2Config& c) : Module(parent, name), config(c) {
     if (build().legacy()) buffer("bias", {1, 1, c.n_positions, c.n_positions}, DType::bool_);  // the causal mask
   }
 
@@ -66,17 +61,13 @@ struct GPT2Attention : Module {
   }
 
   const GPT2Config& config;
-  Conv1D c_attn, c_proj;
-  Dropout resid_dropout;
+  Conv1D c_attn{*this, "c_attn", 3 * config.n_embd, config.n_embd};
+  Conv1D c_proj{*this, "c_proj", config.n_embd, config.n_embd};
+  Dropout resid_dropout{*this, "resid_dropout", config.resid_pdrop};
 };
 
 struct GPT2MLP : Module {
-  GPT2MLP(Module& parent, std::string_view name, const GPT2Config& c)
-      : Module(parent, name),
-        config(c),
-        c_fc(*this, "c_fc", c.n_inner, c.n_embd),
-        c_proj(*this, "c_proj", c.n_embd, c.n_inner),
-        dropout(*this, "dropout", c.resid_pdrop) {}
+  GPT2MLP(Module& parent, std::string_view name, const GPT2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -88,13 +79,13 @@ struct GPT2MLP : Module {
   }
 
   const GPT2Config& config;
-  Conv1D c_fc, c_proj;
-  Dropout dropout;
+  Conv1D c_fc{*this, "c_fc", config.n_inner, config.n_embd};
+  Conv1D c_proj{*this, "c_proj", config.n_embd, config.n_inner};
+  Dropout dropout{*this, "dropout", config.resid_pdrop};
 };
 
 struct GPT2Block : Module {
-  GPT2Block(Module& parent, std::string_view name, const GPT2Config& c)
-      : Module(parent, name), ln_1(*this, "ln_1", c.n_embd), attn(*this, "attn", c), ln_2(*this, "ln_2", c.n_embd), mlp(*this, "mlp", c) {}
+  GPT2Block(Module& parent, std::string_view name, const GPT2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -109,21 +100,15 @@ struct GPT2Block : Module {
     return hidden;
   }
 
-  LayerNorm ln_1;
-  GPT2Attention attn;
-  LayerNorm ln_2;
-  GPT2MLP mlp;
+  const GPT2Config& config;
+  LayerNorm ln_1{*this, "ln_1", config.n_embd};
+  GPT2Attention attn{*this, "attn", config};
+  LayerNorm ln_2{*this, "ln_2", config.n_embd};
+  GPT2MLP mlp{*this, "mlp", config};
 };
 
 struct GPT2Model : Module {
-  GPT2Model(Module& parent, std::string_view name, const GPT2Config& c)
-      : Module(parent, name),
-        config(c),
-        wte(*this, "wte", c.vocab_size, c.n_embd),
-        wpe(*this, "wpe", c.n_positions, c.n_embd),
-        drop(*this, "drop", c.embd_pdrop),
-        h(*this, "h"),
-        ln_f(add_blocks(), "ln_f", c.n_embd) {}
+  GPT2Model(Module& parent, std::string_view name, const GPT2Config& c) : Module(parent, name), config(c) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.n_layer; ++i) h.add(config);
@@ -150,13 +135,12 @@ struct GPT2Model : Module {
   const Tensor& embedding() const { return wte.weight; }
 
   const GPT2Config& config;
-  Embedding wte, wpe;
-  Dropout drop;
-  ModuleList<GPT2Block> h;
-  LayerNorm ln_f;
+  Embedding wte{*this, "wte", config.vocab_size, config.n_embd};
+  Embedding wpe{*this, "wpe", config.n_positions, config.n_embd};
+  Dropout drop{*this, "drop", config.embd_pdrop};
+  ModuleList<GPT2Block> h{*this, "h"};
+  LayerNorm ln_f{add_blocks(), "ln_f", config.n_embd};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
   const GPT2Config config(c);
@@ -168,6 +152,35 @@ std::unique_ptr<Model> make_gpt2(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gpt2_classifier(Build& build, const Config& c) {
   const GPT2Config config(c);
   return std::make_unique<LastTokenClassifier<GPT2Config, GPT2Model>>(build, c, config, "transformer", config.n_embd, std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt2_family() {
+  static const Family kFamily{
+      .name = "gpt2",
+      .models = {{"gpt2", {"GPT2LMHeadModel"}, InputKind::lm, 1024, make_gpt2},
+                 {"gpt2-classifier", {"GPT2ForSequenceClassification"}, InputKind::cls, 1024, make_gpt2_classifier}},
+      .presets = {{"gpt2", R"({})", 1024},
+                  {"gpt2-medium", R"({"n_embd":1024,"n_layer":24,"n_head":16})", 1024},
+                  {"gpt2-large", R"({"n_embd":1280,"n_layer":36,"n_head":20})", 1024},
+                  {"gpt2-xl", R"({"n_embd":1600,"n_layer":48,"n_head":25})", 1024},
+                  {"distilgpt2", R"({"n_layer":6})", 1024}},
+      .adapters = {.lora = {"c_attn"},
+                   .ia3 = {"c_attn", "mlp.c_proj"},
+                   .feedforward = {"mlp.c_proj"},
+                   .ln_tuning = {"ln_1", "ln_2", "ln_f"}},
+      .programs = {.megatron = MegatronDefaults{.tied = true,
+                                                .bias = true,
+                                                .qkv_bias = true,
+                                                .layers = 12,
+                                                .hidden = 768,
+                                                .heads = 12,
+                                                .ffn = 0,
+                                                .vocab = 50257,
+                                                .positions = 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.gpt_bigcode: GPTBigCodeForCausalLM and GPTBigCodeForSequenceClassification (SantaCoder, StarCoder). One
 // head of keys and values for all queries.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -43,12 +43,7 @@ struct GPTBigCodeConfig {
 };
 
 struct GPTBigCodeAttention : Module {
-  GPTBigCodeAttention(Module& parent, std::string_view name, const GPTBigCodeConfig& c)
-      : Module(parent, name),
-        config(c),
-        c_attn(*this, "c_attn", c.n_embd, c.n_embd + 2 * c.kv_heads() * c.head_dim()),
-        c_proj(*this, "c_proj", c.n_embd, c.n_embd),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+  GPTBigCodeAttention(Module& parent, std::string_view name, const GPTBigCodeConfig& c) : Module(parent, name), config(c) {}
 
   // q: (B, H, T, D), k and v: (B, 1 or H, T, D)
   Tensors split_heads(const Tensor& x) const {
@@ -77,17 +72,13 @@ struct GPTBigCodeAttention : Module {
   }
 
   const GPTBigCodeConfig& config;
-  Linear c_attn, c_proj;
-  Dropout resid_dropout;
+  Linear c_attn{*this, "c_attn", config.n_embd, config.n_embd + 2 * config.kv_heads() * config.head_dim()};
+  Linear c_proj{*this, "c_proj", config.n_embd, config.n_embd};
+  Dropout resid_dropout{*this, "resid_dropout", config.resid_pdrop};
 };
 
 struct GPTBigCodeBlock : Module {
-  GPTBigCodeBlock(Module& parent, std::string_view name, const GPTBigCodeConfig& c)
-      : Module(parent, name),
-        ln_1(*this, "ln_1", c.n_embd),
-        attn(*this, "attn", c),
-        ln_2(*this, "ln_2", c.n_embd),
-        mlp(*this, "mlp", {"c_fc", "c_proj", c.n_embd, c.n_inner, c.activation_function, c.resid_pdrop}) {}
+  GPTBigCodeBlock(Module& parent, std::string_view name, const GPTBigCodeConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -102,22 +93,16 @@ struct GPTBigCodeBlock : Module {
     return hidden;
   }
 
-  LayerNorm ln_1;
-  GPTBigCodeAttention attn;
-  LayerNorm ln_2;
-  FeedForward mlp;
+  const GPTBigCodeConfig& config;
+  LayerNorm ln_1{*this, "ln_1", config.n_embd};
+  GPTBigCodeAttention attn{*this, "attn", config};
+  LayerNorm ln_2{*this, "ln_2", config.n_embd};
+  FeedForward mlp{*this, "mlp", {"c_fc", "c_proj", config.n_embd, config.n_inner, config.activation_function, config.resid_pdrop}};
 };
 
 struct GPTBigCodeModel : Module {
   GPTBigCodeModel(Module& parent, std::string_view name, const GPTBigCodeConfig& c)
-      : Module(parent, name),
-        config(c),
-        bias(buffer("bias", {c.n_positions, c.n_positions}, DType::bool_)),
-        wte(*this, "wte", c.vocab_size, c.n_embd),
-        wpe(*this, "wpe", c.n_positions, c.n_embd),
-        drop(*this, "drop", c.embd_pdrop),
-        h(*this, "h"),
-        ln_f(add_blocks(), "ln_f", c.n_embd) {}
+      : Module(parent, name), config(c), bias(buffer("bias", {c.n_positions, c.n_positions}, DType::bool_)) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.n_layer; ++i) h.add(config);
@@ -145,13 +130,12 @@ struct GPTBigCodeModel : Module {
 
   const GPTBigCodeConfig& config;
   Tensor bias;  // a causal mask that nothing reads any more
-  Embedding wte, wpe;
-  Dropout drop;
-  ModuleList<GPTBigCodeBlock> h;
-  LayerNorm ln_f;
+  Embedding wte{*this, "wte", config.vocab_size, config.n_embd};
+  Embedding wpe{*this, "wpe", config.n_positions, config.n_embd};
+  Dropout drop{*this, "drop", config.embd_pdrop};
+  ModuleList<GPTBigCodeBlock> h{*this, "h"};
+  LayerNorm ln_f{add_blocks(), "ln_f", config.n_embd};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_gpt_bigcode(Build& build, const Config& c) {
   const GPTBigCodeConfig config(c);
@@ -167,6 +151,23 @@ std::unique_ptr<Model> make_gpt_bigcode_classifier(Build& build, const Config& c
   const GPTBigCodeConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTBigCodeConfig, GPTBigCodeModel>>(build, c, config, "transformer", config.n_embd,
                                                                                   std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt_bigcode_family() {
+  static const Family kFamily{
+      .name = "gpt_bigcode",
+      .models = {{"gpt_bigcode", {"GPTBigCodeForCausalLM"}, InputKind::lm, 1024, make_gpt_bigcode},
+                 {"gpt_bigcode-classifier", {"GPTBigCodeForSequenceClassification"}, InputKind::cls, 1024, make_gpt_bigcode_classifier}},
+      .presets =
+          {{"santacoder", R"({"n_embd":2048,"n_layer":24,"n_head":16,"n_inner":8192,"vocab_size":49280,"n_positions":2048})", 2048},
+           {"starcoderbase-1b", R"({"n_embd":2048,"n_layer":24,"n_head":16,"n_inner":8192,"vocab_size":49152,"n_positions":8192})", 8192},
+           {"starcoderbase-3b", R"({"n_embd":2816,"n_layer":36,"n_head":22,"n_inner":11264,"vocab_size":49152,"n_positions":8192})", 8192},
+           {"starcoderbase-7b", R"({"n_embd":4096,"n_layer":42,"n_head":32,"n_inner":16384,"vocab_size":49152,"n_positions":8192})", 8192},
+           {"starcoder", R"({"n_embd":6144,"n_layer":40,"n_head":48,"n_inner":24576,"vocab_size":49152,"n_positions":8192})", 8192}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

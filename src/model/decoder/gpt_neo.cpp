@@ -2,7 +2,7 @@
 // mask of every position for each layer as a buffer; local layers see a window through it.
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
@@ -67,15 +67,7 @@ struct GPTNeoConfig {
 
 struct GPTNeoSelfAttention : Module {
   GPTNeoSelfAttention(Module& parent, std::string_view name, const GPTNeoConfig& c)
-      : Module(parent, name),
-        config(c),
-        bias(buffer("bias", {1, 1, c.max_position_embeddings, c.max_position_embeddings}, DType::bool_)),
-        attn_dropout(*this, "attn_dropout", c.attention_dropout),
-        resid_dropout(*this, "resid_dropout", c.resid_dropout),
-        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size, false),
-        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size, false),
-        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size, false),
-        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size) {}
+      : Module(parent, name), config(c), bias(buffer("bias", {1, 1, c.max_position_embeddings, c.max_position_embeddings}, DType::bool_)) {}
 
   Tensor split_heads(const Tensor& x) const {
     const Tensor heads = view(x, {x.size(0), x.size(1), config.num_heads, config.hidden_size / config.num_heads});
@@ -115,8 +107,12 @@ struct GPTNeoSelfAttention : Module {
 
   const GPTNeoConfig& config;
   Tensor bias;
-  Dropout attn_dropout, resid_dropout;
-  Linear k_proj, v_proj, q_proj, out_proj;
+  Dropout attn_dropout{*this, "attn_dropout", config.attention_dropout};
+  Dropout resid_dropout{*this, "resid_dropout", config.resid_dropout};
+  Linear k_proj{*this, "k_proj", config.hidden_size, config.hidden_size, false};
+  Linear v_proj{*this, "v_proj", config.hidden_size, config.hidden_size, false};
+  Linear q_proj{*this, "q_proj", config.hidden_size, config.hidden_size, false};
+  Linear out_proj{*this, "out_proj", config.hidden_size, config.hidden_size};
 };
 
 struct GPTNeoAttention : Module {
@@ -125,12 +121,7 @@ struct GPTNeoAttention : Module {
 };
 
 struct GPTNeoBlock : Module {
-  GPTNeoBlock(Module& parent, std::string_view name, const GPTNeoConfig& c)
-      : Module(parent, name),
-        ln_1(*this, "ln_1", c.hidden_size),
-        attn(*this, "attn", c),
-        ln_2(*this, "ln_2", c.hidden_size),
-        mlp(*this, "mlp", {"c_fc", "c_proj", c.hidden_size, c.intermediate_size, c.activation_function, c.resid_dropout}) {}
+  GPTNeoBlock(Module& parent, std::string_view name, const GPTNeoConfig& c) : Module(parent, name), config(c) {}
 
   // Returns the hidden states and the attention's weights.
   Tensors operator()(const Tensor& x, const Tensor& mask) const {
@@ -146,21 +137,16 @@ struct GPTNeoBlock : Module {
     return {hidden, weights};
   }
 
-  LayerNorm ln_1;
-  GPTNeoAttention attn;
-  LayerNorm ln_2;
-  FeedForward mlp;
+  const GPTNeoConfig& config;
+  LayerNorm ln_1{*this, "ln_1", config.hidden_size};
+  GPTNeoAttention attn{*this, "attn", config};
+  LayerNorm ln_2{*this, "ln_2", config.hidden_size};
+  FeedForward mlp{
+      *this, "mlp", {"c_fc", "c_proj", config.hidden_size, config.intermediate_size, config.activation_function, config.resid_dropout}};
 };
 
 struct GPTNeoModel : Module {
-  GPTNeoModel(Module& parent, std::string_view name, const GPTNeoConfig& c)
-      : Module(parent, name),
-        config(c),
-        wte(*this, "wte", c.vocab_size, c.hidden_size),
-        wpe(*this, "wpe", c.max_position_embeddings, c.hidden_size),
-        drop(*this, "drop", c.embed_dropout),
-        h(*this, "h"),
-        ln_f(add_blocks(), "ln_f", c.hidden_size) {}
+  GPTNeoModel(Module& parent, std::string_view name, const GPTNeoConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.num_layers; ++i) h.add(config);
@@ -188,13 +174,12 @@ struct GPTNeoModel : Module {
   const Tensor& embedding() const { return wte.weight; }
 
   const GPTNeoConfig& config;
-  Embedding wte, wpe;
-  Dropout drop;
-  ModuleList<GPTNeoBlock> h;
-  LayerNorm ln_f;
+  Embedding wte{*this, "wte", config.vocab_size, config.hidden_size};
+  Embedding wpe{*this, "wpe", config.max_position_embeddings, config.hidden_size};
+  Dropout drop{*this, "drop", config.embed_dropout};
+  ModuleList<GPTNeoBlock> h{*this, "h"};
+  LayerNorm ln_f{add_blocks(), "ln_f", config.hidden_size};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_gpt_neo(Build& build, const Config& c) {
   const GPTNeoConfig config(c);
@@ -207,6 +192,22 @@ std::unique_ptr<Model> make_gpt_neo_classifier(Build& build, const Config& c) {
   const GPTNeoConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTNeoConfig, GPTNeoModel>>(build, c, config, "transformer", config.hidden_size,
                                                                           std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt_neo_family() {
+  static const Family kFamily{
+      .name = "gpt_neo",
+      .models = {{"gpt_neo", {"GPTNeoForCausalLM"}, InputKind::lm, 2048, make_gpt_neo},
+                 {"gpt_neo-classifier", {"GPTNeoForSequenceClassification"}, InputKind::cls, 2048, make_gpt_neo_classifier}},
+      .presets = {{"gpt-neo-125m", R"({"hidden_size":768,"num_layers":12,"num_heads":12,"attention_types":[[["global","local"],6]]})",
+                   2048},
+                  {"gpt-neo-1.3b", R"({})", 2048},
+                  {"gpt-neo-2.7b", R"({"hidden_size":2560,"num_layers":32,"num_heads":20,"attention_types":[[["global","local"],16]]})",
+                   2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

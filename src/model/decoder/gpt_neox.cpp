@@ -1,5 +1,5 @@
 // transformers.models.gpt_neox: GPTNeoXForCausalLM and GPTNeoXForSequenceClassification (Pythia, GPT-NeoX).
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -46,11 +46,7 @@ std::pair<Tensor, Tensor> apply_partial_rotary(const Tensor& q, const Tensor& k,
 }
 
 struct GPTNeoXAttention : Module {
-  GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        query_key_value(*this, "query_key_value", c.hidden_size, 3 * c.hidden_size, c.qkv_bias),
-        dense(*this, "dense", c.hidden_size, c.hidden_size, c.o_bias) {
+  GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c) : Module(parent, name), config(c) {
     const int64_t positions = c.rope.max_position_embeddings;
     if (build().legacy()) buffer("bias", {1, 1, positions, positions}, DType::bool_);  // the causal mask
   }
@@ -88,19 +84,12 @@ struct GPTNeoXAttention : Module {
   }
 
   const GPTNeoXConfig& config;
-  Linear query_key_value, dense;
+  Linear query_key_value{*this, "query_key_value", config.hidden_size, 3 * config.hidden_size, config.qkv_bias};
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size, config.o_bias};
 };
 
 struct GPTNeoXLayer : Module {
-  GPTNeoXLayer(Module& parent, std::string_view name, const GPTNeoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        post_attention_dropout(*this, "post_attention_dropout", c.hidden_dropout),
-        post_mlp_dropout(*this, "post_mlp_dropout", c.hidden_dropout),
-        attention(*this, "attention", c),
-        mlp(*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", c.hidden_size, c.intermediate_size, c.hidden_act}) {}
+  GPTNeoXLayer(Module& parent, std::string_view name, const GPTNeoXConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -119,10 +108,12 @@ struct GPTNeoXLayer : Module {
   }
 
   const GPTNeoXConfig& config;
-  LayerNorm input_layernorm, post_attention_layernorm;
-  Dropout post_attention_dropout, post_mlp_dropout;
-  GPTNeoXAttention attention;
-  FeedForward mlp;
+  LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  LayerNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
+  Dropout post_attention_dropout{*this, "post_attention_dropout", config.hidden_dropout};
+  Dropout post_mlp_dropout{*this, "post_mlp_dropout", config.hidden_dropout};
+  GPTNeoXAttention attention{*this, "attention", config};
+  FeedForward mlp{*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", config.hidden_size, config.intermediate_size, config.hidden_act}};
 };
 
 struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {
@@ -131,8 +122,6 @@ struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {
   Tensor enter(Tensor& embeds) const override { return emb_dropout(embeds); }
   Dropout emb_dropout;
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);
@@ -146,6 +135,37 @@ std::unique_ptr<Model> make_gpt_neox(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gpt_neox_classifier(Build& build, const Config& c) {
   const GPTNeoXConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTNeoXConfig, GPTNeoXModel>>(build, c, config, "gpt_neox", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& gpt_neox_family() {
+  static const Family kFamily{
+      .name = "gpt_neox",
+      .models = {{"gpt_neox", {"GPTNeoXForCausalLM"}, InputKind::lm, 2048, make_gpt_neox},
+                 {"gpt_neox-classifier", {"GPTNeoXForSequenceClassification"}, InputKind::cls, 2048, make_gpt_neox_classifier}},
+      .presets =
+          {{"pythia-70m",
+            R"({"hidden_size":512,"intermediate_size":2048,"num_hidden_layers":6,"num_attention_heads":8,"vocab_size":50304})", 2048},
+           {"pythia-160m",
+            R"({"hidden_size":768,"intermediate_size":3072,"num_hidden_layers":12,"num_attention_heads":12,"vocab_size":50304})", 2048},
+           {"pythia-410m",
+            R"({"hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":24,"num_attention_heads":16,"vocab_size":50304})", 2048},
+           {"pythia-1b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":8,"vocab_size":50304})", 2048},
+           {"pythia-1.4b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":24,"num_attention_heads":16,"vocab_size":50304})", 2048},
+           {"pythia-2.8b",
+            R"({"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":32,"num_attention_heads":32,"vocab_size":50304})", 2048},
+           {"pythia-6.9b",
+            R"({"hidden_size":4096,"intermediate_size":16384,"num_hidden_layers":32,"num_attention_heads":32,"vocab_size":50432})", 2048},
+           {"pythia-12b",
+            R"({"hidden_size":5120,"intermediate_size":20480,"num_hidden_layers":36,"num_attention_heads":40,"vocab_size":50688})", 2048},
+           {"gpt-neox-20b",
+            R"({"hidden_size":6144,"intermediate_size":24576,"num_hidden_layers":44,"num_attention_heads":64,"vocab_size":50432})", 2048}},
+      .adapters = {.lora = {"query_key_value"}, .ia3 = {"query_key_value", "dense_4h_to_h"}, .feedforward = {"dense_4h_to_h"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

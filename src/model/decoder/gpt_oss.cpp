@@ -1,6 +1,6 @@
 // transformers.models.gpt_oss: GptOssForCausalLM and GptOssForSequenceClassification. Each head's softmax has one more place, its sink,
 // that takes weight and gives nothing; there is no SDPA attention.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "nn/rms_norm_fp32.h"
 #include "ops/index.h"
@@ -79,8 +79,7 @@ struct GptOssTopKRouter : Module {
 };
 
 struct GptOssMLP : Module {
-  GptOssMLP(Module& parent, std::string_view name, const GptOssConfig& c)
-      : Module(parent, name), router(*this, "router", c), experts(*this, "experts", c) {}
+  GptOssMLP(Module& parent, std::string_view name, const GptOssConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, Tensor* router_scores) const {
     Forward here(*this);
@@ -91,19 +90,14 @@ struct GptOssMLP : Module {
     return reshape(hidden, x.sizes());
   }
 
-  GptOssTopKRouter router;
-  GptOssExperts experts;
+  const GptOssConfig& config;
+  GptOssTopKRouter router{*this, "router", config};
+  GptOssExperts experts{*this, "experts", config};
 };
 
 struct GptOssAttention : Module {
   GptOssAttention(Module& parent, std::string_view name, const GptOssConfig& c)
-      : Module(parent, name),
-        config(c),
-        sinks(parameter("sinks", {c.num_attention_heads})),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {}
+      : Module(parent, name), config(c), sinks(parameter("sinks", {c.num_attention_heads})) {}
 
   static Tensor turn(const Tensor& x, const CosSin& tables) {
     const Tensors halves = chunk(x, 2, -1);
@@ -149,16 +143,14 @@ struct GptOssAttention : Module {
 
   const GptOssConfig& config;
   Tensor sinks;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
 };
 
 struct GptOssDecoderLayer : Module {
-  GptOssDecoderLayer(Module& parent, std::string_view name, const GptOssConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
+  GptOssDecoderLayer(Module& parent, std::string_view name, const GptOssConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -173,9 +165,11 @@ struct GptOssDecoderLayer : Module {
     return hidden;
   }
 
-  GptOssAttention self_attn;
-  GptOssMLP mlp;
-  Fp32RMSNorm input_layernorm, post_attention_layernorm;
+  const GptOssConfig& config;
+  GptOssAttention self_attn{*this, "self_attn", config};
+  GptOssMLP mlp{*this, "mlp", config};
+  Fp32RMSNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  Fp32RMSNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
 };
 
 struct GptOssModel : DecoderStack<GptOssConfig, GptOssDecoderLayer, Fp32RMSNorm> {
@@ -187,8 +181,6 @@ struct GptOssModel : DecoderStack<GptOssConfig, GptOssDecoderLayer, Fp32RMSNorm>
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_gpt_oss(Build& build, const Config& c) {
   const GptOssConfig settings(c);
   return std::make_unique<MoeCausalLM<GptOssConfig, GptOssModel>>(build, settings, lm_head(settings));
@@ -196,6 +188,19 @@ std::unique_ptr<Model> make_gpt_oss(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_gpt_oss_classifier(Build& build, const Config& c) {
   return make_moe_classifier<GptOssConfig, GptOssModel>(build, c, GptOssConfig(c));
+}
+
+}  // namespace
+
+const Family& gpt_oss_family() {
+  static const Family kFamily{
+      .name = "gpt_oss",
+      .models = {{"gpt_oss", {"GptOssForCausalLM"}, InputKind::lm, 2048, make_gpt_oss},
+                 {"gpt_oss-classifier", {"GptOssForSequenceClassification"}, InputKind::cls, 2048, make_gpt_oss_classifier}},
+      .presets = {{"gpt-oss-20b", R"({"num_hidden_layers":24,"num_local_experts":32})", 4096}, {"gpt-oss-120b", R"({})", 4096}},
+      .kernels = {.liger_loss = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

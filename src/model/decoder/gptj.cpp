@@ -1,6 +1,6 @@
 // transformers.models.gptj: GPTJForCausalLM and GPTJForSequenceClassification. Attention is always eager, its scores in fp32;
 // every layer has a table of sines and cosines as a buffer.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/feed_forward.h"
@@ -55,15 +55,7 @@ Tensor apply_rotary(const Tensor& x, const Tensor& half_sin, const Tensor& half_
 
 struct GPTJAttention : Module {
   GPTJAttention(Module& parent, std::string_view name, const GPTJConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_positions(buffer("embed_positions", {c.n_positions, c.rotary_dim})),
-        attn_dropout(*this, "attn_dropout", c.attn_pdrop),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop),
-        k_proj(*this, "k_proj", c.n_embd, c.n_embd, false),
-        v_proj(*this, "v_proj", c.n_embd, c.n_embd, false),
-        q_proj(*this, "q_proj", c.n_embd, c.n_embd, false),
-        out_proj(*this, "out_proj", c.n_embd, c.n_embd, false) {}
+      : Module(parent, name), config(c), embed_positions(buffer("embed_positions", {c.n_positions, c.rotary_dim})) {}
 
   // _attn: also gives its weights, (B, H, T, T)
   Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, Tensor* kept) const {
@@ -109,16 +101,16 @@ struct GPTJAttention : Module {
 
   const GPTJConfig& config;
   Tensor embed_positions;
-  Dropout attn_dropout, resid_dropout;
-  Linear k_proj, v_proj, q_proj, out_proj;
+  Dropout attn_dropout{*this, "attn_dropout", config.attn_pdrop};
+  Dropout resid_dropout{*this, "resid_dropout", config.resid_pdrop};
+  Linear k_proj{*this, "k_proj", config.n_embd, config.n_embd, false};
+  Linear v_proj{*this, "v_proj", config.n_embd, config.n_embd, false};
+  Linear q_proj{*this, "q_proj", config.n_embd, config.n_embd, false};
+  Linear out_proj{*this, "out_proj", config.n_embd, config.n_embd, false};
 };
 
 struct GPTJBlock : Module {
-  GPTJBlock(Module& parent, std::string_view name, const GPTJConfig& c)
-      : Module(parent, name),
-        ln_1(*this, "ln_1", c.n_embd),
-        attn(*this, "attn", c),
-        mlp(*this, "mlp", {"fc_in", "fc_out", c.n_embd, c.n_inner, c.activation_function, c.resid_pdrop}) {}
+  GPTJBlock(Module& parent, std::string_view name, const GPTJConfig& c) : Module(parent, name), config(c) {}
 
   // Returns the hidden states and the attention's weights.
   Tensors operator()(const Tensor& x, const Tensor& position_ids, const Tensor& mask) const {
@@ -132,19 +124,14 @@ struct GPTJBlock : Module {
     return {hidden, weights};
   }
 
-  LayerNorm ln_1;
-  GPTJAttention attn;
-  FeedForward mlp;
+  const GPTJConfig& config;
+  LayerNorm ln_1{*this, "ln_1", config.n_embd};
+  GPTJAttention attn{*this, "attn", config};
+  FeedForward mlp{*this, "mlp", {"fc_in", "fc_out", config.n_embd, config.n_inner, config.activation_function, config.resid_pdrop}};
 };
 
 struct GPTJModel : Module {
-  GPTJModel(Module& parent, std::string_view name, const GPTJConfig& c)
-      : Module(parent, name),
-        config(c),
-        wte(*this, "wte", c.vocab_size, c.n_embd),
-        drop(*this, "drop", c.embd_pdrop),
-        h(*this, "h"),
-        ln_f(add_blocks(), "ln_f", c.n_embd) {}
+  GPTJModel(Module& parent, std::string_view name, const GPTJConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.n_layer; ++i) h.add(config);
@@ -170,13 +157,11 @@ struct GPTJModel : Module {
   const Tensor& embedding() const { return wte.weight; }
 
   const GPTJConfig& config;
-  Embedding wte;
-  Dropout drop;
-  ModuleList<GPTJBlock> h;
-  LayerNorm ln_f;
+  Embedding wte{*this, "wte", config.vocab_size, config.n_embd};
+  Dropout drop{*this, "drop", config.embd_pdrop};
+  ModuleList<GPTJBlock> h{*this, "h"};
+  LayerNorm ln_f{add_blocks(), "ln_f", config.n_embd};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_gptj(Build& build, const Config& c) {
   const GPTJConfig config(c);
@@ -188,6 +173,18 @@ std::unique_ptr<Model> make_gptj(Build& build, const Config& c) {
 std::unique_ptr<Model> make_gptj_classifier(Build& build, const Config& c) {
   const GPTJConfig config(c);
   return std::make_unique<LastTokenClassifier<GPTJConfig, GPTJModel>>(build, c, config, "transformer", config.n_embd, std::nullopt);
+}
+
+}  // namespace
+
+const Family& gptj_family() {
+  static const Family kFamily{
+      .name = "gptj",
+      .models = {{"gptj", {"GPTJForCausalLM"}, InputKind::lm, 2048, make_gptj},
+                 {"gptj-classifier", {"GPTJForSequenceClassification"}, InputKind::cls, 2048, make_gptj_classifier}},
+      .presets = {{"gpt-j-6b", R"({})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.granite: GraniteForCausalLM (Granite, PowerLM). A Llama whose embeddings, branches and logits are scaled.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -35,11 +35,31 @@ struct GraniteForCausalLM : CausalLM<DecoderConfig, GraniteModel> {
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_granite(Build& build, const Config& c) {
   const DecoderConfig d = granite_settings(c);
   return std::make_unique<GraniteForCausalLM>(build, d, lm_head(d));
+}
+
+}  // namespace
+
+const Family& granite_family() {
+  static const Family kFamily{
+      .name = "granite",
+      .models = {{"granite", {"GraniteForCausalLM"}, InputKind::lm, 2048, make_granite}},
+      .presets =
+          {{"granite-3.1-2b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":40,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":49152,"tie_word_embeddings":true})",
+            4096},
+           {"granite-3.1-8b",
+            R"({"hidden_size":4096,"intermediate_size":12800,"num_hidden_layers":40,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":49152,"tie_word_embeddings":true})",
+            4096},
+           {"powerlm-3b",
+            R"({"hidden_size":2304,"intermediate_size":9216,"num_hidden_layers":40,"num_attention_heads":36,"num_key_value_heads":36,"vocab_size":49152,"tie_word_embeddings":true})",
+            4096}},
+      .tensor_plan = TensorPlan{.sequence = true},
+      .kernels = {.liger_loss = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder.h"
 #include "nn/layers.h"
 #include "nn/model.h"
@@ -150,12 +150,7 @@ Tensor gsa_rotated(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 
 struct GatedLightningIndexer : Module {
   GatedLightningIndexer(Module& parent, std::string_view name, const GSAConfig& c)
-      : Module(parent, name),
-        config(c),
-        bias(parameter("bias", {c.n_indexer_heads})),
-        q_proj(*this, "q_proj", c.d_model, checked_mul(c.n_indexer_heads, c.d_indexer), false),
-        k_proj(*this, "k_proj", c.d_model, c.d_indexer, false),
-        weight_proj(*this, "weight_proj", c.d_model, c.n_indexer_heads) {}
+      : Module(parent, name), config(c), bias(parameter("bias", {c.n_indexer_heads})) {}
 
   Tensor operator()(const Tensor& hidden) const {
     Forward here(*this);
@@ -177,7 +172,9 @@ struct GatedLightningIndexer : Module {
 
   const GSAConfig& config;
   Tensor bias;
-  Linear q_proj, k_proj, weight_proj;
+  Linear q_proj{*this, "q_proj", config.d_model, checked_mul(config.n_indexer_heads, config.d_indexer), false};
+  Linear k_proj{*this, "k_proj", config.d_model, config.d_indexer, false};
+  Linear weight_proj{*this, "weight_proj", config.d_model, config.n_indexer_heads};
 };
 
 struct Selection {
@@ -235,16 +232,8 @@ struct GatedSparseAttention : Module {
   GatedSparseAttention(Module& parent, std::string_view name, const GSAConfig& c)
       : Module(parent, name),
         config(c),
-        q_proj(*this, "q_proj", c.d_model, checked_mul(c.n_heads, c.d_head), false),
-        k_proj(*this, "k_proj", c.d_model, checked_mul(c.n_kv_heads, c.d_head), false),
-        v_proj(*this, "v_proj", c.d_model, checked_mul(c.n_kv_heads, c.d_head), false),
-        o_proj(*this, "o_proj", checked_mul(c.n_heads, c.d_head), c.d_model, false),
-        indexer(*this, "indexer", c),
-        topk_selector(*this, "topk_selector", c),
         value_gate(c.use_value_gate ? std::make_unique<Gate>(*this, "value_gate", c.d_model, c.n_kv_heads * c.d_head) : nullptr),
-        output_gate(c.use_output_gate ? std::make_unique<Gate>(*this, "output_gate", c.d_model, c.n_heads * c.d_head) : nullptr),
-        rotary_emb(*this, "rotary_emb", c),
-        attn_dropout(*this, "attn_dropout", c.attention_dropout) {}
+        output_gate(c.use_output_gate ? std::make_unique<Gate>(*this, "output_gate", c.d_model, c.n_heads * c.d_head) : nullptr) {}
 
   Tensor operator()(const Tensor& hidden, const Tensor& positions) {
     Forward here(*this);
@@ -302,21 +291,19 @@ struct GatedSparseAttention : Module {
   }
 
   const GSAConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
-  GatedLightningIndexer indexer;
-  AdaptiveTopKSelector topk_selector;
+  Linear q_proj{*this, "q_proj", config.d_model, checked_mul(config.n_heads, config.d_head), false};
+  Linear k_proj{*this, "k_proj", config.d_model, checked_mul(config.n_kv_heads, config.d_head), false};
+  Linear v_proj{*this, "v_proj", config.d_model, checked_mul(config.n_kv_heads, config.d_head), false};
+  Linear o_proj{*this, "o_proj", checked_mul(config.n_heads, config.d_head), config.d_model, false};
+  GatedLightningIndexer indexer{*this, "indexer", config};
+  AdaptiveTopKSelector topk_selector{*this, "topk_selector", config};
   std::unique_ptr<Gate> value_gate, output_gate;
-  GSARotaryEmbedding rotary_emb;
-  Dropout attn_dropout;
+  GSARotaryEmbedding rotary_emb{*this, "rotary_emb", config};
+  Dropout attn_dropout{*this, "attn_dropout", config.attention_dropout};
 };
 
 struct GSADecoderLayer : Module {
-  GSADecoderLayer(Module& parent, std::string_view name, const GSAConfig& c)
-      : Module(parent, name),
-        input_layernorm(*this, "input_layernorm", c.d_model),
-        self_attn(*this, "self_attn", c),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.d_model),
-        mlp(*this, "mlp", c.d_model, c.d_ffn, false, "silu") {}
+  GSADecoderLayer(Module& parent, std::string_view name, const GSAConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& positions) {
     Forward here(*this);
@@ -330,19 +317,15 @@ struct GSADecoderLayer : Module {
     return hidden;
   }
 
-  GSARMSNorm input_layernorm;
-  GatedSparseAttention self_attn;
-  GSARMSNorm post_attention_layernorm;
-  GatedMLP mlp;
+  const GSAConfig& config;
+  GSARMSNorm input_layernorm{*this, "input_layernorm", config.d_model};
+  GatedSparseAttention self_attn{*this, "self_attn", config};
+  GSARMSNorm post_attention_layernorm{*this, "post_attention_layernorm", config.d_model};
+  GatedMLP mlp{*this, "mlp", config.d_model, config.d_ffn, false, "silu"};
 };
 
 struct GSALlamaModel : Module {
-  GSALlamaModel(Module& parent, std::string_view name, const GSAConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.d_model),
-        layers(*this, "layers"),
-        norm(add_layers(), "norm", c.d_model) {}
+  GSALlamaModel(Module& parent, std::string_view name, const GSAConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_layers() {
     for (int64_t i = 0; i < config.n_layers; ++i) layers.add(config);
@@ -363,16 +346,15 @@ struct GSALlamaModel : Module {
   }
 
   const GSAConfig& config;
-  Embedding embed_tokens;
-  ModuleList<GSADecoderLayer> layers;
-  GSARMSNorm norm;
+  Embedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.d_model};
+  ModuleList<GSADecoderLayer> layers{*this, "layers"};
+  GSARMSNorm norm{add_layers(), "norm", config.d_model};
 };
 
 struct GSALlamaForCausalLM : Model {
   GSALlamaForCausalLM(Build& build, const Config& c)
       : Model(build),
         config(c),
-        model(*this, "model", config),
         lm_head(config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.embed_tokens.weight, false)
                                            : std::make_unique<Linear>(*this, "lm_head", config.d_model, config.vocab_size, false)) {
     build.input_require_grads = false;  // its checkpointing is not transformers'
@@ -387,12 +369,27 @@ struct GSALlamaForCausalLM : Model {
   bool uses_cache() const override { return false; }
 
   GSAConfig config;
-  GSALlamaModel model;
+  GSALlamaModel model{*this, "model", config};
   std::unique_ptr<Linear> lm_head;
 };
 
+std::unique_ptr<Model> make_gsa(Build& build, const Config& config) { return std::make_unique<GSALlamaForCausalLM>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_gsa(Build& build, const Config& config) { return std::make_unique<GSALlamaForCausalLM>(build, config); }
+const Family& gsa_family() {
+  static const Family kFamily{
+      .name = "gsa",
+      .library = "alfredcs/Gated-Sparse-Attention",
+      .models = {{"gsa", {}, InputKind::lm, 1024, make_gsa}},
+      .presets = {{"gsa-512m", R"({})", 1024},
+                  {"gsa-512m-768", R"({"d_model":768,"n_layers":12,"d_ffn":2048})", 2048},
+                  {"gsa-1b", R"({"d_model":896,"n_layers":14,"d_ffn":2304})", 2048}},
+      .levers = {{"k_max", 1024, Shrink::half, "{} keys a query instead of {}", "less time; attention sees fewer keys"},
+                 {"n_layers", 8, Shrink::three_quarters, "{} layers instead of {}", "less time; a smaller model"},
+                 {"d_ffn", 1536, Shrink::three_quarters, "a feed-forward of {} instead of {}", "less time; a smaller model"}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

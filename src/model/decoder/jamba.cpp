@@ -1,6 +1,6 @@
 // transformers.models.jamba: JambaForCausalLM and JambaForSequenceClassification. Layers of Mamba, some of attention without positions
 // among them, and experts in every other one.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mamba_mixer.h"
 #include "nn/moe_decoder.h"
 #include "ops/index.h"
@@ -53,13 +53,7 @@ struct JambaConfig : MoeConfig {
 };
 
 struct JambaAttention : Module {
-  JambaAttention(Module& parent, std::string_view name, const JambaConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, false),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, false),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, false),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false) {}
+  JambaAttention(Module& parent, std::string_view name, const JambaConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -78,12 +72,14 @@ struct JambaAttention : Module {
   }
 
   const JambaConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), false};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), false};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), false};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, false};
 };
 
 struct JambaSparseMoeBlock : Module {
-  JambaSparseMoeBlock(Module& parent, std::string_view name, const JambaConfig& c)
-      : Module(parent, name), config(c), router(*this, "router", c.hidden_size, c.num_experts, false), experts(*this, "experts", c) {}
+  JambaSparseMoeBlock(Module& parent, std::string_view name, const JambaConfig& c) : Module(parent, name), config(c) {}
 
   TopK route_tokens_to_experts(const Tensor& router_logits, DType dtype) const {
     const Tensor routing_weights = softmax(router_logits, DType::float32);
@@ -102,20 +98,19 @@ struct JambaSparseMoeBlock : Module {
   }
 
   const JambaConfig& config;
-  Linear router;
-  Experts experts;
+  Linear router{*this, "router", config.hidden_size, config.num_experts, false};
+  Experts experts{*this, "experts", config};
 };
 
 struct JambaDecoderLayer : Module {
   JambaDecoderLayer(Module& parent, std::string_view name, const JambaConfig& c, size_t index)
       : Module(parent, name),
+        config(c),
         self_attn(c.attends[index] ? std::make_unique<JambaAttention>(*this, "self_attn", c) : nullptr),
         mamba(self_attn ? nullptr : std::make_unique<MambaMixer>(*this, "mamba", c.mamba)),
         sparse(c.is_sparse(index) ? std::make_unique<JambaSparseMoeBlock>(*this, "feed_forward", c) : nullptr),
         dense(sparse ? nullptr
-                     : std::make_unique<GatedMLP>(*this, "feed_forward", c.hidden_size, c.intermediate_size, false, c.hidden_act)),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        pre_ff_layernorm(*this, "pre_ff_layernorm", c.hidden_size) {}
+                     : std::make_unique<GatedMLP>(*this, "feed_forward", c.hidden_size, c.intermediate_size, false, c.hidden_act)) {}
 
   Tensor operator()(const Tensor& x, const Tensor& causal_mask, const Tensor& mamba_mask) const {
     Forward here(*this);
@@ -130,20 +125,17 @@ struct JambaDecoderLayer : Module {
     return hidden;
   }
 
+  const JambaConfig& config;
   std::unique_ptr<JambaAttention> self_attn;
   std::unique_ptr<MambaMixer> mamba;
   std::unique_ptr<JambaSparseMoeBlock> sparse;
   std::unique_ptr<GatedMLP> dense;
-  RMSNorm input_layernorm, pre_ff_layernorm;
+  RMSNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  RMSNorm pre_ff_layernorm{*this, "pre_ff_layernorm", config.hidden_size};
 };
 
 struct JambaModel : Module {
-  JambaModel(Module& parent, std::string_view name, const JambaConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
-        layers(*this, "layers"),
-        final_layernorm(add_layers(), "final_layernorm", c.hidden_size) {}
+  JambaModel(Module& parent, std::string_view name, const JambaConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_layers() {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config, static_cast<size_t>(i));
@@ -179,14 +171,12 @@ struct JambaModel : Module {
   const Tensor& embedding() const { return embed_tokens.weight; }
 
   const JambaConfig& config;
-  Embedding embed_tokens;
-  ModuleList<JambaDecoderLayer> layers;
-  RMSNorm final_layernorm;
+  Embedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.hidden_size};
+  ModuleList<JambaDecoderLayer> layers{*this, "layers"};
+  RMSNorm final_layernorm{add_layers(), "final_layernorm", config.hidden_size};
 };
 
 JambaConfig settings_for(const Build& build, const Config& c) { return {c, !build.tape.dialect.recorder}; }
-
-}  // namespace
 
 std::unique_ptr<Model> make_jamba(Build& build, const Config& c) {
   const JambaConfig settings = settings_for(build, c);
@@ -195,6 +185,18 @@ std::unique_ptr<Model> make_jamba(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_jamba_classifier(Build& build, const Config& c) {
   return make_moe_classifier<JambaConfig, JambaModel>(build, c, settings_for(build, c), 0);
+}
+
+}  // namespace
+
+const Family& jamba_family() {
+  static const Family kFamily{
+      .name = "jamba",
+      .models = {{"jamba", {"JambaForCausalLM"}, InputKind::lm, 2048, make_jamba},
+                 {"jamba-classifier", {"JambaForSequenceClassification"}, InputKind::cls, 2048, make_jamba_classifier}},
+      .presets = {{"jamba-v0.1", R"({})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // litgpt.model and litgpt.lora: GPT, the one class behind all of litgpt's checkpoints, with litgpt's fine-tuning loop around it (the
 // head and the loss in chunks of tokens, results in fp32 as Lightning Fabric returns them). Keys are those of litgpt.Config and of
 // model_config.yaml, and `litgpt_version`; experts, latent attention and norms of queries are not simulated.
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/litgpt_lora.h"
 #include "nn/model.h"
 #include "ops/attention.h"
@@ -132,12 +132,7 @@ struct LitgptHeads {
 
 struct LitgptAttention : Module {
   LitgptAttention(Module& parent, std::string_view name, const LitgptConfig& c, int64_t layer)
-      : Module(parent, name),
-        config(c),
-        slides(c.slides(layer)),
-        qkv(*this, c.release < kSplitQkv ? "attn" : "qkv",
-            {c.n_embd, c.head_size, c.n_head, c.n_query_groups, c.bias || c.attn_bias, c.release}),
-        proj(*this, "proj", c.n_head * c.head_size, c.n_embd, c.bias) {}
+      : Module(parent, name), config(c), slides(c.slides(layer)) {}
 
   // Group by group: so many queries, a key and a value, repeated where a group has several queries.
   LitgptHeads interleaved(const Tensor& fused) const {
@@ -216,18 +211,19 @@ struct LitgptAttention : Module {
 
   const LitgptConfig& config;
   bool slides;
-  LitgptQkv qkv;
-  LitgptLinear proj;
+  LitgptQkv qkv{*this,
+                config.release < kSplitQkv ? "attn" : "qkv",
+                {config.n_embd, config.head_size, config.n_head, config.n_query_groups, config.bias || config.attn_bias, config.release}};
+  LitgptLinear proj{*this, "proj", (config.n_head * config.head_size), config.n_embd, config.bias};
 };
 
 struct LitgptMlp : Module {
   LitgptMlp(Module& parent, std::string_view name, const LitgptConfig& c)
       : Module(parent, name),
+        config(c),
         gated(c.mlp_class_name != "GptNeoxMLP"),
         act(c.mlp_class_name == "LLaMAMLP" ? silu : gelu),
-        fc_1(*this, gated ? "fc_1" : "fc", c.n_embd, c.intermediate_size, c.bias),
-        fc_2(gated ? std::make_unique<LitgptLinear>(*this, "fc_2", c.n_embd, c.intermediate_size, c.bias) : nullptr),
-        proj(*this, "proj", c.intermediate_size, c.n_embd, c.bias) {}
+        fc_2(gated ? std::make_unique<LitgptLinear>(*this, "fc_2", c.n_embd, c.intermediate_size, c.bias) : nullptr) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -245,16 +241,17 @@ struct LitgptMlp : Module {
     return proj(x);  // (B, T, C)
   }
 
+  const LitgptConfig& config;
   bool gated;
   Tensor (*act)(const Tensor&);
-  LitgptLinear fc_1;
+  LitgptLinear fc_1{*this, gated ? "fc_1" : "fc", config.n_embd, config.intermediate_size, config.bias};
   std::unique_ptr<LitgptLinear> fc_2;
-  LitgptLinear proj;
+  LitgptLinear proj{*this, "proj", config.intermediate_size, config.n_embd, config.bias};
 };
 
 struct LitgptBlock : Module {
   LitgptBlock(Module& parent, std::string_view name, const LitgptConfig& c, int64_t layer)
-      : Module(parent, name), config(c), norm_1(*this, "norm_1", c), attn(*this, "attn", c, layer) {
+      : Module(parent, name), config(c), attn(*this, "attn", c, layer) {
     if (c.post_attention_norm) post_attention_norm = std::make_unique<LitgptNorm>(*this, "post_attention_norm", c);
     if (!c.shared_attention_norm) norm_2 = std::make_unique<LitgptNorm>(*this, "norm_2", c);
     mlp = std::make_unique<LitgptMlp>(*this, "mlp", c);
@@ -293,7 +290,7 @@ struct LitgptBlock : Module {
   }
 
   const LitgptConfig& config;
-  LitgptNorm norm_1;
+  LitgptNorm norm_1{*this, "norm_1", config};
   LitgptAttention attn;
   std::unique_ptr<LitgptNorm> post_attention_norm, norm_2, post_mlp_norm;
   std::unique_ptr<LitgptMlp> mlp;
@@ -325,11 +322,8 @@ struct LitgptGPT : Model {
   LitgptGPT(Build& build, const LitgptConfig& c)
       : Model(build),
         config(c),
-        lm_head(*this, "lm_head", c.n_embd, c.vocab_size, c.lm_head_bias),
-        transformer(*this, "transformer"),
         wte(transformer, "wte", c),
         h(transformer, "h"),
-        ln_f(add_blocks(), "ln_f", c),
         cos(buffer("cos", {c.block_size, c.rope_n_elem})),
         sin(buffer("sin", {c.block_size, c.rope_n_elem})) {}
 
@@ -393,19 +387,42 @@ struct LitgptGPT : Model {
   bool uses_cache() const override { return false; }
 
   LitgptConfig config;
-  LitgptLinear lm_head;
-  Module transformer;
+  LitgptLinear lm_head{*this, "lm_head", config.n_embd, config.vocab_size, config.lm_head_bias};
+  Module transformer{*this, "transformer"};
   LitgptEmbedding wte;
   ModuleList<LitgptBlock> h;
-  LitgptNorm ln_f;
+  LitgptNorm ln_f{add_blocks(), "ln_f", config};
   Tensor cos, sin;
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_litgpt(Build& build, const Config& c) {
   build.load_dtype = DType::float16;  // what Fabric quantises from (plugins/precision/bitsandbytes.py, _Linear4bit.quantize)
   return std::make_unique<LitgptGPT>(build, LitgptConfig(c));
+}
+
+}  // namespace
+
+const Family& litgpt_family() {
+  static const Family kFamily{
+      .name = "litgpt",
+      .library = "Lightning-AI/litgpt",
+      .models = {{"litgpt", {}, InputKind::lm, 2048, make_litgpt}},
+      .presets =
+          {{"litgpt-llama-2-7b",
+            R"({"n_layer":32,"n_embd":4096,"n_head":32,"intermediate_size":11008,"padded_vocab_size":32000,"rotary_percentage":1.0,"parallel_residual":false,"bias":false,"norm_class_name":"RMSNorm","mlp_class_name":"LLaMAMLP"})",
+            2048},
+           {"litgpt-llama-3-8b",
+            R"({"n_layer":32,"n_embd":4096,"n_head":32,"n_query_groups":8,"intermediate_size":14336,"padded_vocab_size":128256,"block_size":8192,"rotary_percentage":1.0,"parallel_residual":false,"bias":false,"norm_class_name":"RMSNorm","mlp_class_name":"LLaMAMLP"})",
+            2048},
+           {"litgpt-llama-3.2-1b",
+            R"({"n_layer":16,"n_embd":2048,"n_head":32,"n_query_groups":8,"intermediate_size":8192,"padded_vocab_size":128256,"block_size":131072,"rotary_percentage":1.0,"parallel_residual":false,"bias":false,"norm_class_name":"RMSNorm","mlp_class_name":"LLaMAMLP"})",
+            2048},
+           {"litgpt-phi-2",
+            R"({"n_layer":32,"n_embd":2560,"n_head":32,"padded_vocab_size":51200,"block_size":2048,"rotary_percentage":0.4,"shared_attention_norm":true,"lm_head_bias":true})",
+            2048}},
+      .kbit_training = false,
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // complex numbers; the others see all of it. Every token passes through every expert, with its score as a factor.
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/gemma.h"
 #include "nn/moe_decoder.h"
 #include "ops/complex.h"
@@ -157,11 +157,7 @@ struct Llama4Router : Linear {
 };
 
 struct Llama4TextMoe : Module {
-  Llama4TextMoe(Module& parent, std::string_view name, const Llama4Config& c)
-      : Module(parent, name),
-        experts(*this, "experts", c),
-        router(*this, "router", c),
-        shared_expert(*this, "shared_expert", c.hidden_size, c.moe_intermediate_size, false, c.hidden_act) {}
+  Llama4TextMoe(Module& parent, std::string_view name, const Llama4Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, Tensor* router_logits) const {
     Forward here(*this);
@@ -181,20 +177,15 @@ struct Llama4TextMoe : Module {
     return out;
   }
 
-  Llama4TextExperts experts;
-  Llama4Router router;
-  GatedMLP shared_expert;
+  const Llama4Config& config;
+  Llama4TextExperts experts{*this, "experts", config};
+  Llama4Router router{*this, "router", config};
+  GatedMLP shared_expert{*this, "shared_expert", config.hidden_size, config.moe_intermediate_size, false, config.hidden_act};
 };
 
 struct Llama4TextAttention : Module {
   Llama4TextAttention(Module& parent, std::string_view name, const Llama4Config& c, size_t index)
-      : Module(parent, name),
-        config(c),
-        use_rope(c.use_rope[index]),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {}
+      : Module(parent, name), config(c), use_rope(c.use_rope[index]) {}
 
   // Both are turned in fp32 before either is cast.
   static std::pair<Tensor, Tensor> apply_rotary_emb(const Tensor& q, const Tensor& k, const Tensor& freqs_cis) {
@@ -247,7 +238,10 @@ struct Llama4TextAttention : Module {
 
   const Llama4Config& config;
   bool use_rope;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
 };
 
 struct Llama4TextDecoderLayer : Module {
@@ -290,11 +284,21 @@ struct Llama4TextModel : DecoderStack<Llama4Config, Llama4TextDecoderLayer, Llam
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_llama4(Build& build, const Config& c) {
   const Llama4Config settings(c);
   return std::make_unique<CausalLM<Llama4Config, Llama4TextModel>>(build, settings, lm_head(settings));
+}
+
+}  // namespace
+
+const Family& llama4_family() {
+  static const Family kFamily{
+      .name = "llama4_text",
+      .models = {{"llama4_text", {"Llama4ForCausalLM"}, InputKind::lm, 2048, make_llama4}},
+      .presets = {{"llama-4-scout", R"({"rope_parameters":{"rope_type":"llama3"}})", 4096},
+                  {"llama-4-maverick", R"({"num_local_experts":128,"interleave_moe_layer_step":2,"use_qk_norm":false})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #include "model/decoder/megatron.h"
 
 #include "model/decoder/megatron_parts.h"
+#include "model/family.h"
 #include "ops/embedding.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -64,12 +65,7 @@ struct Layer : Module {
 
 // LanguageModelEmbedding
 struct Embeddings : Module {
-  Embeddings(Module& parent, std::string_view name, const Shared& shared)
-      : Module(parent, name),
-        shared(shared),
-        word(*this, "word_embeddings"),
-        position(*this, "position_embeddings"),
-        types(*this, "tokentype_embeddings") {
+  Embeddings(Module& parent, std::string_view name, const Shared& shared) : Module(parent, name), shared(shared) {
     const MegatronConfig& c = shared.config;
     word.add_parameter({c.vocab / shared.settings.tensor, c.hidden});
     if (!c.rope) position.add_parameter({c.positions, c.hidden});
@@ -104,7 +100,9 @@ struct Embeddings : Module {
     Tensor weight;
   };
   const Shared& shared;
-  Table word, position, types;
+  Table word{*this, "word_embeddings"};
+  Table position{*this, "position_embeddings"};
+  Table types{*this, "tokentype_embeddings"};
 };
 
 // ColumnParallelLinear of megatron.core
@@ -220,15 +218,30 @@ Tensor MegatronChunk::operator()(const MegatronInput& in) {
   return order_loss ? add(by_token, order_loss) : by_token;
 }
 
-std::unique_ptr<Model> make_megatron(Build&, const Config&) {
-  throw Error("[model] megatron is trained by Megatron-LM alone", "add its layout, e.g. --megatron world=8,tensor=2");
-}
-
 std::vector<Parameter*> MegatronChunk::expert_parameters() const {
   std::vector<Parameter*> out;
   for (const megatron::Layer& layer : parts_->layers)
     if (layer.experts) out.insert(out.end(), layer.experts->of_experts().begin(), layer.experts->of_experts().end());
   return out;
+}
+
+namespace {
+
+// It is not one Model but the chunks above, which step/megatron_step.h builds.
+std::unique_ptr<Model> make_megatron(Build&, const Config&) {
+  throw Error("[model] megatron is trained by Megatron-LM alone", "add its layout, e.g. --megatron world=8,tensor=2");
+}
+
+}  // namespace
+
+const Family& megatron_family() {
+  static const Family kFamily{
+      .name = "megatron",
+      .library = "NVIDIA/Megatron-LM",
+      .models = {{"megatron", {}, InputKind::lm, 2048, make_megatron}},
+      .programs = {.megatron = MegatronDefaults{.tied = true, .bias = true, .qkv_bias = true, .ffn = 0, .vocab = 50257}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

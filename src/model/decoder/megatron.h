@@ -40,9 +40,6 @@ struct MegatronConfig {
 bool knows_megatron(const std::string& family);
 std::vector<std::string> megatron_families();
 
-// Throws: it is not one Model but the chunks below, which step/megatron_step.h builds.
-std::unique_ptr<Model> make_megatron(Build& build, const Config& config);
-
 struct MegatronInput {
   Tensor tokens, labels, positions, mask;
   Tensor types, order;                       // BERT: which sentence a token is of, and whether the two are in order

@@ -6,57 +6,17 @@
 
 #include "job/settings.h"
 #include "model/decoder/megatron.h"
+#include "model/registry.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
 
-// What a family is unless its configuration says otherwise: that of its class in transformers 5.12. Of numbers, 0 is none.
-struct FamilyDefaults {
-  const char* name;
-  bool gated, rope, rms, tied, bias, qkv_bias, qk_norm;
-  int64_t layers = 32, hidden = 4096, heads = 32, groups = 0, ffn = 11008, vocab = 32000, head_dim = 0;
-  int64_t experts = 0, top_k = 2, expert_ffn = 0, shared_experts = 0, dense_layers = 0, kv_rank = 0, q_rank = 0;
-};
-
-FamilyDefaults of_experts(FamilyDefaults f, int64_t experts, int64_t top_k, int64_t expert_ffn) {
-  f.experts = experts;
-  f.top_k = top_k;
-  f.expert_ffn = expert_ffn;
-  return f;
-}
-
-// Keys and values from one narrow product, with shared experts and dense layers first.
-FamilyDefaults of_deepseek(FamilyDefaults f, int64_t shared_experts, int64_t dense_layers) {
-  f.shared_experts = shared_experts;
-  f.dense_layers = dense_layers;
-  f.kv_rank = 512;
-  f.q_rank = 1536;
-  return f;
-}
-
-const std::vector<FamilyDefaults>& families() {
-  static const std::vector<FamilyDefaults> kFamilies{
-      {"megatron", false, false, false, true, true, true, false, 32, 4096, 32, 0, 0, 50257},
-      {"gpt2", false, false, false, true, true, true, false, 12, 768, 12, 0, 0, 50257},
-      {"llama", true, true, true, false, false, false, false},
-      {"mistral", true, true, true, false, false, false, false, 32, 4096, 32, 8, 14336},
-      {"qwen2", true, true, true, false, false, true, false, 32, 4096, 32, 32, 22016, 151936},
-      {"qwen3", true, true, true, false, false, false, true, 32, 4096, 32, 32, 22016, 151936, 128},
-      of_experts({"mixtral", true, true, true, false, false, false, false, 32, 4096, 32, 8, 14336}, 8, 2, 0),
-      of_experts({"qwen3_moe", true, true, true, false, false, false, true, 24, 2048, 32, 4, 6144, 151936}, 128, 8, 768),
-      of_deepseek(of_experts({"deepseek_v2", true, true, true, false, false, false, false}, 64, 6, 1408), 2, 0),
-      of_deepseek(
-          of_experts({"deepseek_v3", true, true, true, false, false, false, false, 61, 7168, 128, 128, 18432, 129280}, 256, 8, 2048), 1,
-          3)};
-  return kFamilies;
-}
-
-const FamilyDefaults& defaults_of(const std::string& family) {
-  for (const FamilyDefaults& f : families())
-    if (family == f.name) return f;
-  throw Error(fmt::format("[megatron] {} is not built by Megatron here", family), "known: " + join(megatron_families(), ", "));
+const MegatronDefaults& defaults_of(const std::string& name) {
+  const Family* family = find_family(name);
+  if (family && family->programs.megatron) return *family->programs.megatron;
+  throw Error(fmt::format("[megatron] {} is not built by Megatron here", name), "known: " + join(megatron_families(), ", "));
 }
 
 void divides(const char* what, int64_t n, const char* by, int64_t ranks) {
@@ -115,24 +75,23 @@ std::string split_text(int64_t layers, int64_t parts) {
 }  // namespace
 
 std::vector<std::string> megatron_families() {
-  std::vector<std::string> names;
-  for (const FamilyDefaults& f : families()) names.emplace_back(f.name);
-  return names;
+  return families_where([](const Family& f) { return f.programs.megatron.has_value(); });
 }
 
-bool knows_megatron(const std::string& family) {
-  return std::any_of(families().begin(), families().end(), [&](const FamilyDefaults& f) { return family == f.name; });
+bool knows_megatron(const std::string& name) {
+  const Family* family = find_family(name);
+  return family && family->programs.megatron;
 }
 
 MegatronConfig::MegatronConfig(const std::string& family, const Config& c, const MegatronSettings& s) {
-  const FamilyDefaults& d = defaults_of(family);
+  const MegatronDefaults& d = defaults_of(family);
   layers = c.size({"num_layers", "encoder_num_layers", "num_hidden_layers", "n_layer"}, d.layers);
   hidden = c.size({"hidden_size", "n_embd"}, d.hidden);
   heads = c.size({"num_attention_heads", "n_head"}, d.heads);
   groups = c.size({"num_query_groups", "num_key_value_heads"}, d.groups > 0 ? d.groups : heads);
   channels = c.optional_integer({"kv_channels", "head_dim"}).value_or(d.head_dim > 0 ? d.head_dim : hidden / heads);
   ffn = c.optional_integer({"ffn_hidden_size", "intermediate_size", "n_inner"}).value_or(d.ffn > 0 ? d.ffn : 4 * hidden);
-  positions = c.size({"max_position_embeddings", "n_positions"}, family == "gpt2" ? 1024 : 2048);
+  positions = c.size({"max_position_embeddings", "n_positions"}, d.positions);
   gated = c.flag({"swiglu"}, d.gated);
   rope = c.text({"position_embedding_type"}, d.rope ? "rope" : "learned_absolute") == "rope";
   rms = c.text({"normalization"}, d.rms ? "RMSNorm" : "LayerNorm") == "RMSNorm";

@@ -1,5 +1,5 @@
 // transformers.models.mixtral: MixtralForCausalLM and MixtralForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "ops/index.h"
 #include "ops/index_copy.h"
@@ -27,12 +27,7 @@ struct MixtralConfig : MoeConfig {
 
 // Before transformers 5 an expert was a module of three linear layers (v4.48.1, modeling_mixtral.py, MixtralBlockSparseTop2MLP).
 struct MixtralExpert : Module {
-  MixtralExpert(Module& parent, std::string_view name, const MixtralConfig& c)
-      : Module(parent, name),
-        act(c.hidden_act),
-        w1(*this, "w1", c.hidden_size, c.moe_intermediate_size, false),
-        w2(*this, "w2", c.moe_intermediate_size, c.hidden_size, false),
-        w3(*this, "w3", c.hidden_size, c.moe_intermediate_size, false) {}
+  MixtralExpert(Module& parent, std::string_view name, const MixtralConfig& c) : Module(parent, name), config(c), act(c.hidden_act) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -46,13 +41,15 @@ struct MixtralExpert : Module {
     return hidden;  // (n, C)
   }
 
+  const MixtralConfig& config;
   std::string act;
-  Linear w1, w2, w3;
+  Linear w1{*this, "w1", config.hidden_size, config.moe_intermediate_size, false};
+  Linear w2{*this, "w2", config.moe_intermediate_size, config.hidden_size, false};
+  Linear w3{*this, "w3", config.hidden_size, config.moe_intermediate_size, false};
 };
 
 struct MixtralSparseMoeBlock : Module {
-  MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c)
-      : Module(parent, name), config(c), gate(*this, "gate", c, false), loop(*this, "experts") {
+  MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c) : Module(parent, name), config(c) {
     if (build().transformers >= Version{5, 0})
       experts = std::make_unique<Experts>(*this, "experts", c);
     else
@@ -90,14 +87,12 @@ struct MixtralSparseMoeBlock : Module {
   }
 
   const MixtralConfig& config;
-  TopKRouter gate;
-  ModuleList<MixtralExpert> loop;
+  TopKRouter gate{*this, "gate", config, false};
+  ModuleList<MixtralExpert> loop{*this, "experts"};
   std::unique_ptr<Experts> experts;
 };
 
 using MixtralModel = DecoderStack<MixtralConfig, MoeDecoderLayer<MixtralConfig, MixtralSparseMoeBlock>, RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_mixtral(Build& build, const Config& c) {
   const MixtralConfig settings(c);
@@ -106,6 +101,23 @@ std::unique_ptr<Model> make_mixtral(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_mixtral_classifier(Build& build, const Config& c) {
   return make_moe_classifier<MixtralConfig, MixtralModel>(build, c, MixtralConfig(c));
+}
+
+}  // namespace
+
+const Family& mixtral_family() {
+  static const Family kFamily{
+      .name = "mixtral",
+      .models = {{"mixtral", {"MixtralForCausalLM"}, InputKind::lm, 2048, make_mixtral},
+                 {"mixtral-classifier", {"MixtralForSequenceClassification"}, InputKind::cls, 2048, make_mixtral_classifier}},
+      .presets = {{"mixtral-8x7b", R"({})", 4096},
+                  {"mixtral-8x22b", R"({"hidden_size":6144,"intermediate_size":16384,"num_hidden_layers":56,"num_attention_heads":48})",
+                   4096}},
+      .adapters = {.lora = {"q_proj", "v_proj"}, .ia3 = {"k_proj", "v_proj", "w2"}, .feedforward = {"w2"}},
+      .kernels = {.liger_loss = true},
+      .programs = {.megatron = MegatronDefaults{.gated = true, .rope = true, .rms = true, .groups = 8, .ffn = 14336, .experts = 8}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

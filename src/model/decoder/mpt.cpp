@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
@@ -41,11 +41,7 @@ struct MptConfig {
 };
 
 struct MptAttention : Module {
-  MptAttention(Module& parent, std::string_view name, const MptConfig& c)
-      : Module(parent, name),
-        config(c),
-        Wqkv(*this, "Wqkv", c.d_model, 3 * c.d_model, false),
-        out_proj(*this, "out_proj", c.d_model, c.d_model, false) {}
+  MptAttention(Module& parent, std::string_view name, const MptConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& bias, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -79,15 +75,12 @@ struct MptAttention : Module {
   }
 
   const MptConfig& config;
-  Linear Wqkv, out_proj;
+  Linear Wqkv{*this, "Wqkv", config.d_model, 3 * config.d_model, false};
+  Linear out_proj{*this, "out_proj", config.d_model, config.d_model, false};
 };
 
 struct MptMLP : Module {
-  MptMLP(Module& parent, std::string_view name, const MptConfig& c)
-      : Module(parent, name),
-        config(c),
-        up_proj(*this, "up_proj", c.d_model, 4 * c.d_model, false),
-        down_proj(*this, "down_proj", 4 * c.d_model, c.d_model, false) {}
+  MptMLP(Module& parent, std::string_view name, const MptConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& residual) const {
     Forward here(*this);
@@ -99,17 +92,12 @@ struct MptMLP : Module {
   }
 
   const MptConfig& config;
-  Linear up_proj, down_proj;
+  Linear up_proj{*this, "up_proj", config.d_model, 4 * config.d_model, false};
+  Linear down_proj{*this, "down_proj", 4 * config.d_model, config.d_model, false};
 };
 
 struct MptBlock : Module {
-  MptBlock(Module& parent, std::string_view name, const MptConfig& c)
-      : Module(parent, name),
-        norm_1(*this, "norm_1", c.d_model, true, false),
-        attn(*this, "attn", c),
-        norm_2(*this, "norm_2", c.d_model, true, false),
-        ffn(*this, "ffn", c),
-        resid_attn_dropout(*this, "resid_attn_dropout", c.attn_pdrop) {}
+  MptBlock(Module& parent, std::string_view name, const MptConfig& c) : Module(parent, name), config(c) {}
 
   // Returns the hidden states and the attention's weights.
   Tensors operator()(const Tensor& x, const Tensor& bias, const Tensor& mask) const {
@@ -123,20 +111,16 @@ struct MptBlock : Module {
     return {ffn(layernorm_output, residual), weights};
   }
 
-  LayerNorm norm_1;
-  MptAttention attn;
-  LayerNorm norm_2;
-  MptMLP ffn;
-  Dropout resid_attn_dropout;
+  const MptConfig& config;
+  LayerNorm norm_1{*this, "norm_1", config.d_model, true, false};
+  MptAttention attn{*this, "attn", config};
+  LayerNorm norm_2{*this, "norm_2", config.d_model, true, false};
+  MptMLP ffn{*this, "ffn", config};
+  Dropout resid_attn_dropout{*this, "resid_attn_dropout", config.attn_pdrop};
 };
 
 struct MptModel : Module {
-  MptModel(Module& parent, std::string_view name, const MptConfig& c)
-      : Module(parent, name),
-        config(c),
-        wte(*this, "wte", c.vocab_size, c.d_model),
-        blocks(*this, "blocks"),
-        norm_f(add_blocks(), "norm_f", c.d_model, true, false) {}
+  MptModel(Module& parent, std::string_view name, const MptConfig& c) : Module(parent, name), config(c) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.n_layers; ++i) blocks.add(config);
@@ -187,9 +171,9 @@ struct MptModel : Module {
   const Tensor& embedding() const { return wte.weight; }
 
   const MptConfig& config;
-  Embedding wte;
-  ModuleList<MptBlock> blocks;
-  LayerNorm norm_f;
+  Embedding wte{*this, "wte", config.vocab_size, config.d_model};
+  ModuleList<MptBlock> blocks{*this, "blocks"};
+  LayerNorm norm_f{add_blocks(), "norm_f", config.d_model, true, false};
 };
 
 struct MptForCausalLM : CausalLM<MptConfig, MptModel> {
@@ -202,8 +186,6 @@ struct MptForSequenceClassification : LastTokenClassifier<MptConfig, MptModel> {
   bool uses_cache() const override { return false; }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mpt(Build& build, const Config& c) {
   const MptConfig config(c);
   const HeadSettings head{
@@ -214,6 +196,19 @@ std::unique_ptr<Model> make_mpt(Build& build, const Config& c) {
 std::unique_ptr<Model> make_mpt_classifier(Build& build, const Config& c) {
   const MptConfig config(c);
   return std::make_unique<MptForSequenceClassification>(build, c, config, "transformer", config.d_model, std::nullopt);
+}
+
+}  // namespace
+
+const Family& mpt_family() {
+  static const Family kFamily{
+      .name = "mpt",
+      .models = {{"mpt", {"MptForCausalLM"}, InputKind::lm, 2048, make_mpt},
+                 {"mpt-classifier", {"MptForSequenceClassification"}, InputKind::cls, 2048, make_mpt_classifier}},
+      .presets = {{"mpt-7b", R"({"d_model":4096,"n_heads":32,"n_layers":32,"vocab_size":50432})", 2048},
+                  {"mpt-30b", R"({"d_model":7168,"n_heads":64,"n_layers":48,"max_seq_len":8192,"vocab_size":50432})", 8192}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

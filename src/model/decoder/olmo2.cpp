@@ -1,6 +1,6 @@
 // transformers.models.olmo2: Olmo2ForCausalLM and Olmo2ForSequenceClassification. Norms come after attention and feed-forward, and
 // on all heads' queries and keys at once.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "nn/rms_norm_fp32.h"
@@ -23,15 +23,7 @@ DecoderConfig olmo2_settings(const Config& c) {
 }
 
 struct Olmo2Attention : Module {
-  Olmo2Attention(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias),
-        q_norm(*this, "q_norm", c.num_attention_heads * c.head_dim),
-        k_norm(*this, "k_norm", c.num_key_value_heads * c.head_dim) {}
+  Olmo2Attention(Module& parent, std::string_view name, const DecoderConfig& c) : Module(parent, name), config(c) {}
 
   // Turned in fp32 by the tables, back to the type they came in; the fp32 results stay until both are cast.
   static std::pair<Tensor, Tensor> turn(const Tensor& q, const Tensor& k, const CosSin& tables) {
@@ -61,17 +53,16 @@ struct Olmo2Attention : Module {
   }
 
   const DecoderConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
-  Fp32RMSNorm q_norm, k_norm;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, config.o_bias};
+  Fp32RMSNorm q_norm{*this, "q_norm", (config.num_attention_heads * config.head_dim)};
+  Fp32RMSNorm k_norm{*this, "k_norm", (config.num_key_value_heads * config.head_dim)};
 };
 
 struct Olmo2DecoderLayer : Module {
-  Olmo2DecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        post_feedforward_layernorm(*this, "post_feedforward_layernorm", c.hidden_size) {}
+  Olmo2DecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -86,14 +77,14 @@ struct Olmo2DecoderLayer : Module {
     return hidden;
   }
 
-  Olmo2Attention self_attn;
-  GatedMLP mlp;
-  Fp32RMSNorm post_attention_layernorm, post_feedforward_layernorm;
+  const DecoderConfig& config;
+  Olmo2Attention self_attn{*this, "self_attn", config};
+  GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, false, config.hidden_act};
+  Fp32RMSNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
+  Fp32RMSNorm post_feedforward_layernorm{*this, "post_feedforward_layernorm", config.hidden_size};
 };
 
 using Olmo2Model = DecoderStack<DecoderConfig, Olmo2DecoderLayer, Fp32RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) {
   const DecoderConfig d = olmo2_settings(c);
@@ -103,6 +94,27 @@ std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) {
 std::unique_ptr<Model> make_olmo2_classifier(Build& build, const Config& c) {
   const DecoderConfig d = olmo2_settings(c);
   return std::make_unique<LastTokenClassifier<DecoderConfig, Olmo2Model>>(build, c, d, "model", d.hidden_size, 1);
+}
+
+}  // namespace
+
+const Family& olmo2_family() {
+  static const Family kFamily{
+      .name = "olmo2",
+      .models = {{"olmo2", {"Olmo2ForCausalLM"}, InputKind::lm, 2048, make_olmo2},
+                 {"olmo2-classifier", {"Olmo2ForSequenceClassification"}, InputKind::cls, 2048, make_olmo2_classifier}},
+      .presets =
+          {{"olmo-2-1b",
+            R"({"hidden_size":2048,"intermediate_size":8192,"num_hidden_layers":16,"num_attention_heads":16,"vocab_size":100352})", 4096},
+           {"olmo-2-7b", R"({"vocab_size":100352})", 4096},
+           {"olmo-2-13b",
+            R"({"hidden_size":5120,"intermediate_size":13824,"num_hidden_layers":40,"num_attention_heads":40,"vocab_size":100352})", 4096},
+           {"olmo-2-32b",
+            R"({"hidden_size":5120,"intermediate_size":27648,"num_hidden_layers":64,"num_attention_heads":40,"num_key_value_heads":8,"vocab_size":100352})",
+            4096}},
+      .kernels = {.liger_loss = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

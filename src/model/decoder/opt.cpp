@@ -1,5 +1,5 @@
 // transformers.models.opt: OPTForCausalLM and OPTForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"
 #include "nn/layers.h"
@@ -39,13 +39,7 @@ struct OPTConfig {
 };
 
 struct OPTAttention : Module {
-  OPTAttention(Module& parent, std::string_view name, const OPTConfig& c)
-      : Module(parent, name),
-        config(c),
-        k_proj(*this, "k_proj", c.hidden_size, c.hidden_size, c.enable_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.hidden_size, c.enable_bias),
-        q_proj(*this, "q_proj", c.hidden_size, c.hidden_size, c.enable_bias),
-        out_proj(*this, "out_proj", c.hidden_size, c.hidden_size, c.enable_bias) {}
+  OPTAttention(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -72,18 +66,14 @@ struct OPTAttention : Module {
   }
 
   const OPTConfig& config;
-  Linear k_proj, v_proj, q_proj, out_proj;
+  Linear k_proj{*this, "k_proj", config.hidden_size, config.hidden_size, config.enable_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, config.hidden_size, config.enable_bias};
+  Linear q_proj{*this, "q_proj", config.hidden_size, config.hidden_size, config.enable_bias};
+  Linear out_proj{*this, "out_proj", config.hidden_size, config.hidden_size, config.enable_bias};
 };
 
 struct OPTDecoderLayer : Module {
-  OPTDecoderLayer(Module& parent, std::string_view name, const OPTConfig& c)
-      : Module(parent, name),
-        config(c),
-        self_attn(*this, "self_attn", c),
-        self_attn_layer_norm(*this, "self_attn_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine),
-        fc1(*this, "fc1", c.hidden_size, c.ffn_dim, c.enable_bias),
-        fc2(*this, "fc2", c.ffn_dim, c.hidden_size, c.enable_bias),
-        final_layer_norm(*this, "final_layer_norm", c.hidden_size, c.layer_norm_elementwise_affine) {}
+  OPTDecoderLayer(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -106,10 +96,11 @@ struct OPTDecoderLayer : Module {
   }
 
   const OPTConfig& config;
-  OPTAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  Linear fc1, fc2;
-  LayerNorm final_layer_norm;
+  OPTAttention self_attn{*this, "self_attn", config};
+  LayerNorm self_attn_layer_norm{*this, "self_attn_layer_norm", config.hidden_size, config.layer_norm_elementwise_affine};
+  Linear fc1{*this, "fc1", config.hidden_size, config.ffn_dim, config.enable_bias};
+  Linear fc2{*this, "fc2", config.ffn_dim, config.hidden_size, config.enable_bias};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size, config.layer_norm_elementwise_affine};
 };
 
 // Positions start at 2.
@@ -123,11 +114,7 @@ struct OPTLearnedPositionalEmbedding : Embedding {
 };
 
 struct OPTDecoder : Module {
-  OPTDecoder(Module& parent, std::string_view name, const OPTConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.word_embed_proj_dim),
-        embed_positions(*this, "embed_positions", c.max_position_embeddings, c.hidden_size) {
+  OPTDecoder(Module& parent, std::string_view name, const OPTConfig& c) : Module(parent, name), config(c) {
     if (c.word_embed_proj_dim != c.hidden_size) {
       project_out = std::make_unique<Linear>(*this, "project_out", c.hidden_size, c.word_embed_proj_dim, false);
       project_in = std::make_unique<Linear>(*this, "project_in", c.word_embed_proj_dim, c.hidden_size, false);
@@ -173,8 +160,8 @@ struct OPTDecoder : Module {
   }
 
   const OPTConfig& config;
-  Embedding embed_tokens;
-  OPTLearnedPositionalEmbedding embed_positions;
+  Embedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.word_embed_proj_dim};
+  OPTLearnedPositionalEmbedding embed_positions{*this, "embed_positions", config.max_position_embeddings, config.hidden_size};
   std::unique_ptr<Linear> project_out, project_in;
   std::unique_ptr<LayerNorm> final_layer_norm;
   std::unique_ptr<ModuleList<OPTDecoderLayer>> layers;
@@ -186,8 +173,6 @@ struct OPTModel : Module {
   const Tensor& embedding() const { return decoder.embed_tokens.weight; }
   OPTDecoder decoder;
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
   const OPTConfig config(c);
@@ -201,6 +186,36 @@ std::unique_ptr<Model> make_opt(Build& build, const Config& c) {
 std::unique_ptr<Model> make_opt_classifier(Build& build, const Config& c) {
   const OPTConfig config(c);
   return std::make_unique<LastTokenClassifier<OPTConfig, OPTModel>>(build, c, config, "model", config.word_embed_proj_dim, 1);
+}
+
+}  // namespace
+
+const Family& opt_family() {
+  static const Family kFamily{
+      .name = "opt",
+      .models = {{"opt", {"OPTForCausalLM"}, InputKind::lm, 2048, make_opt},
+                 {"opt-classifier", {"OPTForSequenceClassification"}, InputKind::cls, 2048, make_opt_classifier}},
+      .presets =
+          {{"opt-125m", R"({"hidden_size":768,"ffn_dim":3072,"num_hidden_layers":12,"num_attention_heads":12,"word_embed_proj_dim":768})",
+            2048},
+           {"opt-350m",
+            R"({"hidden_size":1024,"ffn_dim":4096,"num_hidden_layers":24,"num_attention_heads":16,"word_embed_proj_dim":512,"do_layer_norm_before":false})",
+            2048},
+           {"opt-1.3b", R"({"hidden_size":2048,"ffn_dim":8192,"num_hidden_layers":24,"num_attention_heads":32,"word_embed_proj_dim":2048})",
+            2048},
+           {"opt-2.7b",
+            R"({"hidden_size":2560,"ffn_dim":10240,"num_hidden_layers":32,"num_attention_heads":32,"word_embed_proj_dim":2560})", 2048},
+           {"opt-6.7b",
+            R"({"hidden_size":4096,"ffn_dim":16384,"num_hidden_layers":32,"num_attention_heads":32,"word_embed_proj_dim":4096})", 2048},
+           {"opt-13b", R"({"hidden_size":5120,"ffn_dim":20480,"num_hidden_layers":40,"num_attention_heads":40,"word_embed_proj_dim":5120})",
+            2048},
+           {"opt-30b", R"({"hidden_size":7168,"ffn_dim":28672,"num_hidden_layers":48,"num_attention_heads":56,"word_embed_proj_dim":7168})",
+            2048},
+           {"opt-66b", R"({"hidden_size":9216,"ffn_dim":36864,"num_hidden_layers":64,"num_attention_heads":72,"word_embed_proj_dim":9216})",
+            2048}},
+      .adapters = {.lora = {"q_proj", "v_proj"}, .ia3 = {"q_proj", "k_proj", "fc2"}, .feedforward = {"fc2"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.phi: PhiForCausalLM and PhiForSequenceClassification (Phi-1, Phi-1.5, Phi-2). Attention and feed-forward
 // read the same norm and are added together.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/feed_forward.h"
 #include "nn/last_token_classifier.h"
@@ -31,13 +31,7 @@ struct PhiConfig : DecoderConfig {
 };
 
 struct PhiAttention : Module {
-  PhiAttention(Module& parent, std::string_view name, const PhiConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-        dense(*this, "dense", c.num_attention_heads * c.head_dim, c.hidden_size) {
+  PhiAttention(Module& parent, std::string_view name, const PhiConfig& c) : Module(parent, name), config(c) {
     if (!c.qk_layernorm) return;
     q_layernorm = std::make_unique<LayerNorm>(*this, "q_layernorm", c.head_dim);
     k_layernorm = std::make_unique<LayerNorm>(*this, "k_layernorm", c.head_dim);
@@ -70,17 +64,15 @@ struct PhiAttention : Module {
   }
 
   const PhiConfig& config;
-  Linear q_proj, k_proj, v_proj, dense;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim)};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim)};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim)};
+  Linear dense{*this, "dense", (config.num_attention_heads * config.head_dim), config.hidden_size};
   std::unique_ptr<LayerNorm> q_layernorm, k_layernorm;
 };
 
 struct PhiDecoderLayer : Module {
-  PhiDecoderLayer(Module& parent, std::string_view name, const PhiConfig& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", {"fc1", "fc2", c.hidden_size, c.intermediate_size, c.hidden_act}),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        resid_dropout(*this, "resid_dropout", c.resid_pdrop) {}
+  PhiDecoderLayer(Module& parent, std::string_view name, const PhiConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -94,10 +86,11 @@ struct PhiDecoderLayer : Module {
     return hidden;
   }
 
-  PhiAttention self_attn;
-  FeedForward mlp;
-  LayerNorm input_layernorm;
-  Dropout resid_dropout;
+  const PhiConfig& config;
+  PhiAttention self_attn{*this, "self_attn", config};
+  FeedForward mlp{*this, "mlp", {"fc1", "fc2", config.hidden_size, config.intermediate_size, config.hidden_act}};
+  LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  Dropout resid_dropout{*this, "resid_dropout", config.resid_pdrop};
 };
 
 struct PhiModel : DecoderStack<PhiConfig, PhiDecoderLayer, LayerNorm> {
@@ -110,8 +103,6 @@ struct PhiModel : DecoderStack<PhiConfig, PhiDecoderLayer, LayerNorm> {
   Dropout embed_dropout;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_phi(Build& build, const Config& c) {
   const PhiConfig config(c);
   HeadSettings head = lm_head(config);
@@ -122,6 +113,23 @@ std::unique_ptr<Model> make_phi(Build& build, const Config& c) {
 std::unique_ptr<Model> make_phi_classifier(Build& build, const Config& c) {
   const PhiConfig config(c);
   return std::make_unique<LastTokenClassifier<PhiConfig, PhiModel>>(build, c, config, "model", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& phi_family() {
+  static const Family kFamily{
+      .name = "phi",
+      .models = {{"phi", {"PhiForCausalLM"}, InputKind::lm, 2048, make_phi},
+                 {"phi-classifier", {"PhiForSequenceClassification"}, InputKind::cls, 2048, make_phi_classifier}},
+      .presets =
+          {{"phi-1", R"({})", 2048},
+           {"phi-1.5", R"({})", 2048},
+           {"phi-2",
+            R"({"hidden_size":2560,"intermediate_size":10240,"num_hidden_layers":32,"num_attention_heads":32,"partial_rotary_factor":0.4})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

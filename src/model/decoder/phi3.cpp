@@ -1,5 +1,5 @@
 // transformers.models.phi3: Phi3ForCausalLM and Phi3ForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "nn/liger.h"
@@ -28,11 +28,7 @@ struct Phi3Config : DecoderConfig {
 };
 
 struct Phi3Attention : Module {
-  Phi3Attention(Module& parent, std::string_view name, const Phi3Config& c)
-      : Module(parent, name),
-        config(c),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false),
-        qkv_proj(*this, "qkv_proj", c.hidden_size, (c.num_attention_heads + 2 * c.num_key_value_heads) * c.head_dim, false) {}
+  Phi3Attention(Module& parent, std::string_view name, const Phi3Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -66,15 +62,13 @@ struct Phi3Attention : Module {
   }
 
   const Phi3Config& config;
-  Linear o_proj, qkv_proj;
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size, false};
+  Linear qkv_proj{*this, "qkv_proj", config.hidden_size, (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim,
+                  false};
 };
 
 struct Phi3MLP : Module {
-  Phi3MLP(Module& parent, std::string_view name, const Phi3Config& c)
-      : Module(parent, name),
-        config(c),
-        gate_up_proj(*this, "gate_up_proj", c.hidden_size, 2 * c.intermediate_size, false),
-        down_proj(*this, "down_proj", c.intermediate_size, c.hidden_size, false) {}
+  Phi3MLP(Module& parent, std::string_view name, const Phi3Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -85,18 +79,12 @@ struct Phi3MLP : Module {
   }
 
   const Phi3Config& config;
-  Linear gate_up_proj, down_proj;
+  Linear gate_up_proj{*this, "gate_up_proj", config.hidden_size, 2 * config.intermediate_size, false};
+  Linear down_proj{*this, "down_proj", config.intermediate_size, config.hidden_size, false};
 };
 
 struct Phi3DecoderLayer : Module {
-  Phi3DecoderLayer(Module& parent, std::string_view name, const Phi3Config& c)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size),
-        resid_attn_dropout(*this, "resid_attn_dropout", c.resid_pdrop),
-        resid_mlp_dropout(*this, "resid_mlp_dropout", c.resid_pdrop) {}
+  Phi3DecoderLayer(Module& parent, std::string_view name, const Phi3Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -111,15 +99,16 @@ struct Phi3DecoderLayer : Module {
     return hidden;
   }
 
-  Phi3Attention self_attn;
-  Phi3MLP mlp;
-  RMSNorm input_layernorm, post_attention_layernorm;
-  Dropout resid_attn_dropout, resid_mlp_dropout;
+  const Phi3Config& config;
+  Phi3Attention self_attn{*this, "self_attn", config};
+  Phi3MLP mlp{*this, "mlp", config};
+  RMSNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
+  RMSNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
+  Dropout resid_attn_dropout{*this, "resid_attn_dropout", config.resid_pdrop};
+  Dropout resid_mlp_dropout{*this, "resid_mlp_dropout", config.resid_pdrop};
 };
 
 using Phi3Model = DecoderStack<Phi3Config, Phi3DecoderLayer, RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_phi3(Build& build, const Config& c) {
   const Phi3Config config(c);
@@ -129,6 +118,31 @@ std::unique_ptr<Model> make_phi3(Build& build, const Config& c) {
 std::unique_ptr<Model> make_phi3_classifier(Build& build, const Config& c) {
   const Phi3Config config(c);
   return std::make_unique<LastTokenClassifier<Phi3Config, Phi3Model>>(build, c, config, "model", config.hidden_size, 32000);
+}
+
+}  // namespace
+
+const Family& phi3_family() {
+  static const Family kFamily{
+      .name = "phi3",
+      .models = {{"phi3", {"Phi3ForCausalLM"}, InputKind::lm, 2048, make_phi3},
+                 {"phi3-classifier", {"Phi3ForSequenceClassification"}, InputKind::cls, 2048, make_phi3_classifier}},
+      .presets =
+          {{"phi-3-mini",
+            R"({"hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":32064,"sliding_window":2047})",
+            4096},
+           {"phi-3.5-mini",
+            R"({"hidden_size":3072,"intermediate_size":8192,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":32064,"sliding_window":262144})",
+            4096},
+           {"phi-3-medium",
+            R"({"hidden_size":5120,"intermediate_size":17920,"num_hidden_layers":40,"num_attention_heads":40,"num_key_value_heads":10,"vocab_size":32064,"sliding_window":2047})",
+            4096},
+           {"phi-4",
+            R"({"hidden_size":5120,"intermediate_size":17920,"num_hidden_layers":40,"num_attention_heads":40,"num_key_value_heads":10,"vocab_size":100352})",
+            4096}},
+      .kernels = {.liger_loss = true, .liger_layers = true, .cut_cross_entropy = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

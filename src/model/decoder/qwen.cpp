@@ -1,6 +1,6 @@
 // modeling_qwen.py beside the checkpoints of Qwen (1.8B to 72B, the first generation): QWenLMHeadModel, with flash attention and the norms
 // and rotary positions of its own code.
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/rotary.h"
 #include "ops/pointwise.h"
@@ -59,11 +59,7 @@ Tensor qwen_rotary(const Tensor& t, const CosSin& tables) {
 
 struct QwenAttention : Module {
   QwenAttention(Module& parent, std::string_view name, const QwenConfig& c)
-      : Module(parent, name),
-        config(c),
-        logn_tensor(buffer("logn_tensor", {1, kLognPositions, 1, 1}, build().dtype)),
-        c_attn(*this, "c_attn", c.hidden_size, checked_mul(3, c.hidden_size)),
-        c_proj(*this, "c_proj", c.hidden_size, c.hidden_size, !c.no_bias) {}
+      : Module(parent, name), config(c), logn_tensor(buffer("logn_tensor", {1, kLognPositions, 1, 1}, build().dtype)) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables) const {
     Forward here(*this);
@@ -80,15 +76,12 @@ struct QwenAttention : Module {
 
   const QwenConfig& config;
   Tensor logn_tensor;
-  Linear c_attn, c_proj;
+  Linear c_attn{*this, "c_attn", config.hidden_size, checked_mul(3, config.hidden_size)};
+  Linear c_proj{*this, "c_proj", config.hidden_size, config.hidden_size, !config.no_bias};
 };
 
 struct QwenMLP : Module {
-  QwenMLP(Module& parent, std::string_view name, const QwenConfig& c)
-      : Module(parent, name),
-        w1(*this, "w1", c.hidden_size, c.intermediate_size / 2, !c.no_bias),
-        w2(*this, "w2", c.hidden_size, c.intermediate_size / 2, !c.no_bias),
-        c_proj(*this, "c_proj", c.intermediate_size / 2, c.hidden_size, !c.no_bias) {}
+  QwenMLP(Module& parent, std::string_view name, const QwenConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -101,16 +94,14 @@ struct QwenMLP : Module {
     return c_proj(inner);  // (B, T, C)
   }
 
-  Linear w1, w2, c_proj;
+  const QwenConfig& config;
+  Linear w1{*this, "w1", config.hidden_size, config.intermediate_size / 2, !config.no_bias};
+  Linear w2{*this, "w2", config.hidden_size, config.intermediate_size / 2, !config.no_bias};
+  Linear c_proj{*this, "c_proj", config.intermediate_size / 2, config.hidden_size, !config.no_bias};
 };
 
 struct QwenBlock : Module {
-  QwenBlock(Module& parent, std::string_view name, const QwenConfig& c)
-      : Module(parent, name),
-        ln_1(*this, "ln_1", c.hidden_size),
-        attn(*this, "attn", c),
-        ln_2(*this, "ln_2", c.hidden_size),
-        mlp(*this, "mlp", c) {}
+  QwenBlock(Module& parent, std::string_view name, const QwenConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables) const {
     Forward here(*this);
@@ -122,21 +113,16 @@ struct QwenBlock : Module {
     return add(middle, mlp_output);
   }
 
-  RMSNorm ln_1;
-  QwenAttention attn;
-  RMSNorm ln_2;
-  QwenMLP mlp;
+  const QwenConfig& config;
+  RMSNorm ln_1{*this, "ln_1", config.hidden_size};
+  QwenAttention attn{*this, "attn", config};
+  RMSNorm ln_2{*this, "ln_2", config.hidden_size};
+  QwenMLP mlp{*this, "mlp", config};
 };
 
 struct QwenModel : Module {
   QwenModel(Module& parent, std::string_view name, const QwenConfig& c)
-      : Module(parent, name),
-        config(c),
-        wte(*this, "wte", c.vocab_size, c.hidden_size),
-        drop(*this, "drop", c.emb_dropout),
-        inv_freq(buffer("inv_freq", {c.head_dim / 2})),
-        h(*this, "h"),
-        ln_f(add_blocks(), "ln_f", c.hidden_size) {}
+      : Module(parent, name), config(c), inv_freq(buffer("inv_freq", {c.head_dim / 2})) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) h.add(config);
@@ -170,12 +156,12 @@ struct QwenModel : Module {
   const Tensor& embedding() const { return wte.weight; }
 
   const QwenConfig& config;
-  Embedding wte;
-  Dropout drop;
+  Embedding wte{*this, "wte", config.vocab_size, config.hidden_size};
+  Dropout drop{*this, "drop", config.emb_dropout};
   Tensor inv_freq;
   CosSin cached;
-  ModuleList<QwenBlock> h;
-  RMSNorm ln_f;
+  ModuleList<QwenBlock> h{*this, "h"};
+  RMSNorm ln_f{add_blocks(), "ln_f", config.hidden_size};
 };
 
 // The loss of its own code: logits without the last token are a copy, in their own type.
@@ -189,13 +175,30 @@ struct QwenLMHeadModel : CausalLM<QwenConfig, QwenModel> {
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen(Build& build, const Config& c) {
   const QwenConfig config(c);
   HeadSettings head{
       .body = "transformer", .width = config.hidden_size, .vocab_size = config.vocab_size, .tied = config.tie_word_embeddings};
   return std::make_unique<QwenLMHeadModel>(build, config, head);
+}
+
+}  // namespace
+
+const Family& qwen_family() {
+  static const Family kFamily{
+      .name = "qwen",
+      .library = "modeling_qwen.py beside the weights",
+      .models = {{"qwen", {"QWenLMHeadModel"}, InputKind::lm, 2048, make_qwen}},
+      .presets =
+          {{"qwen-1.8b", R"({"hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":11008})", 2048},
+           {"qwen-7b", R"({})", 2048},
+           {"qwen-14b",
+            R"({"hidden_size":5120,"num_hidden_layers":40,"num_attention_heads":40,"intermediate_size":27392,"vocab_size":152064})", 2048},
+           {"qwen-72b",
+            R"({"hidden_size":8192,"num_hidden_layers":80,"num_attention_heads":64,"intermediate_size":49152,"vocab_size":152064,"max_position_embeddings":32768})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // that no text reads.
 #include <nlohmann/json.hpp>
 
-#include "model/text_encoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/decoder_stack.h"
 #include "nn/qwen_vl.h"
@@ -74,15 +74,15 @@ struct VisionTower : Module {
     MergerMlp mlp;
   };
 
-  VisionTower(Module& parent, const VisionConfig& c)
-      : Module(parent, "visual"), patch_embed(*this, c), rotary_pos_emb(*this, c), blocks(*this, "blocks"), merger(add_blocks(c), c) {}
+  VisionTower(Module& parent, const VisionConfig& c) : Module(parent, "visual"), config(c), merger(add_blocks(c), c) {}
   Module& add_blocks(const VisionConfig& c) {
     for (int64_t i = 0; i < c.depth; ++i) blocks.add(c);
     return *this;
   }
-  PatchEmbed patch_embed;
-  Rotary rotary_pos_emb;
-  ModuleList<Block> blocks;
+  const VisionConfig& config;
+  PatchEmbed patch_embed{*this, config};
+  Rotary rotary_pos_emb{*this, config};
+  ModuleList<Block> blocks{*this, "blocks"};
   Merger merger;
 };
 
@@ -134,14 +134,29 @@ struct Qwen2_5_VLTextEncoder : TextEncoder {
   std::unique_ptr<Linear> lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<TextEncoder> make_qwen2_5_vl_text_model(Module& parent, std::string_view name, const Config& c) {
   return std::make_unique<Qwen2_5_VLTextEncoder>(parent, name, c);
 }
 
 std::unique_ptr<Model> make_qwen2_5_vl_text(Build& build, const Config& c) {
   return make_text_encoder_training(build, c, make_qwen2_5_vl_text_model);
+}
+
+}  // namespace
+
+const Family& qwen2_5_vl_text_family() {
+  static const Family kFamily{
+      .name = "qwen2.5-vl-text",
+      .models = {{"qwen2.5-vl-text", {}, InputKind::own, 512, make_qwen2_5_vl_text, make_qwen2_5_vl_text_model}},
+      .presets =
+          {{"qwen2.5-vl-3b-text",
+            R"({"vocab_size":151936,"hidden_size":2048,"intermediate_size":11008,"num_hidden_layers":36,"num_attention_heads":16,"num_key_value_heads":2,"tie_word_embeddings":true,"vision_config":{"hidden_size":1280,"out_hidden_size":2048}})",
+            512},
+           {"qwen2.5-vl-7b-text",
+            R"({"hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"vision_config":{"hidden_size":1280,"out_hidden_size":3584}})",
+            512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.qwen2_moe: Qwen2MoeForCausalLM and Qwen2MoeForSequenceClassification. An expert that every token has, behind a
 // gate of its own, beside those that it is sent to.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "ops/reshape.h"
 
@@ -44,12 +44,7 @@ struct Qwen2MoeConfig : MoeConfig {
 };
 
 struct Qwen2MoeSparseMoeBlock : Module {
-  Qwen2MoeSparseMoeBlock(Module& parent, std::string_view name, const Qwen2MoeConfig& c)
-      : Module(parent, name),
-        gate(*this, "gate", c, true),
-        experts(*this, "experts", c),
-        shared_expert(*this, "shared_expert", c.hidden_size, c.shared_expert_intermediate_size, false, c.hidden_act),
-        shared_expert_gate(*this, "shared_expert_gate", c.hidden_size, 1, false) {}
+  Qwen2MoeSparseMoeBlock(Module& parent, std::string_view name, const Qwen2MoeConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -66,15 +61,14 @@ struct Qwen2MoeSparseMoeBlock : Module {
     return reshape(out, x.sizes());
   }
 
-  TopKRouter gate;
-  Experts experts;
-  GatedMLP shared_expert;
-  Linear shared_expert_gate;
+  const Qwen2MoeConfig& config;
+  TopKRouter gate{*this, "gate", config, true};
+  Experts experts{*this, "experts", config};
+  GatedMLP shared_expert{*this, "shared_expert", config.hidden_size, config.shared_expert_intermediate_size, false, config.hidden_act};
+  Linear shared_expert_gate{*this, "shared_expert_gate", config.hidden_size, 1, false};
 };
 
 using Qwen2MoeModel = DecoderStack<Qwen2MoeConfig, MoeDecoderLayer<Qwen2MoeConfig, Qwen2MoeSparseMoeBlock>, RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_qwen2_moe(Build& build, const Config& c) {
   const Qwen2MoeConfig settings(c);
@@ -83,6 +77,18 @@ std::unique_ptr<Model> make_qwen2_moe(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_qwen2_moe_classifier(Build& build, const Config& c) {
   return make_moe_classifier<Qwen2MoeConfig, Qwen2MoeModel>(build, c, Qwen2MoeConfig(c));
+}
+
+}  // namespace
+
+const Family& qwen2_moe_family() {
+  static const Family kFamily{
+      .name = "qwen2_moe",
+      .models = {{"qwen2_moe", {"Qwen2MoeForCausalLM"}, InputKind::lm, 2048, make_qwen2_moe},
+                 {"qwen2_moe-classifier", {"Qwen2MoeForSequenceClassification"}, InputKind::cls, 2048, make_qwen2_moe_classifier}},
+      .presets = {{"qwen1.5-moe-a2.7b", R"({})", 4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.qwen3_moe: Qwen3MoeForCausalLM and Qwen3MoeForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/moe_decoder.h"
 #include "ops/reshape.h"
 
@@ -48,8 +48,6 @@ struct Qwen3MoeSparseMoeBlock : Module {
 
 using Qwen3MoeModel = DecoderStack<MoeConfig, MoeDecoderLayer<MoeConfig, Qwen3MoeSparseMoeBlock>, RMSNorm>;
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen3_moe(Build& build, const Config& c) {
   const MoeConfig m = qwen3_moe_settings(c);
   return std::make_unique<MoeCausalLM<MoeConfig, Qwen3MoeModel>>(build, m, lm_head(m));
@@ -57,6 +55,35 @@ std::unique_ptr<Model> make_qwen3_moe(Build& build, const Config& c) {
 
 std::unique_ptr<Model> make_qwen3_moe_classifier(Build& build, const Config& c) {
   return make_moe_classifier<MoeConfig, Qwen3MoeModel>(build, c, qwen3_moe_settings(c));
+}
+
+}  // namespace
+
+const Family& qwen3_moe_family() {
+  static const Family kFamily{
+      .name = "qwen3_moe",
+      .models = {{"qwen3_moe", {"Qwen3MoeForCausalLM"}, InputKind::lm, 2048, make_qwen3_moe},
+                 {"qwen3_moe-classifier", {"Qwen3MoeForSequenceClassification"}, InputKind::cls, 2048, make_qwen3_moe_classifier}},
+      .presets =
+          {{"qwen3-30b-a3b", R"({"num_hidden_layers":48,"head_dim":128,"norm_topk_prob":true})", 4096},
+           {"qwen3-235b-a22b",
+            R"({"hidden_size":4096,"intermediate_size":12288,"moe_intermediate_size":1536,"num_hidden_layers":94,"num_attention_heads":64,"head_dim":128,"norm_topk_prob":true})",
+            4096}},
+      .kernels = {.liger_loss = true},
+      .programs = {.megatron = MegatronDefaults{.gated = true,
+                                                .rope = true,
+                                                .rms = true,
+                                                .qk_norm = true,
+                                                .layers = 24,
+                                                .hidden = 2048,
+                                                .groups = 4,
+                                                .ffn = 6144,
+                                                .vocab = 151936,
+                                                .experts = 128,
+                                                .top_k = 8,
+                                                .expert_ffn = 768}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // transformers.models.smollm3: SmolLM3ForCausalLM, Llama with layers that know no positions.
 #include <nlohmann/json.hpp>
 
-#include "model/other_decoders.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "ops/reshape.h"
 
@@ -69,39 +69,25 @@ struct SmolLM3Attention : DecoderAttention {
   bool use_rope;
 };
 
-struct SmolLM3DecoderLayer : Module {
-  SmolLM3DecoderLayer(Module& parent, std::string_view name, const SmolLM3Config& c, size_t layer)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c, layer),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, c.mlp_bias, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    Tensor weights, residual = x;
-    Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
-    hidden = add(residual, hidden);
-    residual = hidden;
-    hidden = post_attention_layernorm(hidden);
-    hidden = run_part(mlp, hidden);
-    hidden = add(residual, hidden);
-    return hidden;
-  }
-
-  SmolLM3Attention self_attn;
-  GatedMLP mlp;
-  RMSNorm input_layernorm, post_attention_layernorm;
-};
+using SmolLM3DecoderLayer = PreNormLayer<RMSNorm, SmolLM3Attention, SmolLM3Config>;
 
 using SmolLM3Model = DecoderStack<SmolLM3Config, SmolLM3DecoderLayer, RMSNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_smollm3(Build& build, const Config& c) {
   const SmolLM3Config config(c);
   return std::make_unique<CausalLM<SmolLM3Config, SmolLM3Model>>(build, config, lm_head(config));
+}
+
+}  // namespace
+
+const Family& smollm3_family() {
+  static const Family kFamily{
+      .name = "smollm3",
+      .models = {{"smollm3", {"SmolLM3ForCausalLM"}, InputKind::lm, 2048, make_smollm3}},
+      .presets = {{"smollm3-3b", R"({})", 4096}},
+      .kernels = {.liger_loss = true},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

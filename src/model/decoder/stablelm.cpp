@@ -1,5 +1,5 @@
 // transformers.models.stablelm: StableLmForCausalLM and StableLmForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "ops/pointwise.h"
@@ -33,8 +33,7 @@ struct StableLmConfig : DecoderConfig {
 
 // A norm of its own for every head.
 struct StableLmLayerNormPerHead : Module {
-  StableLmLayerNormPerHead(Module& parent, std::string_view name, int64_t width, int64_t heads)
-      : Module(parent, name), norms(*this, "norms") {
+  StableLmLayerNormPerHead(Module& parent, std::string_view name, int64_t width, int64_t heads) : Module(parent, name) {
     for (int64_t i = 0; i < heads; ++i) norms.add(width, true, false);
   }
 
@@ -46,17 +45,11 @@ struct StableLmLayerNormPerHead : Module {
     return cat(normed, 1);  // (B, H, T, D)
   }
 
-  ModuleList<LayerNorm> norms;
+  ModuleList<LayerNorm> norms{*this, "norms"};
 };
 
 struct StableLmAttention : Module {
-  StableLmAttention(Module& parent, std::string_view name, const StableLmConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.hidden_size, c.hidden_size, false) {
+  StableLmAttention(Module& parent, std::string_view name, const StableLmConfig& c) : Module(parent, name), config(c) {
     if (!c.qk_layernorm) return;
     q_layernorm = std::make_unique<StableLmLayerNormPerHead>(*this, "q_layernorm", c.head_dim, c.num_attention_heads);
     k_layernorm = std::make_unique<StableLmLayerNormPerHead>(*this, "k_layernorm", c.head_dim, c.num_key_value_heads);
@@ -90,19 +83,19 @@ struct StableLmAttention : Module {
   }
 
   const StableLmConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", config.hidden_size, config.hidden_size, false};
   std::unique_ptr<StableLmLayerNormPerHead> q_layernorm, k_layernorm;
 };
 
 struct StableLmDecoderLayer : Module {
   StableLmDecoderLayer(Module& parent, std::string_view name, const StableLmConfig& c)
       : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
+        config(c),
         post_attention_layernorm(c.use_parallel_residual ? nullptr
-                                                         : std::make_unique<LayerNorm>(*this, "post_attention_layernorm", c.hidden_size)),
-        dropout(*this, "dropout", c.hidden_dropout) {}
+                                                         : std::make_unique<LayerNorm>(*this, "post_attention_layernorm", c.hidden_size)) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -122,16 +115,15 @@ struct StableLmDecoderLayer : Module {
     return hidden;
   }
 
-  StableLmAttention self_attn;
-  GatedMLP mlp;
-  LayerNorm input_layernorm;
+  const StableLmConfig& config;
+  StableLmAttention self_attn{*this, "self_attn", config};
+  GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, false, config.hidden_act};
+  LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
   std::unique_ptr<LayerNorm> post_attention_layernorm;  // none when attention and feed-forward are added together
-  Dropout dropout;
+  Dropout dropout{*this, "dropout", config.hidden_dropout};
 };
 
 using StableLmModel = DecoderStack<StableLmConfig, StableLmDecoderLayer, LayerNorm>;
-
-}  // namespace
 
 std::unique_ptr<Model> make_stablelm(Build& build, const Config& c) {
   const StableLmConfig config(c);
@@ -141,6 +133,25 @@ std::unique_ptr<Model> make_stablelm(Build& build, const Config& c) {
 std::unique_ptr<Model> make_stablelm_classifier(Build& build, const Config& c) {
   const StableLmConfig config(c);
   return std::make_unique<LastTokenClassifier<StableLmConfig, StableLmModel>>(build, c, config, "model", config.hidden_size, std::nullopt);
+}
+
+}  // namespace
+
+const Family& stablelm_family() {
+  static const Family kFamily{
+      .name = "stablelm",
+      .models = {{"stablelm", {"StableLmForCausalLM"}, InputKind::lm, 2048, make_stablelm},
+                 {"stablelm-classifier", {"StableLmForSequenceClassification"}, InputKind::cls, 2048, make_stablelm_classifier}},
+      .presets =
+          {{"stablelm-2-1.6b",
+            R"({"hidden_size":2048,"intermediate_size":5632,"num_hidden_layers":24,"num_attention_heads":32,"num_key_value_heads":32,"vocab_size":100352,"use_qkv_bias":true})",
+            4096},
+           {"stablelm-3b-4e1t", R"({})", 4096},
+           {"stablelm-2-12b",
+            R"({"hidden_size":5120,"intermediate_size":13824,"num_hidden_layers":40,"num_attention_heads":32,"num_key_value_heads":8,"vocab_size":100352,"qk_layernorm":true,"use_parallel_residual":true})",
+            4096}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

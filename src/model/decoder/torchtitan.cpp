@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "model/resolve.h"
+#include "model/registry.h"
 #include "nn/gemma.h"
 #include "nn/rotary.h"
 #include "nn/tensor_parallel.h"
@@ -70,15 +70,7 @@ Tensor repeated(const Tensor& x, int64_t groups) {  // (B, T, KV, D) -> (B, T, H
 
 struct TitanAttention : Module {
   TitanAttention(Module& parent, std::string_view name, const TitanShape& s)
-      : Module(parent, name),
-        config(s.config),
-        settings(s.settings),
-        q_norm(norm_of_heads("q_norm")),
-        k_norm(norm_of_heads("k_norm")),
-        wq(*this, "wq", config.dim, config.heads * config.head_dim, false),
-        wk(*this, "wk", config.dim, config.kv_heads * config.head_dim, false),
-        wv(*this, "wv", config.dim, config.kv_heads * config.head_dim, false),
-        wo(*this, "wo", config.heads * config.head_dim, config.dim, false) {
+      : Module(parent, name), config(s.config), settings(s.settings), q_norm(norm_of_heads("q_norm")), k_norm(norm_of_heads("k_norm")) {
     if (const TensorParallel* tp = build().tensor_parallel) {
       tp->share("num_attention_heads", config.heads);
       tp->share("num_key_value_heads", config.kv_heads);
@@ -134,15 +126,14 @@ struct TitanAttention : Module {
   const TorchtitanConfig& config;
   const TorchtitanSettings& settings;
   std::unique_ptr<TitanNorm> q_norm, k_norm;
-  Linear wq, wk, wv, wo;
+  Linear wq{*this, "wq", config.dim, (config.heads * config.head_dim), false};
+  Linear wk{*this, "wk", config.dim, (config.kv_heads * config.head_dim), false};
+  Linear wv{*this, "wv", config.dim, (config.kv_heads * config.head_dim), false};
+  Linear wo{*this, "wo", (config.heads * config.head_dim), config.dim, false};
 };
 
 struct TitanFeedForward : Module {
-  TitanFeedForward(Module& parent, std::string_view name, const TorchtitanConfig& c)
-      : Module(parent, name),
-        w1(*this, "w1", c.dim, c.ffn, false),
-        w2(*this, "w2", c.ffn, c.dim, false),
-        w3(*this, "w3", c.dim, c.ffn, false) {}
+  TitanFeedForward(Module& parent, std::string_view name, const TorchtitanConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -155,7 +146,10 @@ struct TitanFeedForward : Module {
     return w2(inner);
   }
 
-  Linear w1, w2, w3;
+  const TorchtitanConfig& config;
+  Linear w1{*this, "w1", config.dim, config.ffn, false};
+  Linear w2{*this, "w2", config.ffn, config.dim, false};
+  Linear w3{*this, "w3", config.dim, config.ffn, false};
 };
 
 struct TitanBlock : Module {
@@ -210,10 +204,15 @@ struct TitanHead : Module {
 
 }  // namespace
 
-std::vector<std::string> torchtitan_families() { return {"llama", "qwen3"}; }
+std::vector<std::string> torchtitan_families() {
+  return families_where([](const Family& f) { return f.programs.torchtitan != TorchtitanCode::none; });
+}
 
-TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) : qwen3(family == "qwen3") {
-  if (family != "llama" && !qwen3)
+TorchtitanConfig::TorchtitanConfig(const std::string& family, const Config& c) {
+  const Family* known = find_family(family);
+  const TorchtitanCode code = known ? known->programs.torchtitan : TorchtitanCode::none;
+  qwen3 = code == TorchtitanCode::qwen3;
+  if (code == TorchtitanCode::none)
     throw Error(
         "[torchtitan] " + family + ": its code is not simulated",
         "take a model of " + join(torchtitan_families(), " or ") + "; with experts, Megatron-LM's layout: --megatron world=64,expert=8");

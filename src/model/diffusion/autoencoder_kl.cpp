@@ -1,7 +1,7 @@
 // Training of diffusers' AutoencoderKL: encode, sample, decode; the error of the images plus the divergence of the latents.
 #include <fmt/format.h>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/autoencoder_kl.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace {
 
 struct AutoencoderTraining : Model {
-  AutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c), net(*this, "net", c) {
+  AutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c) {
     if (build.checkpointing.on())
       throw Error("[autoencoder-kl] gradient checkpointing is not modelled: diffusers nests checkpoints in its middle block",
                   "switch checkpointing off");
@@ -44,13 +44,28 @@ struct AutoencoderTraining : Model {
   int64_t width(int64_t side) const { return settings.size({"width"}, side); }
 
   Config settings;
-  AutoencoderKL net;
+  AutoencoderKL net{*this, "net", settings};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_autoencoder_kl(Build& build, const Config& config) {
   return std::make_unique<AutoencoderTraining>(build, config);
+}
+
+}  // namespace
+
+const Family& autoencoder_kl_family() {
+  static const Family kFamily{
+      .name = "autoencoder-kl",
+      .library = "diffusers",
+      .models = {{"autoencoder-kl", {"AutoencoderKL"}, InputKind::own, 256, make_autoencoder_kl}},
+      .presets =
+          {{"sd-vae", R"({"block_out_channels":[128,256,512,512],"layers_per_block":2})", 512},
+           {"sdxl-vae", R"({"block_out_channels":[128,256,512,512],"layers_per_block":2})", 1024},
+           {"flux-vae",
+            R"({"block_out_channels":[128,256,512,512],"layers_per_block":2,"latent_channels":16,"use_quant_conv":false,"use_post_quant_conv":false})",
+            1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "model/autoencoders.h"
+#include "model/family.h"
 #include "ops/loss.h"
 #include "ops/reshape.h"
 
@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 struct CausalAutoencoderTraining : Model {
-  CausalAutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c), net(*this, "net", c) {
+  CausalAutoencoderTraining(Build& build, const Config& c) : Model(build), settings(c) {
     if (build.checkpointing.on()) throw Error("[autoencoder-kl-wan] gradient checkpointing is not modelled", "switch checkpointing off");
   }
 
@@ -41,13 +41,23 @@ struct CausalAutoencoderTraining : Model {
   int64_t frames() const { return settings.size({"frames"}, 1); }
 
   Config settings;
-  CausalAutoencoder net;
+  CausalAutoencoder net{*this, "net", settings};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_causal_autoencoder(Build& build, const Config& config) {
   return std::make_unique<CausalAutoencoderTraining>(build, config);
+}
+
+}  // namespace
+
+const Family& autoencoder_kl_wan_family() {
+  static const Family kFamily{
+      .name = "autoencoder-kl-wan",
+      .library = "diffusers",
+      .models = {{"autoencoder-kl-wan", {"AutoencoderKLWan", "AutoencoderKLQwenImage"}, InputKind::own, 480, make_causal_autoencoder}},
+      .presets = {{"qwen-image-vae", R"({})", 1024}, {"wan2.1-vae", R"({"height":480,"width":832,"frames":81})", 480}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

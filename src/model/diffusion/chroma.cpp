@@ -1,5 +1,6 @@
 // diffusers ChromaTransformer2DModel: Flux with one small network that makes the modulation of all blocks.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/flux_blocks.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -71,8 +72,7 @@ struct ModulationInput : Module {
 struct ChromaApproximator : Module {
   ChromaApproximator(Module& parent, std::string_view name, const ChromaConfig& c)
       : Module(parent, name),
-        in_proj(*this, "in_proj", c.approximator_num_channels, c.approximator_hidden_dim),
-        layers(*this, "layers"),
+        config(c),
         norms(add_layers(c), "norms"),
         out_proj(add_norms(c), "out_proj", c.approximator_hidden_dim, c.sizes.width) {}
 
@@ -95,26 +95,16 @@ struct ChromaApproximator : Module {
     return out_proj(x);  // (B, modulations, C)
   }
 
-  Linear in_proj;
-  ModuleList<TextProjection> layers;
+  const ChromaConfig& config;
+  Linear in_proj{*this, "in_proj", config.approximator_num_channels, config.approximator_hidden_dim};
+  ModuleList<TextProjection> layers{*this, "layers"};
   ModuleList<FusedRMSNorm> norms;
   Linear out_proj;
 };
 
 class ChromaTransformer2DModel : public Denoiser {
  public:
-  ChromaTransformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.axes_dims_rope),
-        time_text_embed_(*this, "time_text_embed", config_),
-        distilled_guidance_layer_(*this, "distilled_guidance_layer", config_),
-        context_embedder_(*this, "context_embedder", config_.joint_attention_dim, config_.sizes.width),
-        x_embedder_(*this, "x_embedder", config_.in_channels, config_.sizes.width),
-        transformer_blocks_(*this, "transformer_blocks"),
-        single_transformer_blocks_(add_blocks(), "single_transformer_blocks"),
-        norm_out_(add_single_blocks(), "norm_out", config_.sizes.width, config_.sizes.width, true),
-        proj_out_(*this, "proj_out", config_.sizes.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
+  ChromaTransformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), config_.in_channels}; }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }
@@ -182,18 +172,29 @@ class ChromaTransformer2DModel : public Denoiser {
   }
 
   ChromaConfig config_;
-  FluxPosEmbed pos_embed_;
-  ModulationInput time_text_embed_;
-  ChromaApproximator distilled_guidance_layer_;
-  Linear context_embedder_, x_embedder_;
-  ModuleList<FluxTransformerBlock> transformer_blocks_;
-  ModuleList<FluxSingleTransformerBlock> single_transformer_blocks_;
-  AdaLayerNormContinuous norm_out_;
-  Linear proj_out_;
+  FluxPosEmbed pos_embed_{*this, "pos_embed", config_.axes_dims_rope};
+  ModulationInput time_text_embed_{*this, "time_text_embed", config_};
+  ChromaApproximator distilled_guidance_layer_{*this, "distilled_guidance_layer", config_};
+  Linear context_embedder_{*this, "context_embedder", config_.joint_attention_dim, config_.sizes.width};
+  Linear x_embedder_{*this, "x_embedder", config_.in_channels, config_.sizes.width};
+  ModuleList<FluxTransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  ModuleList<FluxSingleTransformerBlock> single_transformer_blocks_{add_blocks(), "single_transformer_blocks"};
+  AdaLayerNormContinuous norm_out_{add_single_blocks(), "norm_out", config_.sizes.width, config_.sizes.width, true};
+  Linear proj_out_{*this, "proj_out", config_.sizes.width, (config_.patch_size * config_.patch_size * config_.out_channels)};
 };
+
+std::unique_ptr<Model> make_chroma(Build& build, const Config& config) { return make_training_of<ChromaTransformer2DModel>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_chroma(Build& build, const Config& config) { return make_training_of<ChromaTransformer2DModel>(build, config); }
+const Family& chroma_family() {
+  static const Family kFamily{
+      .name = "chroma",
+      .library = "diffusers",
+      .models = {{"chroma", {"ChromaTransformer2DModel"}, InputKind::own, 1024, make_chroma}},
+      .presets = {{"chroma", R"({"text_mask":true})", 1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

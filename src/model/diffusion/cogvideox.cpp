@@ -1,7 +1,7 @@
 // diffusers CogVideoXTransformer3DModel: CogVideoX 2B and 5B (1.0). Text and video are one sequence; positions are added to it (2B) or
 // turned into queries and keys (5B).
-#include "model/denoisers.h"
-#include "model/more_denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_rotary.h"
 #include "nn/vision.h"
@@ -59,8 +59,7 @@ struct CogVideoXConfig {
 
 // CogVideoXLayerNormZero: one norm for both streams. {video, text, gate of the video, gate of the text}
 struct CogVideoXLayerNormZero : Module {
-  CogVideoXLayerNormZero(Module& parent, std::string_view name, const CogVideoXConfig& c)
-      : Module(parent, name), linear(*this, "linear", c.time_embed_dim, checked_mul(6, c.width)), norm(*this, "norm", c.width, c.affine) {}
+  CogVideoXLayerNormZero(Module& parent, std::string_view name, const CogVideoXConfig& c) : Module(parent, name), config(c) {}
 
   Tensors operator()(const Tensor& hidden, const Tensor& encoder, const Tensor& temb) const {
     Forward here(*this);
@@ -78,21 +77,14 @@ struct CogVideoXLayerNormZero : Module {
     return {video, text, unsqueeze(part[2], 1), unsqueeze(part[5], 1)};
   }
 
-  Linear linear;
-  LayerNorm norm;
+  const CogVideoXConfig& config;
+  Linear linear{*this, "linear", config.time_embed_dim, checked_mul(6, config.width)};
+  LayerNorm norm{*this, "norm", config.width, config.affine};
 };
 
 // Attention with layer norms of queries and keys, and CogVideoXAttnProcessor2_0.
 struct CogVideoXAttention : Module {
-  CogVideoXAttention(Module& parent, std::string_view name, const CogVideoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        norm_q(*this, "norm_q", c.head_dim),
-        norm_k(*this, "norm_k", c.head_dim),
-        to_q(*this, "to_q", c.width, c.width, c.attention_bias),
-        to_k(*this, "to_k", c.width, c.width, c.attention_bias),
-        to_v(*this, "to_v", c.width, c.width, c.attention_bias),
-        to_out(*this, "to_out") {
+  CogVideoXAttention(Module& parent, std::string_view name, const CogVideoXConfig& c) : Module(parent, name), config(c) {
     to_out.add(c.width, c.width);
   }
 
@@ -127,19 +119,16 @@ struct CogVideoXAttention : Module {
   }
 
   const CogVideoXConfig& config;
-  LayerNorm norm_q, norm_k;
-  Linear to_q, to_k, to_v;
-  ModuleList<Linear> to_out;
+  LayerNorm norm_q{*this, "norm_q", config.head_dim};
+  LayerNorm norm_k{*this, "norm_k", config.head_dim};
+  Linear to_q{*this, "to_q", config.width, config.width, config.attention_bias};
+  Linear to_k{*this, "to_k", config.width, config.width, config.attention_bias};
+  Linear to_v{*this, "to_v", config.width, config.width, config.attention_bias};
+  ModuleList<Linear> to_out{*this, "to_out"};
 };
 
 struct CogVideoXBlock : Module {
-  CogVideoXBlock(Module& parent, std::string_view name, const CogVideoXConfig& c)
-      : Module(parent, name),
-        dropout_p(c.dropout),
-        norm1(*this, "norm1", c),
-        attn1(*this, "attn1", c),
-        norm2(*this, "norm2", c),
-        ff(*this, "ff", c.width, c.activation, 0, c.dropout) {}
+  CogVideoXBlock(Module& parent, std::string_view name, const CogVideoXConfig& c) : Module(parent, name), config(c), dropout_p(c.dropout) {}
 
   // {video, text}
   Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& temb, const CosSin& rotary) {
@@ -166,19 +155,16 @@ struct CogVideoXBlock : Module {
     return {hidden, encoder};
   }
 
+  const CogVideoXConfig& config;
   double dropout_p;
-  CogVideoXLayerNormZero norm1;
-  CogVideoXAttention attn1;
-  CogVideoXLayerNormZero norm2;
-  DiffusersFeedForward ff;
+  CogVideoXLayerNormZero norm1{*this, "norm1", config};
+  CogVideoXAttention attn1{*this, "attn1", config};
+  CogVideoXLayerNormZero norm2{*this, "norm2", config};
+  DiffusersFeedForward ff{*this, "ff", config.width, config.activation, 0, config.dropout};
 };
 
 struct CogVideoXPatchEmbed : Module {
-  CogVideoXPatchEmbed(Module& parent, std::string_view name, const CogVideoXConfig& c)
-      : Module(parent, name),
-        config(c),
-        proj(*this, "proj", c.in_channels, c.width, Conv2dOptions{.kernel = c.patch_size, .stride = c.patch_size}),
-        text_proj(*this, "text_proj", c.text_embed_dim, c.width) {
+  CogVideoXPatchEmbed(Module& parent, std::string_view name, const CogVideoXConfig& c) : Module(parent, name), config(c) {
     if (c.has_positions())
       pos_embedding = buffer("pos_embedding", {1, tokens(c.latent_frames(c.sample_frames), c.sample_height, c.sample_width), c.width},
                              positions_type());
@@ -212,15 +198,14 @@ struct CogVideoXPatchEmbed : Module {
   }
 
   const CogVideoXConfig& config;
-  Conv2d proj;
-  Linear text_proj;
+  Conv2d proj{*this, "proj", config.in_channels, config.width, Conv2dOptions{.kernel = config.patch_size, .stride = config.patch_size}};
+  Linear text_proj{*this, "text_proj", config.text_embed_dim, config.width};
   Tensor pos_embedding;
 };
 
 // AdaLayerNorm with chunk_dim 1: shift, scale.
 struct CogVideoXNormOut : Module {
-  CogVideoXNormOut(Module& parent, std::string_view name, const CogVideoXConfig& c)
-      : Module(parent, name), linear(*this, "linear", c.time_embed_dim, checked_mul(2, c.width)), norm(*this, "norm", c.width, c.affine) {}
+  CogVideoXNormOut(Module& parent, std::string_view name, const CogVideoXConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x, const Tensor& temb) const {
     Forward here(*this);
     const Tensors part = chunk(linear(silu(temb)), 2, 1);
@@ -231,23 +216,14 @@ struct CogVideoXNormOut : Module {
     }
     return add(normed, unsqueeze(part[0], 1));
   }
-  Linear linear;
-  LayerNorm norm;
+  const CogVideoXConfig& config;
+  Linear linear{*this, "linear", config.time_embed_dim, checked_mul(2, config.width)};
+  LayerNorm norm{*this, "norm", config.width, config.affine};
 };
 
 class CogVideoXTransformer3DModel : public Denoiser {
  public:
-  CogVideoXTransformer3DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        patch_embed_(*this, "patch_embed", config_),
-        time_proj_(*this, "time_proj", config_.width),
-        time_embedding_(*this, "time_embedding", config_.width, config_.time_embed_dim),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_final_(add_blocks(), "norm_final", config_.width, config_.affine),
-        norm_out_(*this, "norm_out", config_),
-        proj_out_(*this, "proj_out", config_.width,
-                  checked_mul(checked_mul(config_.patch_size, config_.patch_size), config_.out_channels)) {}
+  CogVideoXTransformer3DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return video_sizes(samples, canvas, config_.in_channels); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return video_sizes(samples, canvas, config_.out_channels); }
@@ -300,19 +276,34 @@ class CogVideoXTransformer3DModel : public Denoiser {
   }
 
   CogVideoXConfig config_;
-  CogVideoXPatchEmbed patch_embed_;
-  Timesteps time_proj_;
-  TimestepEmbedding time_embedding_;
-  ModuleList<CogVideoXBlock> transformer_blocks_;
-  LayerNorm norm_final_;
-  CogVideoXNormOut norm_out_;
-  Linear proj_out_;
+  CogVideoXPatchEmbed patch_embed_{*this, "patch_embed", config_};
+  Timesteps time_proj_{*this, "time_proj", config_.width};
+  TimestepEmbedding time_embedding_{*this, "time_embedding", config_.width, config_.time_embed_dim};
+  ModuleList<CogVideoXBlock> transformer_blocks_{*this, "transformer_blocks"};
+  LayerNorm norm_final_{add_blocks(), "norm_final", config_.width, config_.affine};
+  CogVideoXNormOut norm_out_{*this, "norm_out", config_};
+  Linear proj_out_{*this, "proj_out", config_.width,
+                   checked_mul(checked_mul(config_.patch_size, config_.patch_size), config_.out_channels)};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_cogvideox(Build& build, const Config& config) {
   return make_training_of<CogVideoXTransformer3DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& cogvideox_family() {
+  static const Family kFamily{
+      .name = "cogvideox",
+      .library = "diffusers",
+      .models = {{"cogvideox", {"CogVideoXTransformer3DModel"}, InputKind::own, 480, make_cogvideox}},
+      .presets =
+          {{"cogvideox-2b", R"({"height":480,"width":720,"frames":49})", 480},
+           {"cogvideox-5b",
+            R"({"num_attention_heads":48,"num_layers":42,"use_rotary_positional_embeddings":true,"height":480,"width":720,"frames":49})",
+            480}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,7 @@
 
 #include "model/diffusion/diffusion_trainer_config.h"
 #include "model/diffusion/toolkit_images.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/denoiser.h"
 #include "nn/layers.h"
 #include "ops/loss.h"
@@ -27,7 +27,7 @@ class PartBuild {
  public:
   PartBuild(Build& build, const std::string& part, const TuningSettings& tuning, DType dtype)
       : build_(build), dtype_(build.dtype), tuning_(std::move(build.tuning)) {
-    build.tuning = Tuning(tuning, part);
+    build.tuning = Tuning(tuning, part, {});
     build.dtype = dtype;
   }
   ~PartBuild() {
@@ -404,8 +404,6 @@ class ToolkitStep : public DenoiserStep {
   int64_t samples_ = 1;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_diffusion_trainer(Build& build, const Config& config) {
   const TrainerConfig c(config);
   std::unique_ptr<Model> model = c.denoiser.entry->make(build, c.denoiser.config);
@@ -413,6 +411,66 @@ std::unique_ptr<Model> make_diffusion_trainer(Build& build, const Config& config
   if (!denoiser) throw Error("[diffusion-trainer] denoiser: " + c.denoiser.entry->name + " is not a denoiser", "e.g. denoiser: sdxl-unet");
   denoiser->train_by(std::make_unique<ToolkitStep>(*denoiser, c));
   return model;
+}
+
+}  // namespace
+
+const Family& diffusion_trainer_family() {
+  static const Family kFamily{
+      .name = "diffusion-trainer",
+      .library = "the AI Toolkit",
+      .models = {{"diffusion-trainer", {"diffusion_trainer"}, InputKind::own, 1024, make_diffusion_trainer}},
+      .presets =
+          {// the AI Toolkit, by its names of architectures
+           {"ai-toolkit-sd1", R"({"denoiser":"sd-1.5-unet","vae":"sd-vae","text_encoders":["clip-vit-l-14-text"]})", 512},
+           {"ai-toolkit-sd2", R"({"denoiser":"sd-2.1-unet","vae":"sd-vae","text_encoders":["openclip-vit-h-14-text"]})", 768},
+           {"ai-toolkit-sdxl",
+            R"({"denoiser":"sdxl-unet","vae":"sdxl-vae","text_encoders":["clip-vit-l-14-text","openclip-bigg-14-text"]})", 1024},
+           {"ai-toolkit-sd3",
+            R"({"denoiser":"sd3-medium","vae":"flux-vae","text_encoders":["clip-vit-l-14-text-projection","openclip-bigg-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true})",
+            1024},
+           {"ai-toolkit-flux",
+            R"({"denoiser":"flux-dev","vae":"flux-vae","text_encoders":["clip-vit-l-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true})",
+            1024},
+           {"ai-toolkit-flux_kontext",
+            R"({"denoiser":"flux-kontext-dev","vae":"flux-vae","text_encoders":["clip-vit-l-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true,"cache_latents":true})",
+            1024},
+           {"ai-toolkit-flex1",
+            R"({"denoiser":"flex-1","vae":"flux-vae","text_encoders":["clip-vit-l-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true})",
+            1024},
+           {"ai-toolkit-flex2",
+            R"({"denoiser":"flex-2","vae":"flux-vae","text_encoders":["clip-vit-l-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true,"cache_latents":true})",
+            1024},
+           {"ai-toolkit-chroma", R"({"denoiser":"chroma","vae":"flux-vae","text_encoders":["t5-v1.1-xxl-encoder"],"flow_matching":true})",
+            1024},
+           {"ai-toolkit-lumina2", R"({"denoiser":"lumina-2","vae":"flux-vae","text_encoders":["gemma-2-2b"],"flow_matching":true})", 1024},
+           {"ai-toolkit-hidream",
+            R"({"denoiser":"hidream-i1","vae":"flux-vae","text_encoders":[{"model":"clip-vit-l-14-text-projection","max_position_embeddings":248},{"model":"openclip-bigg-14-text","max_position_embeddings":218},"t5-v1.1-xxl-encoder","llama-3.1-8b"],"flow_matching":true})",
+            1024},
+           {"ai-toolkit-omnigen2",
+            R"({"denoiser":"omnigen2","vae":"flux-vae","text_encoders":["qwen2.5-vl-3b-text"],"flow_matching":true})", 1024},
+           // Qwen2.5-VL without its eyes, as the toolkit leaves it
+           {"ai-toolkit-qwen_image",
+            R"({"denoiser":{"model":"qwen-image","text_mask":true},"vae":"qwen-image-vae","text_encoders":[{"model":"qwen2.5-vl-7b-text","vision_config":null}],"flow_matching":true})",
+            1024},
+           // kohya's sd-scripts
+           {"sd-scripts-sd1", R"({"loop":"sd-scripts","denoiser":"sd-1.5-unet","vae":"sd-vae","text_encoders":["clip-vit-l-14-text"]})",
+            512},
+           {"sd-scripts-sd2", R"({"loop":"sd-scripts","denoiser":"sd-2.1-unet","vae":"sd-vae","text_encoders":["openclip-vit-h-14-text"]})",
+            768},
+           {"sd-scripts-sdxl",
+            R"({"loop":"sd-scripts","denoiser":"sdxl-unet","vae":"sdxl-vae","text_encoders":["clip-vit-l-14-text","openclip-bigg-14-text"]})",
+            1024},
+           {"sd-scripts-sd3",
+            R"({"loop":"sd-scripts","denoiser":"sd3-medium","vae":"flux-vae","text_encoders":["clip-vit-l-14-text-projection","openclip-bigg-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true})",
+            1024},
+           {"sd-scripts-flux",
+            R"({"loop":"sd-scripts","denoiser":"flux-dev","vae":"flux-vae","text_encoders":["clip-vit-l-14-text","t5-v1.1-xxl-encoder"],"flow_matching":true})",
+            1024},
+           {"sd-scripts-lumina2",
+            R"({"loop":"sd-scripts","denoiser":"lumina-2","vae":"flux-vae","text_encoders":["gemma-2-2b"],"flow_matching":true})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

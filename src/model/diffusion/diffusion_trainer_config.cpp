@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "model/resolve.h"
-#include "model/text_encoders.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -40,16 +39,6 @@ Part part_of(const Json& value, const std::string& key) {
   part.config = Config(key + " " + name, config);
   return part;
 }
-
-struct TextEncoderFamily {
-  const char* name;
-  MakeTextEncoder make;
-};
-constexpr TextEncoderFamily kTextEncoders[]{
-    {"clip-text", make_clip_text_model},  {"clip-text-projection", make_clip_text_model_with_projection},
-    {"gemma2", make_gemma2_text_model},   {"llama", make_llama_text_model},
-    {"qwen2", make_qwen2_text_model},     {"qwen2.5-vl-text", make_qwen2_5_vl_text_model},
-    {"t5-encoder", make_t5_encoder_model}};
 
 std::optional<DType> dtype_of(const Config& c, const char* key) {
   const std::string text = c.text({key}, "");
@@ -165,11 +154,10 @@ const PromptEncoding& TrainerConfig::prompts() const {
 }
 
 MakeTextEncoder TrainerConfig::text_encoder(const Part& part) const {
+  if (part.entry->text_encoder) return part.entry->text_encoder;
   std::vector<std::string> names;
-  for (const TextEncoderFamily& f : kTextEncoders) {
-    if (part.entry->name == f.name) return f.make;
-    names.emplace_back(f.name);
-  }
+  for (const ModelEntry& e : model_registry())
+    if (e.text_encoder) names.push_back(e.name);
   throw Error("[diffusion-trainer] text_encoders: " + part.entry->name + " is not a text encoder", "families: " + join(names, ", "));
 }
 

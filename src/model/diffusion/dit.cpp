@@ -1,6 +1,7 @@
 // diffusers DiTTransformer2DModel: images of a class.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
@@ -61,11 +62,7 @@ struct LabelEmbedding : Module {
 };
 
 struct CombinedTimestepLabelEmbeddings : Module {
-  CombinedTimestepLabelEmbeddings(Module& parent, std::string_view name, const DiTConfig& c)
-      : Module(parent, name),
-        time_proj(*this, "time_proj", 256),
-        timestep_embedder(*this, "timestep_embedder", 256, c.width),
-        class_embedder(*this, "class_embedder", c) {}
+  CombinedTimestepLabelEmbeddings(Module& parent, std::string_view name, const DiTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& timestep, const Tensor& labels, DType dtype) const {
     Forward here(*this);
@@ -75,18 +72,15 @@ struct CombinedTimestepLabelEmbeddings : Module {
     return add(timesteps_emb, classes);  // (B, C)
   }
 
-  Timesteps time_proj;
-  TimestepEmbedding timestep_embedder;
-  LabelEmbedding class_embedder;
+  const DiTConfig& config;
+  Timesteps time_proj{*this, "time_proj", 256};
+  TimestepEmbedding timestep_embedder{*this, "timestep_embedder", 256, config.width};
+  LabelEmbedding class_embedder{*this, "class_embedder", config};
 };
 
 // AdaLayerNormZero with an embedding of time and class of its own.
 struct ClassNorm : Module {
-  ClassNorm(Module& parent, std::string_view name, const DiTConfig& c)
-      : Module(parent, name),
-        emb(*this, "emb", c),
-        linear(*this, "linear", c.width, checked_mul(6, c.width)),
-        norm(*this, "norm", c.width, false) {}
+  ClassNorm(Module& parent, std::string_view name, const DiTConfig& c) : Module(parent, name), config(c) {}
 
   Tensors operator()(const Tensor& x, const Tensor& timestep, const Tensor& labels) const {
     Forward here(*this);
@@ -96,19 +90,15 @@ struct ClassNorm : Module {
     return {modulate(norm(x), part[1], part[0]), part[2], part[3], part[4], part[5]};
   }
 
-  CombinedTimestepLabelEmbeddings emb;
-  Linear linear;
-  LayerNorm norm;
+  const DiTConfig& config;
+  CombinedTimestepLabelEmbeddings emb{*this, "emb", config};
+  Linear linear{*this, "linear", config.width, checked_mul(6, config.width)};
+  LayerNorm norm{*this, "norm", config.width, false};
 };
 
 // BasicTransformerBlock with ada_norm_zero.
 struct DiTBlock : Module {
-  DiTBlock(Module& parent, std::string_view name, const DiTConfig& c)
-      : Module(parent, name),
-        norm1(*this, "norm1", c),
-        attn1(*this, "attn1", {.width = c.width, .heads = c.heads, .head_dim = c.head_dim, .bias = c.attention_bias, .dropout = c.dropout}),
-        norm3(*this, "norm3", c.width, c.norm_elementwise_affine),
-        ff(*this, "ff", c.width, c.activation, 0, c.dropout) {}
+  DiTBlock(Module& parent, std::string_view name, const DiTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& hidden_in, const Tensor& timestep, const Tensor& labels) const {
     Forward here(*this);
@@ -123,22 +113,22 @@ struct DiTBlock : Module {
     return add(ff_output, hidden);
   }
 
-  ClassNorm norm1;
-  DiffusersAttention attn1;
-  LayerNorm norm3;
-  DiffusersFeedForward ff;
+  const DiTConfig& config;
+  ClassNorm norm1{*this, "norm1", config};
+  DiffusersAttention attn1{*this,
+                           "attn1",
+                           {.width = config.width,
+                            .heads = config.heads,
+                            .head_dim = config.head_dim,
+                            .bias = config.attention_bias,
+                            .dropout = config.dropout}};
+  LayerNorm norm3{*this, "norm3", config.width, config.norm_elementwise_affine};
+  DiffusersFeedForward ff{*this, "ff", config.width, config.activation, 0, config.dropout};
 };
 
 class DiTTransformer2DModel : public Denoiser {
  public:
-  DiTTransformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.patches),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, false),
-        proj_out_1_(*this, "proj_out_1", config_.width, checked_mul(2, config_.width)),
-        proj_out_2_(*this, "proj_out_2", config_.width, config_.patches.patch * config_.patches.patch * config_.out_channels) {}
+  DiTTransformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& c) const override {
     if (c.height != c.width)
@@ -176,14 +166,25 @@ class DiTTransformer2DModel : public Denoiser {
   }
 
   DiTConfig config_;
-  PatchEmbed pos_embed_;
-  ModuleList<DiTBlock> transformer_blocks_;
-  LayerNorm norm_out_;
-  Linear proj_out_1_, proj_out_2_;
+  PatchEmbed pos_embed_{*this, "pos_embed", config_.patches};
+  ModuleList<DiTBlock> transformer_blocks_{*this, "transformer_blocks"};
+  LayerNorm norm_out_{add_blocks(), "norm_out", config_.width, false};
+  Linear proj_out_1_{*this, "proj_out_1", config_.width, checked_mul(2, config_.width)};
+  Linear proj_out_2_{*this, "proj_out_2", config_.width, (config_.patches.patch * config_.patches.patch * config_.out_channels)};
 };
+
+std::unique_ptr<Model> make_dit(Build& build, const Config& config) { return make_training_of<DiTTransformer2DModel>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_dit(Build& build, const Config& config) { return make_training_of<DiTTransformer2DModel>(build, config); }
+const Family& dit_family() {
+  static const Family kFamily{
+      .name = "dit",
+      .library = "diffusers",
+      .models = {{"dit", {"DiTTransformer2DModel"}, InputKind::own, 256, make_dit}},
+      .presets = {{"dit-xl-2-256", R"({"out_channels":8})", 256}, {"dit-xl-2-512", R"({"out_channels":8,"sample_size":64})", 512}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

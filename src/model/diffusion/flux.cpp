@@ -1,5 +1,6 @@
 // diffusers FluxTransformer2DModel: Flux.1 dev, schnell and Kontext, Flex.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/flux_blocks.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -37,17 +38,7 @@ struct FluxConfig {
 
 class FluxTransformer2DModel : public Denoiser {
  public:
-  FluxTransformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.axes_dims_rope),
-        time_text_embed_(*this, "time_text_embed", config_.sizes.width, config_.pooled_projection_dim, config_.guidance_embeds),
-        context_embedder_(*this, "context_embedder", config_.joint_attention_dim, config_.sizes.width),
-        x_embedder_(*this, "x_embedder", config_.in_channels, config_.sizes.width),
-        transformer_blocks_(*this, "transformer_blocks"),
-        single_transformer_blocks_(add_blocks(), "single_transformer_blocks"),
-        norm_out_(add_single_blocks(), "norm_out", config_.sizes.width, config_.sizes.width),
-        proj_out_(*this, "proj_out", config_.sizes.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
+  FluxTransformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override {
     return {samples, checked_mul(image_tokens(canvas), 1 + config_.reference_images), config_.in_channels};
@@ -122,17 +113,33 @@ class FluxTransformer2DModel : public Denoiser {
 
   FluxConfig config_;
   int64_t generated_tokens_ = 0;
-  FluxPosEmbed pos_embed_;
-  TimestepTextEmbeddings time_text_embed_;
-  Linear context_embedder_, x_embedder_;
-  ModuleList<FluxTransformerBlock> transformer_blocks_;
-  ModuleList<FluxSingleTransformerBlock> single_transformer_blocks_;
-  AdaLayerNormContinuous norm_out_;
-  Linear proj_out_;
+  FluxPosEmbed pos_embed_{*this, "pos_embed", config_.axes_dims_rope};
+  TimestepTextEmbeddings time_text_embed_{*this, "time_text_embed", config_.sizes.width, config_.pooled_projection_dim,
+                                          config_.guidance_embeds};
+  Linear context_embedder_{*this, "context_embedder", config_.joint_attention_dim, config_.sizes.width};
+  Linear x_embedder_{*this, "x_embedder", config_.in_channels, config_.sizes.width};
+  ModuleList<FluxTransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  ModuleList<FluxSingleTransformerBlock> single_transformer_blocks_{add_blocks(), "single_transformer_blocks"};
+  AdaLayerNormContinuous norm_out_{add_single_blocks(), "norm_out", config_.sizes.width, config_.sizes.width};
+  Linear proj_out_{*this, "proj_out", config_.sizes.width, (config_.patch_size * config_.patch_size * config_.out_channels)};
 };
+
+std::unique_ptr<Model> make_flux(Build& build, const Config& config) { return make_training_of<FluxTransformer2DModel>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_flux(Build& build, const Config& config) { return make_training_of<FluxTransformer2DModel>(build, config); }
+const Family& flux_family() {
+  static const Family kFamily{
+      .name = "flux",
+      .library = "diffusers",
+      .models = {{"flux", {"FluxTransformer2DModel"}, InputKind::own, 1024, make_flux}},
+      .presets = {{"flux-dev", R"({"guidance_embeds":true})", 1024},
+                  {"flux-schnell", R"({})", 1024},
+                  {"flux-kontext-dev", R"({"guidance_embeds":true,"reference_images":1})", 1024},
+                  {"flex-1", R"({"num_layers":8,"guidance_embeds":true})", 1024},
+                  {"flex-2", R"({"in_channels":196,"out_channels":64,"num_layers":8,"guidance_embeds":true})", 1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
 // diffusers Flux2Transformer2DModel: FLUX.2 dev and klein. Blocks of a kind share one modulation, and those of one stream compute
 // attention and feed-forward side by side.
-#include "model/denoisers.h"
-#include "model/more_denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_rotary.h"
 #include "ops/pointwise.h"
@@ -57,10 +57,7 @@ Tensor flux2_modulated(const LayerNorm& norm, const Tensor& x, const Tensor& sca
 }
 
 struct Flux2FeedForward : Module {
-  Flux2FeedForward(Module& parent, std::string_view name, const Flux2Config& c)
-      : Module(parent, name),
-        linear_in(*this, "linear_in", c.width, checked_mul(2, c.inner), false),
-        linear_out(*this, "linear_out", c.inner, c.width, false) {}
+  Flux2FeedForward(Module& parent, std::string_view name, const Flux2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -70,25 +67,17 @@ struct Flux2FeedForward : Module {
     return x;  // (B, T, C)
   }
 
-  Linear linear_in, linear_out;
+  const Flux2Config& config;
+  Linear linear_in{*this, "linear_in", config.width, checked_mul(2, config.inner), false};
+  Linear linear_out{*this, "linear_out", config.inner, config.width, false};
 };
 
 struct Flux2Attention : Module {
   Flux2Attention(Module& parent, std::string_view name, const Flux2Config& c)
       : Module(parent, name),
+        config(c),
         head_dim(c.head_dim),
-        to_q(*this, "to_q", c.width, c.width, false),
-        to_k(*this, "to_k", c.width, c.width, false),
-        to_v(*this, "to_v", c.width, c.width, false),
-        norm_q(*this, "norm_q", c.head_dim),
-        norm_k(*this, "norm_k", c.head_dim),
-        to_out(*this, "to_out"),
-        norm_added_q((to_out.add(c.width, c.width, false), *this), "norm_added_q", c.head_dim),
-        norm_added_k(*this, "norm_added_k", c.head_dim),
-        add_q_proj(*this, "add_q_proj", c.width, c.width, false),
-        add_k_proj(*this, "add_k_proj", c.width, c.width, false),
-        add_v_proj(*this, "add_v_proj", c.width, c.width, false),
-        to_add_out(*this, "to_add_out", c.width, c.width, false) {}
+        norm_added_q((to_out.add(c.width, c.width, false), *this), "norm_added_q", c.head_dim) {}
 
   // {image, text}
   Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const CosSin& rotary) {
@@ -119,24 +108,24 @@ struct Flux2Attention : Module {
     return {hidden, encoder};
   }
 
+  const Flux2Config& config;
   int64_t head_dim;
-  Linear to_q, to_k, to_v;
-  FusedRMSNorm norm_q, norm_k;
-  ModuleList<Linear> to_out;
-  FusedRMSNorm norm_added_q, norm_added_k;
-  Linear add_q_proj, add_k_proj, add_v_proj, to_add_out;
+  Linear to_q{*this, "to_q", config.width, config.width, false};
+  Linear to_k{*this, "to_k", config.width, config.width, false};
+  Linear to_v{*this, "to_v", config.width, config.width, false};
+  FusedRMSNorm norm_q{*this, "norm_q", config.head_dim};
+  FusedRMSNorm norm_k{*this, "norm_k", config.head_dim};
+  ModuleList<Linear> to_out{*this, "to_out"};
+  FusedRMSNorm norm_added_q;
+  FusedRMSNorm norm_added_k{*this, "norm_added_k", config.head_dim};
+  Linear add_q_proj{*this, "add_q_proj", config.width, config.width, false};
+  Linear add_k_proj{*this, "add_k_proj", config.width, config.width, false};
+  Linear add_v_proj{*this, "add_v_proj", config.width, config.width, false};
+  Linear to_add_out{*this, "to_add_out", config.width, config.width, false};
 };
 
 struct Flux2TransformerBlock : Module {
-  Flux2TransformerBlock(Module& parent, std::string_view name, const Flux2Config& c)
-      : Module(parent, name),
-        norm1(*this, "norm1", c.width, false),
-        norm1_context(*this, "norm1_context", c.width, false),
-        attn(*this, "attn", c),
-        norm2(*this, "norm2", c.width, false),
-        ff(*this, "ff", c),
-        norm2_context(*this, "norm2_context", c.width, false),
-        ff_context(*this, "ff_context", c) {}
+  Flux2TransformerBlock(Module& parent, std::string_view name, const Flux2Config& c) : Module(parent, name), config(c) {}
 
   // mod_image, mod_text: (B, 1, 6 C) of shift, scale and gate, twice. Returns {text, image}.
   Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& mod_image, const Tensor& mod_text,
@@ -169,22 +158,18 @@ struct Flux2TransformerBlock : Module {
     return {encoder, hidden};
   }
 
-  LayerNorm norm1, norm1_context;
-  Flux2Attention attn;
-  LayerNorm norm2;
-  Flux2FeedForward ff;
-  LayerNorm norm2_context;
-  Flux2FeedForward ff_context;
+  const Flux2Config& config;
+  LayerNorm norm1{*this, "norm1", config.width, false};
+  LayerNorm norm1_context{*this, "norm1_context", config.width, false};
+  Flux2Attention attn{*this, "attn", config};
+  LayerNorm norm2{*this, "norm2", config.width, false};
+  Flux2FeedForward ff{*this, "ff", config};
+  LayerNorm norm2_context{*this, "norm2_context", config.width, false};
+  Flux2FeedForward ff_context{*this, "ff_context", config};
 };
 
 struct Flux2ParallelSelfAttention : Module {
-  Flux2ParallelSelfAttention(Module& parent, std::string_view name, const Flux2Config& c)
-      : Module(parent, name),
-        config(c),
-        to_qkv_mlp_proj(*this, "to_qkv_mlp_proj", c.width, checked_add(checked_mul(3, c.width), checked_mul(2, c.inner)), false),
-        norm_q(*this, "norm_q", c.head_dim),
-        norm_k(*this, "norm_k", c.head_dim),
-        to_out(*this, "to_out", checked_add(c.width, c.inner), c.width, false) {}
+  Flux2ParallelSelfAttention(Module& parent, std::string_view name, const Flux2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& rotary) const {
     Forward here(*this);
@@ -206,14 +191,15 @@ struct Flux2ParallelSelfAttention : Module {
   }
 
   const Flux2Config& config;
-  Linear to_qkv_mlp_proj;
-  FusedRMSNorm norm_q, norm_k;
-  Linear to_out;
+  Linear to_qkv_mlp_proj{*this, "to_qkv_mlp_proj", config.width, checked_add(checked_mul(3, config.width), checked_mul(2, config.inner)),
+                         false};
+  FusedRMSNorm norm_q{*this, "norm_q", config.head_dim};
+  FusedRMSNorm norm_k{*this, "norm_k", config.head_dim};
+  Linear to_out{*this, "to_out", checked_add(config.width, config.inner), config.width, false};
 };
 
 struct Flux2SingleTransformerBlock : Module {
-  Flux2SingleTransformerBlock(Module& parent, std::string_view name, const Flux2Config& c)
-      : Module(parent, name), norm(*this, "norm", c.width, false), attn(*this, "attn", c) {}
+  Flux2SingleTransformerBlock(Module& parent, std::string_view name, const Flux2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mod, const CosSin& rotary) const {
     Forward here(*this);
@@ -229,16 +215,14 @@ struct Flux2SingleTransformerBlock : Module {
     return hidden;
   }
 
-  LayerNorm norm;
-  Flux2ParallelSelfAttention attn;
+  const Flux2Config& config;
+  LayerNorm norm{*this, "norm", config.width, false};
+  Flux2ParallelSelfAttention attn{*this, "attn", config};
 };
 
 // TimestepEmbedding without biases
 struct Flux2TimeEmbedder : Module {
-  Flux2TimeEmbedder(Module& parent, std::string_view name, const Flux2Config& c)
-      : Module(parent, name),
-        linear_1(*this, "linear_1", c.timestep_guidance_channels, c.width, false),
-        linear_2(*this, "linear_2", c.width, c.width, false) {}
+  Flux2TimeEmbedder(Module& parent, std::string_view name, const Flux2Config& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor sample = linear_1(x);  // (B, C)
@@ -246,7 +230,9 @@ struct Flux2TimeEmbedder : Module {
     sample = linear_2(sample);
     return sample;
   }
-  Linear linear_1, linear_2;
+  const Flux2Config& config;
+  Linear linear_1{*this, "linear_1", config.timestep_guidance_channels, config.width, false};
+  Linear linear_2{*this, "linear_2", config.width, config.width, false};
 };
 
 // AdaLayerNormContinuous without a bias
@@ -264,10 +250,7 @@ struct Flux2NormOut : Module {
 };
 
 struct Flux2TimestepGuidanceEmbeddings : Module {
-  Flux2TimestepGuidanceEmbeddings(Module& parent, std::string_view name, const Flux2Config& c)
-      : Module(parent, name),
-        time_proj(*this, "time_proj", c.timestep_guidance_channels),
-        timestep_embedder(*this, "timestep_embedder", c) {
+  Flux2TimestepGuidanceEmbeddings(Module& parent, std::string_view name, const Flux2Config& c) : Module(parent, name), config(c) {
     if (c.guidance_embeds) guidance_embedder = std::make_unique<Flux2TimeEmbedder>(*this, "guidance_embedder", c);
   }
 
@@ -281,8 +264,9 @@ struct Flux2TimestepGuidanceEmbeddings : Module {
     return add(timesteps_emb, guidance_emb);
   }
 
-  Timesteps time_proj;
-  Flux2TimeEmbedder timestep_embedder;
+  const Flux2Config& config;
+  Timesteps time_proj{*this, "time_proj", config.timestep_guidance_channels};
+  Flux2TimeEmbedder timestep_embedder{*this, "timestep_embedder", config};
   std::unique_ptr<Flux2TimeEmbedder> guidance_embedder;
 };
 
@@ -300,21 +284,7 @@ struct Flux2Modulation : Module {
 
 class Flux2Transformer2DModel : public Denoiser {
  public:
-  Flux2Transformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.axes_dims_rope),
-        time_guidance_embed_(*this, "time_guidance_embed", config_),
-        double_stream_modulation_img_(*this, "double_stream_modulation_img", config_.width, 2),
-        double_stream_modulation_txt_(*this, "double_stream_modulation_txt", config_.width, 2),
-        single_stream_modulation_(*this, "single_stream_modulation", config_.width, 1),
-        x_embedder_(*this, "x_embedder", config_.in_channels, config_.width, false),
-        context_embedder_(*this, "context_embedder", config_.joint_attention_dim, config_.width, false),
-        transformer_blocks_(*this, "transformer_blocks"),
-        single_transformer_blocks_(add_blocks(), "single_transformer_blocks"),
-        norm_out_(add_single_blocks(), "norm_out", config_.width),
-        proj_out_(*this, "proj_out", config_.width, checked_mul(checked_mul(config_.patch_size, config_.patch_size), config_.out_channels),
-                  false) {}
+  Flux2Transformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), config_.in_channels}; }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, image_tokens(canvas), proj_out_.out}; }
@@ -371,18 +341,35 @@ class Flux2Transformer2DModel : public Denoiser {
   }
 
   Flux2Config config_;
-  FluxPosEmbed pos_embed_;
-  Flux2TimestepGuidanceEmbeddings time_guidance_embed_;
-  Flux2Modulation double_stream_modulation_img_, double_stream_modulation_txt_, single_stream_modulation_;
-  Linear x_embedder_, context_embedder_;
-  ModuleList<Flux2TransformerBlock> transformer_blocks_;
-  ModuleList<Flux2SingleTransformerBlock> single_transformer_blocks_;
-  Flux2NormOut norm_out_;
-  Linear proj_out_;
+  FluxPosEmbed pos_embed_{*this, "pos_embed", config_.axes_dims_rope};
+  Flux2TimestepGuidanceEmbeddings time_guidance_embed_{*this, "time_guidance_embed", config_};
+  Flux2Modulation double_stream_modulation_img_{*this, "double_stream_modulation_img", config_.width, 2};
+  Flux2Modulation double_stream_modulation_txt_{*this, "double_stream_modulation_txt", config_.width, 2};
+  Flux2Modulation single_stream_modulation_{*this, "single_stream_modulation", config_.width, 1};
+  Linear x_embedder_{*this, "x_embedder", config_.in_channels, config_.width, false};
+  Linear context_embedder_{*this, "context_embedder", config_.joint_attention_dim, config_.width, false};
+  ModuleList<Flux2TransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  ModuleList<Flux2SingleTransformerBlock> single_transformer_blocks_{add_blocks(), "single_transformer_blocks"};
+  Flux2NormOut norm_out_{add_single_blocks(), "norm_out", config_.width};
+  Linear proj_out_{*this, "proj_out", config_.width, checked_mul(checked_mul(config_.patch_size, config_.patch_size), config_.out_channels),
+                   false};
 };
+
+std::unique_ptr<Model> make_flux2(Build& build, const Config& config) { return make_training_of<Flux2Transformer2DModel>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_flux2(Build& build, const Config& config) { return make_training_of<Flux2Transformer2DModel>(build, config); }
+const Family& flux2_family() {
+  static const Family kFamily{
+      .name = "flux2",
+      .library = "diffusers",
+      .models = {{"flux2", {"Flux2Transformer2DModel"}, InputKind::own, 1024, make_flux2}},
+      .presets = {{"flux.2-dev", R"({})", 1024},
+                  {"flux.2-klein-4b",
+                   R"({"num_layers":5,"num_single_layers":20,"num_attention_heads":24,"joint_attention_dim":7680,"guidance_embeds":false})",
+                   1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 
 #include "model/diffusion/fsdm_dit.h"
 #include "model/diffusion/fsdm_encoder.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/copy_slices.h"
 #include "ops/index.h"
 #include "ops/pointwise.h"
@@ -18,12 +18,7 @@ namespace {
 
 // The loss of one step: noise at random steps of a schedule, mean squared error of what the DiT makes of it.
 struct FSDM : Model {
-  FSDM(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        encoder(*this, "encoder", config),
-        time_embed(*this, "time_embed", config.hdim / 4, config.hdim),
-        dit(*this, "dit", config) {}
+  FSDM(Build& build, const Config& c) : Model(build), config(c) {}
 
   Tensors make_inputs(int64_t samples, int64_t, DType dtype) override {
     const int64_t side = config.image_size;
@@ -98,13 +93,31 @@ struct FSDM : Model {
   }
 
   FsdmConfig config;
-  FsdmEncoder encoder;
-  FsdmTimeEmbed time_embed;
-  FsdmDiT dit;
+  FsdmEncoder encoder{*this, "encoder", config};
+  FsdmTimeEmbed time_embed{*this, "time_embed", config.hdim / 4, config.hdim};
+  FsdmDiT dit{*this, "dit", config};
 };
+
+std::unique_ptr<Model> make_fsdm(Build& build, const Config& config) { return std::make_unique<FSDM>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_fsdm(Build& build, const Config& config) { return std::make_unique<FSDM>(build, config); }
+const Family& fsdm_family() {
+  static const Family kFamily{
+      .name = "fsdm",
+      .library = "thanhlamauto/few-shot-diffusion-models-jax",
+      .models = {{"fsdm", {}, InputKind::own, 0, make_fsdm}},
+      .presets = {{"fsdm-lag", R"({"sample_size":6})", 0},
+                  {"fsdm-lag-ultra-low-mem", R"({"sample_size":3,"dropout":0.2})", 0},
+                  {"fsdm-lag-minimal", R"({"sample_size":3,"num_heads":4,"encoder_heads":8,"dropout":0.2})", 0},
+                  {"fsdm-lag-optimized",
+                   R"({"sample_size":4,"num_heads":6,"dropout":0.2,"context_pool_size":64,"cross_attn_layers":"2,3,4,5","use_remat":true})",
+                   0}},
+      .programs = {.jax = true},
+      .levers = {{"sample_size", 6, Shrink::one_less, "{} images in a set instead of {}", "less time; smaller sets"},
+                 {"depth", 6, Shrink::one_less, "{} layers instead of {}", "less time; a smaller model"}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

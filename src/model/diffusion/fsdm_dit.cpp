@@ -60,10 +60,7 @@ Tensor norm(const Tensor& x) { return layer_norm(x, 1, {}, {}); }
 
 struct FsdmBlock : Module {
   FsdmBlock(Module& parent, std::string_view name, const FsdmConfig& c, bool with_context)
-      : Module(parent, name),
-        dropout(c.dropout),
-        adaln(*this, "adaln", c.hidden_size, checked_mul(6, c.hidden_size)),
-        self_attn(*this, "self_attn", c.hidden_size, c.num_heads) {
+      : Module(parent, name), config(c), dropout(c.dropout) {
     if (with_context) {
       context_proj = std::make_unique<Linear>(*this, "context_proj", c.hdim, c.hidden_size);
       cross_attn = std::make_unique<MultiHeadAttention>(*this, "cross_attn", c.hidden_size, c.num_heads);
@@ -104,19 +101,17 @@ struct FsdmBlock : Module {
     return add(x, y);
   }
 
+  const FsdmConfig& config;
   double dropout;
-  Linear adaln;
-  MultiHeadAttention self_attn;
+  Linear adaln{*this, "adaln", config.hidden_size, checked_mul(6, config.hidden_size)};
+  MultiHeadAttention self_attn{*this, "self_attn", config.hidden_size, config.num_heads};
   std::unique_ptr<Linear> context_proj;
   std::unique_ptr<MultiHeadAttention> cross_attn;
   std::unique_ptr<Linear> dense1, dense2;
 };
 
 struct FinalLayer : Module {
-  FinalLayer(Module& parent, std::string_view name, const FsdmConfig& c)
-      : Module(parent, name),
-        adaln(*this, "adaln", c.hidden_size, 2 * c.hidden_size),
-        dense(*this, "dense", c.hidden_size, checked_mul(checked_mul(c.patch_size, c.patch_size), 3)) {}
+  FinalLayer(Module& parent, std::string_view name, const FsdmConfig& c) : Module(parent, name), config(c) {}
 
   Tensors modulation(const Tensor& c) const { return chunk(adaln(silu(c)), 2, -1); }  // shift and scale: (B, C)
 
@@ -127,7 +122,9 @@ struct FinalLayer : Module {
     return dense(y);  // (B, patches, patch_size^2 * 3)
   }
 
-  Linear adaln, dense;
+  const FsdmConfig& config;
+  Linear adaln{*this, "adaln", config.hidden_size, 2 * config.hidden_size};
+  Linear dense{*this, "dense", config.hidden_size, checked_mul(checked_mul(config.patch_size, config.patch_size), 3)};
 };
 
 }  // namespace

@@ -26,12 +26,7 @@ Tensor fsdm_timestep_embedding(const Tensor& t, int64_t dim) {
 // Locality self-attention: a learned temperature, and no token looks at itself.
 struct LSA : Module {
   LSA(Module& parent, std::string_view name, const FsdmConfig& c)
-      : Module(parent, name),
-        heads(c.encoder_heads),
-        dropout(c.dropout),
-        temperature(parameter("temperature", {})),
-        to_qkv(*this, "to_qkv", c.hdim, checked_mul(3 * c.encoder_heads, c.encoder_dim_head), false),
-        to_out(*this, "to_out", checked_mul(c.encoder_heads, c.encoder_dim_head), c.hdim) {}
+      : Module(parent, name), config(c), heads(c.encoder_heads), dropout(c.dropout), temperature(parameter("temperature", {})) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -46,21 +41,16 @@ struct LSA : Module {
     return plimsoll::dropout(to_out(out), dropout);
   }
 
+  const FsdmConfig& config;
   int64_t heads;
   double dropout;
   Tensor temperature;
-  Linear to_qkv, to_out;
+  Linear to_qkv{*this, "to_qkv", config.hdim, (checked_mul(3 * config.encoder_heads, config.encoder_dim_head)), false};
+  Linear to_out{*this, "to_out", checked_mul(config.encoder_heads, config.encoder_dim_head), config.hdim};
 };
 
 struct EncoderLayer : Module {
-  EncoderLayer(Module& parent, std::string_view name, const FsdmConfig& c)
-      : Module(parent, name),
-        dropout(c.dropout),
-        norm1(*this, "norm1", c.hdim),
-        attn(*this, "attn", c),
-        norm2(*this, "norm2", c.hdim),
-        dense1(*this, "dense1", c.hdim, c.encoder_mlp_dim),
-        dense2(*this, "dense2", c.encoder_mlp_dim, c.hdim) {}
+  EncoderLayer(Module& parent, std::string_view name, const FsdmConfig& c) : Module(parent, name), config(c), dropout(c.dropout) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -76,17 +66,18 @@ struct EncoderLayer : Module {
     return add(x, out);
   }
 
+  const FsdmConfig& config;
   double dropout;
-  LayerNorm norm1;
-  LSA attn;
-  LayerNorm norm2;
-  Linear dense1, dense2;
+  LayerNorm norm1{*this, "norm1", config.hdim};
+  LSA attn{*this, "attn", config};
+  LayerNorm norm2{*this, "norm2", config.hdim};
+  Linear dense1{*this, "dense1", config.hdim, config.encoder_mlp_dim};
+  Linear dense2{*this, "dense2", config.encoder_mlp_dim, config.hdim};
 };
 
 // Patches of all images of a set, stacked on their channels.
 struct SPTStack : Module {
-  SPTStack(Module& parent, std::string_view name, const FsdmConfig& c)
-      : Module(parent, name), config(c), norm(*this, "norm", width(c)), dense(*this, "dense", width(c), c.hdim) {}
+  SPTStack(Module& parent, std::string_view name, const FsdmConfig& c) : Module(parent, name), config(c) {}
   static int64_t width(const FsdmConfig& c) { return checked_mul(checked_mul(c.patch_size, c.patch_size), checked_mul(c.sample_size, 3)); }
 
   Tensor operator()(const Tensor& set) const {
@@ -100,8 +91,8 @@ struct SPTStack : Module {
   }
 
   const FsdmConfig& config;
-  LayerNorm norm;
-  Linear dense;
+  LayerNorm norm{*this, "norm", width(config)};
+  Linear dense{*this, "dense", width(config), config.hdim};
 };
 
 }  // namespace

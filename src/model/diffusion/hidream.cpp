@@ -2,7 +2,8 @@
 // mixture of experts in both. Every expert is taken to get as many tokens as the others. Images are square: others are padded to the
 // largest number of tokens there. The sums of the experts' results are written in place over what autograd keeps of them, which PyTorch
 // allows under a checkpoint alone: without one the toolkit's step ends in an error.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
 #include "nn/diffusers_rotary.h"
@@ -100,10 +101,7 @@ struct MoEGate : Module {
 
 struct MOEFeedForwardSwiGLU : Module {
   MOEFeedForwardSwiGLU(Module& parent, std::string_view name, const HiDreamConfig& c)
-      : Module(parent, name),
-        shared_experts(*this, "shared_experts", c.width, 2 * c.width),
-        experts(*this, "experts"),
-        gate(add_experts(c), "gate", c) {}
+      : Module(parent, name), config(c), gate(add_experts(c), "gate", c) {}
 
   Tensor operator()(const Tensor& identity) {
     Forward here(*this);
@@ -140,8 +138,9 @@ struct MOEFeedForwardSwiGLU : Module {
     return *this;
   }
 
-  FeedForwardSwiGLU shared_experts;
-  ModuleList<FeedForwardSwiGLU> experts;
+  const HiDreamConfig& config;
+  FeedForwardSwiGLU shared_experts{*this, "shared_experts", config.width, 2 * config.width};
+  ModuleList<FeedForwardSwiGLU> experts{*this, "experts"};
   MoEGate gate;
 };
 
@@ -265,13 +264,7 @@ Tensor gated(const Tensor& gate, const Tensor& y, const Tensor& x) {
 }
 
 struct HiDreamImageSingleTransformerBlock : Module {
-  HiDreamImageSingleTransformerBlock(Module& parent, std::string_view name, const HiDreamConfig& c)
-      : Module(parent, name),
-        adaLN_modulation(*this, "adaLN_modulation", c.width, 6),
-        norm1_i(*this, "norm1_i", c.width, false),
-        attn1(*this, "attn1", c, true),
-        norm3_i(*this, "norm3_i", c.width, false),
-        ff_i(*this, "ff_i", c) {}
+  HiDreamImageSingleTransformerBlock(Module& parent, std::string_view name, const HiDreamConfig& c) : Module(parent, name), config(c) {}
 
   Tensors operator()(const Tensors& in) const {
     Forward here(*this);
@@ -287,24 +280,16 @@ struct HiDreamImageSingleTransformerBlock : Module {
     return {image};
   }
 
-  HiDreamModulation adaLN_modulation;
-  LayerNorm norm1_i;
-  HiDreamAttention attn1;
-  LayerNorm norm3_i;
-  ImageFeedForward ff_i;
+  const HiDreamConfig& config;
+  HiDreamModulation adaLN_modulation{*this, "adaLN_modulation", config.width, 6};
+  LayerNorm norm1_i{*this, "norm1_i", config.width, false};
+  HiDreamAttention attn1{*this, "attn1", config, true};
+  LayerNorm norm3_i{*this, "norm3_i", config.width, false};
+  ImageFeedForward ff_i{*this, "ff_i", config};
 };
 
 struct HiDreamImageTransformerBlock : Module {
-  HiDreamImageTransformerBlock(Module& parent, std::string_view name, const HiDreamConfig& c)
-      : Module(parent, name),
-        adaLN_modulation(*this, "adaLN_modulation", c.width, 12),
-        norm1_i(*this, "norm1_i", c.width, false),
-        norm1_t(*this, "norm1_t", c.width, false),
-        attn1(*this, "attn1", c, false),
-        norm3_i(*this, "norm3_i", c.width, false),
-        ff_i(*this, "ff_i", c),
-        norm3_t(*this, "norm3_t", c.width, false),
-        ff_t(*this, "ff_t", c.width, 4 * c.width) {}
+  HiDreamImageTransformerBlock(Module& parent, std::string_view name, const HiDreamConfig& c) : Module(parent, name), config(c) {}
 
   // {image, text} of {image, text, modulation, rope}
   Tensors operator()(const Tensors& in) const {
@@ -325,13 +310,15 @@ struct HiDreamImageTransformerBlock : Module {
     return {image, text};
   }
 
-  HiDreamModulation adaLN_modulation;
-  LayerNorm norm1_i, norm1_t;
-  HiDreamAttention attn1;
-  LayerNorm norm3_i;
-  ImageFeedForward ff_i;
-  LayerNorm norm3_t;
-  FeedForwardSwiGLU ff_t;
+  const HiDreamConfig& config;
+  HiDreamModulation adaLN_modulation{*this, "adaLN_modulation", config.width, 12};
+  LayerNorm norm1_i{*this, "norm1_i", config.width, false};
+  LayerNorm norm1_t{*this, "norm1_t", config.width, false};
+  HiDreamAttention attn1{*this, "attn1", config, false};
+  LayerNorm norm3_i{*this, "norm3_i", config.width, false};
+  ImageFeedForward ff_i{*this, "ff_i", config};
+  LayerNorm norm3_t{*this, "norm3_t", config.width, false};
+  FeedForwardSwiGLU ff_t{*this, "ff_t", config.width, 4 * config.width};
 };
 
 // HiDreamImageBlock: a block under one more name.
@@ -343,13 +330,13 @@ struct HiDreamImageBlock : Module {
 
 struct TimestepEmbed : Module {
   TimestepEmbed(Module& parent, std::string_view name, int64_t width)
-      : Module(parent, name), time_proj(*this, "time_proj", 256), timestep_embedder(*this, "timestep_embedder", 256, width) {}
+      : Module(parent, name), timestep_embedder(*this, "timestep_embedder", 256, width) {}
   Tensor operator()(const Tensor& timesteps, DType dtype) const {
     Forward here(*this);
     const Tensor projected = to(time_proj(timesteps), dtype);
     return timestep_embedder(projected);
   }
-  Timesteps time_proj;
+  Timesteps time_proj{*this, "time_proj", 256};
   TimestepEmbedding timestep_embedder;
 };
 
@@ -367,11 +354,7 @@ struct Wrapped : Module {
 };
 
 struct OutEmbed : Module {
-  OutEmbed(Module& parent, std::string_view name, const HiDreamConfig& c)
-      : Module(parent, name),
-        norm_final(*this, "norm_final", c.width, false),
-        linear(*this, "linear", c.width, c.patches.patch * c.patches.patch * c.out_channels),
-        adaLN_modulation(*this, "adaLN_modulation", c.width, 2) {}
+  OutEmbed(Module& parent, std::string_view name, const HiDreamConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& input, const Tensor& adaln_input) const {
     Forward here(*this);
     const Tensors m = chunk(adaLN_modulation(adaln_input), 2, 1);
@@ -383,9 +366,10 @@ struct OutEmbed : Module {
     }
     return linear(x);
   }
-  LayerNorm norm_final;
-  Linear linear;
-  HiDreamModulation adaLN_modulation;
+  const HiDreamConfig& config;
+  LayerNorm norm_final{*this, "norm_final", config.width, false};
+  Linear linear{*this, "linear", config.width, (config.patches.patch * config.patches.patch * config.out_channels)};
+  HiDreamModulation adaLN_modulation{*this, "adaLN_modulation", config.width, 2};
 };
 
 class HiDreamImageTransformer2DModel : public Denoiser {
@@ -393,13 +377,8 @@ class HiDreamImageTransformer2DModel : public Denoiser {
   HiDreamImageTransformer2DModel(Module& parent, std::string_view name, const Config& config)
       : Denoiser(parent, name),
         config_(config),
-        t_embedder_(*this, "t_embedder", config_.width),
-        p_embedder_(*this, "p_embedder", "pooled_embedder", config_.text_emb_dim, config_.width),
-        x_embedder_(*this, "x_embedder", "proj", config_.patches.patch * config_.patches.patch * config_.patches.channels, config_.width),
-        double_stream_blocks_(*this, "double_stream_blocks"),
         single_stream_blocks_(add_blocks(double_stream_blocks_, config_.num_layers), "single_stream_blocks"),
-        final_layer_(add_blocks(single_stream_blocks_, config_.num_single_layers), "final_layer", config_),
-        caption_projection_(*this, "caption_projection") {
+        final_layer_(add_blocks(single_stream_blocks_, config_.num_single_layers), "final_layer", config_) {
     for (size_t i = 0; i < config_.llama_layers.size(); ++i)
       caption_projection_.add("linear", config_.caption_channels[1], config_.width, false);
     caption_projection_.add("linear", config_.caption_channels[0], config_.width, false);
@@ -546,19 +525,30 @@ class HiDreamImageTransformer2DModel : public Denoiser {
   }
 
   HiDreamConfig config_;
-  TimestepEmbed t_embedder_;
-  Wrapped<TimestepEmbedding> p_embedder_;
-  Wrapped<Linear> x_embedder_;
-  ModuleList<HiDreamImageBlock<HiDreamImageTransformerBlock>> double_stream_blocks_;
+  TimestepEmbed t_embedder_{*this, "t_embedder", config_.width};
+  Wrapped<TimestepEmbedding> p_embedder_{*this, "p_embedder", "pooled_embedder", config_.text_emb_dim, config_.width};
+  Wrapped<Linear> x_embedder_{*this, "x_embedder", "proj", (config_.patches.patch * config_.patches.patch * config_.patches.channels),
+                              config_.width};
+  ModuleList<HiDreamImageBlock<HiDreamImageTransformerBlock>> double_stream_blocks_{*this, "double_stream_blocks"};
   ModuleList<HiDreamImageBlock<HiDreamImageSingleTransformerBlock>> single_stream_blocks_;
   OutEmbed final_layer_;
-  ModuleList<Wrapped<Linear>> caption_projection_;
+  ModuleList<Wrapped<Linear>> caption_projection_{*this, "caption_projection"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_hidream(Build& build, const Config& config) {
   return make_training_of<HiDreamImageTransformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& hidream_family() {
+  static const Family kFamily{
+      .name = "hidream",
+      .library = "the AI Toolkit",
+      .models = {{"hidream", {"HiDreamImageTransformer2DModel"}, InputKind::own, 1024, make_hidream}},
+      .presets = {{"hidream-i1", R"({"in_channels":16})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // diffusers HunyuanVideoTransformer3DModel: text to video.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_rotary.h"
@@ -69,13 +70,7 @@ struct AdaNorm : Module {
 };
 
 struct RefinerBlock : Module {
-  RefinerBlock(Module& parent, std::string_view name, const HunyuanVideoConfig& c)
-      : Module(parent, name),
-        norm1(*this, "norm1", c.width),
-        attn(*this, "attn", {.width = c.width, .heads = c.heads, .head_dim = c.head_dim}),
-        norm2(*this, "norm2", c.width),
-        ff(*this, "ff", c.width, FeedForwardKind::linear_silu),
-        norm_out(*this, "norm_out", c.width) {}
+  RefinerBlock(Module& parent, std::string_view name, const HunyuanVideoConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& hidden_in, const Tensor& temb, const Tensor& mask) const {
     Forward here(*this);
@@ -95,16 +90,16 @@ struct RefinerBlock : Module {
     return hidden;
   }
 
-  LayerNorm norm1;
-  DiffusersAttention attn;
-  LayerNorm norm2;
-  DiffusersFeedForward ff;
-  AdaNorm norm_out;
+  const HunyuanVideoConfig& config;
+  LayerNorm norm1{*this, "norm1", config.width};
+  DiffusersAttention attn{*this, "attn", {.width = config.width, .heads = config.heads, .head_dim = config.head_dim}};
+  LayerNorm norm2{*this, "norm2", config.width};
+  DiffusersFeedForward ff{*this, "ff", config.width, FeedForwardKind::linear_silu};
+  AdaNorm norm_out{*this, "norm_out", config.width};
 };
 
 struct IndividualTokenRefiner : Module {
-  IndividualTokenRefiner(Module& parent, std::string_view name, const HunyuanVideoConfig& c)
-      : Module(parent, name), refiner_blocks(*this, "refiner_blocks") {
+  IndividualTokenRefiner(Module& parent, std::string_view name, const HunyuanVideoConfig& c) : Module(parent, name) {
     for (int64_t i = 0; i < c.num_refiner_layers; ++i) refiner_blocks.add(c);
   }
 
@@ -118,16 +113,12 @@ struct IndividualTokenRefiner : Module {
     return hidden;
   }
 
-  ModuleList<RefinerBlock> refiner_blocks;
+  ModuleList<RefinerBlock> refiner_blocks{*this, "refiner_blocks"};
 };
 
 // HunyuanVideoTokenRefiner: text states through a few blocks of their own.
 struct TokenRefiner : Module {
-  TokenRefiner(Module& parent, std::string_view name, const HunyuanVideoConfig& c)
-      : Module(parent, name),
-        time_text_embed(*this, "time_text_embed", c.width, c.text_embed_dim, false),
-        proj_in(*this, "proj_in", c.text_embed_dim, c.width),
-        token_refiner(*this, "token_refiner", c) {}
+  TokenRefiner(Module& parent, std::string_view name, const HunyuanVideoConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& text, const Tensor& timestep, const Tensor& mask) {
     Forward here(*this);
@@ -145,18 +136,17 @@ struct TokenRefiner : Module {
     return token_refiner(hidden, temb, mask);
   }
 
-  TimestepTextEmbeddings time_text_embed;
-  Linear proj_in;
-  IndividualTokenRefiner token_refiner;
+  const HunyuanVideoConfig& config;
+  TimestepTextEmbeddings time_text_embed{*this, "time_text_embed", config.width, config.text_embed_dim, false};
+  Linear proj_in{*this, "proj_in", config.text_embed_dim, config.width};
+  IndividualTokenRefiner token_refiner{*this, "token_refiner", config};
 };
 
 // HunyuanVideoConditionEmbedding
 struct ConditionEmbedding : Module {
   ConditionEmbedding(Module& parent, std::string_view name, const HunyuanVideoConfig& c)
       : Module(parent, name),
-        time_proj(*this, "time_proj", 256),
-        timestep_embedder(*this, "timestep_embedder", 256, c.width),
-        text_embedder(*this, "text_embedder", c.pooled_projection_dim, c.width),
+        config(c),
         guidance_embedder(c.guidance_embeds ? std::make_unique<TimestepEmbedding>(*this, "guidance_embedder", 256, c.width) : nullptr) {}
 
   Tensor operator()(const Tensor& timestep, const Tensor& pooled, const Tensor& guidance) const {
@@ -171,9 +161,10 @@ struct ConditionEmbedding : Module {
     return add(both, projections);
   }
 
-  Timesteps time_proj;
-  TimestepEmbedding timestep_embedder;
-  TextProjection text_embedder;
+  const HunyuanVideoConfig& config;
+  Timesteps time_proj{*this, "time_proj", 256};
+  TimestepEmbedding timestep_embedder{*this, "timestep_embedder", 256, config.width};
+  TextProjection text_embedder{*this, "text_embedder", config.pooled_projection_dim, config.width};
   std::unique_ptr<TimestepEmbedding> guidance_embedder;
 };
 
@@ -252,15 +243,7 @@ Tensors hunyuan_video_attention(const DiffusersAttention& attn, const Tensor& im
 }
 
 struct HunyuanVideoTransformerBlock : Module {
-  HunyuanVideoTransformerBlock(Module& parent, std::string_view name, const HunyuanVideoConfig& c)
-      : Module(parent, name),
-        norm1(*this, "norm1", c.width),
-        norm1_context(*this, "norm1_context", c.width),
-        attn(*this, "attn", joint(c)),
-        norm2(*this, "norm2", c.width, false),
-        ff(*this, "ff", c.width, FeedForwardKind::gelu, c.inner),
-        norm2_context(*this, "norm2_context", c.width, false),
-        ff_context(*this, "ff_context", c.width, FeedForwardKind::gelu, c.inner) {}
+  HunyuanVideoTransformerBlock(Module& parent, std::string_view name, const HunyuanVideoConfig& c) : Module(parent, name), config(c) {}
 
   static AttentionSizes joint(const HunyuanVideoConfig& c) {
     AttentionSizes sizes = c.attention();
@@ -290,21 +273,19 @@ struct HunyuanVideoTransformerBlock : Module {
     return add(x, product);
   }
 
-  AdaLayerNormZero norm1, norm1_context;
-  DiffusersAttention attn;
-  LayerNorm norm2;
-  DiffusersFeedForward ff;
-  LayerNorm norm2_context;
-  DiffusersFeedForward ff_context;
+  const HunyuanVideoConfig& config;
+  AdaLayerNormZero norm1{*this, "norm1", config.width};
+  AdaLayerNormZero norm1_context{*this, "norm1_context", config.width};
+  DiffusersAttention attn{*this, "attn", joint(config)};
+  LayerNorm norm2{*this, "norm2", config.width, false};
+  DiffusersFeedForward ff{*this, "ff", config.width, FeedForwardKind::gelu, config.inner};
+  LayerNorm norm2_context{*this, "norm2_context", config.width, false};
+  DiffusersFeedForward ff_context{*this, "ff_context", config.width, FeedForwardKind::gelu, config.inner};
 };
 
 struct HunyuanVideoSingleTransformerBlock : Module {
   HunyuanVideoSingleTransformerBlock(Module& parent, std::string_view name, const HunyuanVideoConfig& c)
-      : Module(parent, name),
-        attn(*this, "attn", single(c)),
-        norm(*this, "norm", c.width, 3),
-        proj_mlp(*this, "proj_mlp", c.width, c.inner),
-        proj_out(*this, "proj_out", checked_add(c.width, c.inner), c.width) {}
+      : Module(parent, name), config(c) {}
 
   static AttentionSizes single(const HunyuanVideoConfig& c) {
     AttentionSizes sizes = c.attention();
@@ -331,25 +312,16 @@ struct HunyuanVideoSingleTransformerBlock : Module {
     return {out, text_part(hidden)};
   }
 
-  DiffusersAttention attn;
-  AdaLayerNormZero norm;
-  Linear proj_mlp, proj_out;
+  const HunyuanVideoConfig& config;
+  DiffusersAttention attn{*this, "attn", single(config)};
+  AdaLayerNormZero norm{*this, "norm", config.width, 3};
+  Linear proj_mlp{*this, "proj_mlp", config.width, config.inner};
+  Linear proj_out{*this, "proj_out", checked_add(config.width, config.inner), config.width};
 };
 
 class HunyuanVideoTransformer3DModel : public Denoiser {
  public:
-  HunyuanVideoTransformer3DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        x_embedder_(*this, "x_embedder", config_),
-        context_embedder_(*this, "context_embedder", config_),
-        time_text_embed_(*this, "time_text_embed", config_),
-        rope_(*this, "rope", config_),
-        transformer_blocks_(*this, "transformer_blocks"),
-        single_transformer_blocks_(add_blocks(), "single_transformer_blocks"),
-        norm_out_(add_single_blocks(), "norm_out", config_.width, config_.width),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size_t * config_.patch_size * config_.patch_size * config_.out_channels) {
-  }
+  HunyuanVideoTransformer3DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override {
     return video_latent_sizes("hunyuan_video", samples, config_.in_channels, canvas, config_.patch());
@@ -415,20 +387,32 @@ class HunyuanVideoTransformer3DModel : public Denoiser {
   }
 
   HunyuanVideoConfig config_;
-  HunyuanVideoPatchEmbed x_embedder_;
-  TokenRefiner context_embedder_;
-  ConditionEmbedding time_text_embed_;
-  RotaryPosEmbed rope_;
-  ModuleList<HunyuanVideoTransformerBlock> transformer_blocks_;
-  ModuleList<HunyuanVideoSingleTransformerBlock> single_transformer_blocks_;
-  AdaLayerNormContinuous norm_out_;
-  Linear proj_out_;
+  HunyuanVideoPatchEmbed x_embedder_{*this, "x_embedder", config_};
+  TokenRefiner context_embedder_{*this, "context_embedder", config_};
+  ConditionEmbedding time_text_embed_{*this, "time_text_embed", config_};
+  RotaryPosEmbed rope_{*this, "rope", config_};
+  ModuleList<HunyuanVideoTransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  ModuleList<HunyuanVideoSingleTransformerBlock> single_transformer_blocks_{add_blocks(), "single_transformer_blocks"};
+  AdaLayerNormContinuous norm_out_{add_single_blocks(), "norm_out", config_.width, config_.width};
+  Linear proj_out_{*this, "proj_out", config_.width,
+                   (config_.patch_size_t * config_.patch_size * config_.patch_size * config_.out_channels)};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_hunyuan_video(Build& build, const Config& config) {
   return make_training_of<HunyuanVideoTransformer3DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& hunyuan_video_family() {
+  static const Family kFamily{
+      .name = "hunyuan_video",
+      .library = "diffusers",
+      .models = {{"hunyuan_video", {"HunyuanVideoTransformer3DModel"}, InputKind::own, 512, make_hunyuan_video}},
+      .presets = {{"hunyuan-video", R"({"height":544,"width":960,"frames":61})", 544}},
+      .levers = {{"frames", 1, Shrink::half_the_frames, "{} frames instead of {}", "less time; shorter videos"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // diffusers LTXVideoTransformer3DModel: LTX-Video. Tokens are latents as they are; text is attended to.
-#include "model/denoisers.h"
-#include "model/more_denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/rotary.h"
 #include "ops/pointwise.h"
@@ -70,8 +70,7 @@ struct LtxAttention : Module {
         norm_k(*this, "norm_k", c.width),
         to_q(*this, "to_q", c.width, c.width, c.attention_bias),
         to_k(*this, "to_k", context_width, c.width, c.attention_bias),
-        to_v(*this, "to_v", context_width, c.width, c.attention_bias),
-        to_out(*this, "to_out") {
+        to_v(*this, "to_v", context_width, c.width, c.attention_bias) {
     to_out.add(c.width, c.width, c.attention_out_bias);
   }
 
@@ -105,18 +104,12 @@ struct LtxAttention : Module {
   int64_t heads;
   FusedRMSNorm norm_q, norm_k;
   Linear to_q, to_k, to_v;
-  ModuleList<Linear> to_out;
+  ModuleList<Linear> to_out{*this, "to_out"};
 };
 
 struct LtxBlock : Module {
   LtxBlock(Module& parent, std::string_view name, const LtxConfig& c)
-      : Module(parent, name),
-        scale_shift_table(parameter("scale_shift_table", {6, c.width})),
-        norm1(*this, "norm1", c.width, c.affine),
-        attn1(*this, "attn1", c, c.width),
-        norm2(*this, "norm2", c.width, c.affine),
-        attn2(*this, "attn2", c, c.cross_attention_dim),
-        ff(*this, "ff", c.width, c.activation) {}
+      : Module(parent, name), config(c), scale_shift_table(parameter("scale_shift_table", {6, c.width})) {}
 
   // temb: (B, 1, 6 C)
   Tensor operator()(const Tensor& hidden_in, const Tensor& text, const Tensor& temb, const CosSin& rotary, const Tensor& mask) {
@@ -143,12 +136,13 @@ struct LtxBlock : Module {
     return add(hidden, gated);
   }
 
+  const LtxConfig& config;
   Tensor scale_shift_table;
-  DiffusersRMSNorm norm1;
-  LtxAttention attn1;
-  DiffusersRMSNorm norm2;
-  LtxAttention attn2;
-  DiffusersFeedForward ff;
+  DiffusersRMSNorm norm1{*this, "norm1", config.width, config.affine};
+  LtxAttention attn1{*this, "attn1", config, config.width};
+  DiffusersRMSNorm norm2{*this, "norm2", config.width, config.affine};
+  LtxAttention attn2{*this, "attn2", config, config.cross_attention_dim};
+  DiffusersFeedForward ff{*this, "ff", config.width, config.activation};
 };
 
 // AdaLayerNormSingle without additional conditions.
@@ -206,15 +200,7 @@ CosSin ltx_tables(Tape& tape, int64_t batch, int64_t width, const LtxGrid& grid)
 class LtxVideoTransformer3DModel : public Denoiser {
  public:
   LtxVideoTransformer3DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        scale_shift_table_(parameter("scale_shift_table", {2, config_.width})),
-        proj_in_(*this, "proj_in", config_.in_channels, config_.width),
-        time_embed_(*this, "time_embed", config_.width),
-        caption_projection_(*this, "caption_projection", config_.caption_channels, config_.width, true),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, false),
-        proj_out_(*this, "proj_out", config_.width, config_.out_channels) {}
+      : Denoiser(parent, name), config_(config), scale_shift_table_(parameter("scale_shift_table", {2, config_.width})) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, grid(canvas).tokens(), config_.in_channels}; }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return {samples, grid(canvas).tokens(), config_.out_channels}; }
@@ -261,18 +247,28 @@ class LtxVideoTransformer3DModel : public Denoiser {
   LtxConfig config_;
   LtxGrid grid_{1, 1, 1};
   Tensor scale_shift_table_;
-  Linear proj_in_;
-  LtxTimeEmbed time_embed_;
-  TextProjection caption_projection_;
-  ModuleList<LtxBlock> transformer_blocks_;
-  LayerNorm norm_out_;
-  Linear proj_out_;
+  Linear proj_in_{*this, "proj_in", config_.in_channels, config_.width};
+  LtxTimeEmbed time_embed_{*this, "time_embed", config_.width};
+  TextProjection caption_projection_{*this, "caption_projection", config_.caption_channels, config_.width, true};
+  ModuleList<LtxBlock> transformer_blocks_{*this, "transformer_blocks"};
+  LayerNorm norm_out_{add_blocks(), "norm_out", config_.width, false};
+  Linear proj_out_{*this, "proj_out", config_.width, config_.out_channels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_ltx_video(Build& build, const Config& config) {
   return make_training_of<LtxVideoTransformer3DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& ltx_video_family() {
+  static const Family kFamily{
+      .name = "ltx_video",
+      .library = "diffusers",
+      .models = {{"ltx_video", {"LTXVideoTransformer3DModel"}, InputKind::own, 512, make_ltx_video}},
+      .presets = {{"ltx-video", R"({"height":512,"width":768,"frames":49})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

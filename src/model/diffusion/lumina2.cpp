@@ -1,6 +1,7 @@
 // diffusers Lumina2Transformer2DModel: text and image through refiners of their own, then together. Every caption is taken to fill its
 // tokens.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/lumina_blocks.h"
 #include "ops/copy_slices.h"
 #include "ops/pointwise.h"
@@ -34,10 +35,6 @@ class Lumina2Transformer2DModel : public Denoiser {
   Lumina2Transformer2DModel(Module& parent, std::string_view name, const Config& config)
       : Denoiser(parent, name),
         config_(config, "lumina2", "cap_feat_dim"),
-        rope_embedder_(*this, "rope_embedder", config_),
-        x_embedder_(*this, "x_embedder", config_.patches.patch * config_.patches.patch * config_.patches.channels, config_.width),
-        time_caption_embed_(*this, "time_caption_embed", config_),
-        noise_refiner_(*this, "noise_refiner"),
         context_refiner_(add(noise_refiner_, config_.num_refiner_layers, true), "context_refiner"),
         layers_(add(context_refiner_, config_.num_refiner_layers, false), "layers"),
         norm_out_(add(layers_, config_.num_layers, true), "norm_out", config_) {}
@@ -90,17 +87,28 @@ class Lumina2Transformer2DModel : public Denoiser {
   }
 
   LuminaConfig config_;
-  Lumina2RotaryPosEmbed rope_embedder_;
-  Linear x_embedder_;
-  LuminaTimeCaptionEmbedding time_caption_embed_;
-  ModuleList<LuminaBlock> noise_refiner_, context_refiner_, layers_;
+  Lumina2RotaryPosEmbed rope_embedder_{*this, "rope_embedder", config_};
+  Linear x_embedder_{*this, "x_embedder", (config_.patches.patch * config_.patches.patch * config_.patches.channels), config_.width};
+  LuminaTimeCaptionEmbedding time_caption_embed_{*this, "time_caption_embed", config_};
+  ModuleList<LuminaBlock> noise_refiner_{*this, "noise_refiner"};
+  ModuleList<LuminaBlock> context_refiner_, layers_;
   LuminaLastNorm norm_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_lumina2(Build& build, const Config& config) {
   return make_training_of<Lumina2Transformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& lumina2_family() {
+  static const Family kFamily{
+      .name = "lumina2",
+      .library = "diffusers",
+      .models = {{"lumina2", {"Lumina2Transformer2DModel"}, InputKind::own, 1024, make_lumina2}},
+      .presets = {{"lumina-2", R"({"cap_feat_dim":2304})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,8 @@
 // OmniGen2Transformer2DModel as the AI Toolkit has it (omnigen2/src/models): text, image and reference images through refiners of their
 // own, then together. Every caption is taken to fill its tokens. There are no reference images: their refiner works on none, and its
 // weights get gradients of zeros all the same.
-#include "model/denoisers.h"
+#include "model/family.h"
+#include "nn/denoiser.h"
 #include "nn/lumina_blocks.h"
 #include "ops/copy_slices.h"
 #include "ops/pointwise.h"
@@ -26,10 +27,6 @@ class OmniGen2Transformer2DModel : public Denoiser {
       : Denoiser(parent, name),
         config_(omnigen2_config(config)),
         image_index_embedding_(parameter("image_index_embedding", {kReferenceImages, config_.width})),
-        x_embedder_(*this, "x_embedder", token_width(), config_.width),
-        ref_image_patch_embedder_(*this, "ref_image_patch_embedder", token_width(), config_.width),
-        time_caption_embed_(*this, "time_caption_embed", config_),
-        noise_refiner_(*this, "noise_refiner"),
         ref_image_refiner_(add(noise_refiner_, config_.num_refiner_layers, true), "ref_image_refiner"),
         context_refiner_(add(ref_image_refiner_, config_.num_refiner_layers, true), "context_refiner"),
         layers_(add(context_refiner_, config_.num_refiner_layers, false), "layers"),
@@ -138,16 +135,31 @@ class OmniGen2Transformer2DModel : public Denoiser {
 
   LuminaConfig config_;
   Tensor image_index_embedding_;  // (5, C)
-  Linear x_embedder_, ref_image_patch_embedder_;
-  LuminaTimeCaptionEmbedding time_caption_embed_;
-  ModuleList<LuminaBlock> noise_refiner_, ref_image_refiner_, context_refiner_, layers_;
+  Linear x_embedder_{*this, "x_embedder", token_width(), config_.width};
+  Linear ref_image_patch_embedder_{*this, "ref_image_patch_embedder", token_width(), config_.width};
+  LuminaTimeCaptionEmbedding time_caption_embed_{*this, "time_caption_embed", config_};
+  ModuleList<LuminaBlock> noise_refiner_{*this, "noise_refiner"};
+  ModuleList<LuminaBlock> ref_image_refiner_, context_refiner_, layers_;
   LuminaLastNorm norm_out_;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_omnigen2(Build& build, const Config& config) {
   return make_training_of<OmniGen2Transformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& omnigen2_family() {
+  static const Family kFamily{
+      .name = "omnigen2",
+      .library = "the AI Toolkit",
+      .models = {{"omnigen2", {"OmniGen2Transformer2DModel"}, InputKind::own, 1024, make_omnigen2}},
+      .presets =
+          {{"omnigen2",
+            R"({"hidden_size":2520,"num_layers":32,"num_attention_heads":21,"num_kv_heads":7,"axes_dim_rope":[40,40,40],"axes_lens":[1024,1664,1664],"text_feat_dim":2048})",
+            1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

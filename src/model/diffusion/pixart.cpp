@@ -1,6 +1,7 @@
 // diffusers PixArtTransformer2DModel: PixArt-alpha and -sigma.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
@@ -46,8 +47,7 @@ struct PixArtConfig {
 
 // PixArtAlphaCombinedTimestepSizeEmbeddings
 struct TimestepSizeEmbeddings : Module {
-  TimestepSizeEmbeddings(Module& parent, std::string_view name, const PixArtConfig& c)
-      : Module(parent, name), time_proj(*this, "time_proj", 256), timestep_embedder(*this, "timestep_embedder", 256, c.width) {
+  TimestepSizeEmbeddings(Module& parent, std::string_view name, const PixArtConfig& c) : Module(parent, name), config(c) {
     if (!c.use_additional_conditions) return;
     additional_condition_proj = std::make_unique<Timesteps>(*this, "additional_condition_proj", 256);
     resolution_embedder = std::make_unique<TimestepEmbedding>(*this, "resolution_embedder", 256, c.width / 3);
@@ -70,35 +70,24 @@ struct TimestepSizeEmbeddings : Module {
     return add(timesteps_emb, sizes);
   }
 
-  Timesteps time_proj;
-  TimestepEmbedding timestep_embedder;
+  const PixArtConfig& config;
+  Timesteps time_proj{*this, "time_proj", 256};
+  TimestepEmbedding timestep_embedder{*this, "timestep_embedder", 256, config.width};
   std::unique_ptr<Timesteps> additional_condition_proj;
   std::unique_ptr<TimestepEmbedding> resolution_embedder, aspect_ratio_embedder;
 };
 
 struct AdaLayerNormSingle : Module {
-  AdaLayerNormSingle(Module& parent, std::string_view name, const PixArtConfig& c)
-      : Module(parent, name), emb(*this, "emb", c), linear(*this, "linear", c.width, checked_mul(6, c.width)) {}
-  TimestepSizeEmbeddings emb;
-  Linear linear;
+  AdaLayerNormSingle(Module& parent, std::string_view name, const PixArtConfig& c) : Module(parent, name), config(c) {}
+  const PixArtConfig& config;
+  TimestepSizeEmbeddings emb{*this, "emb", config};
+  Linear linear{*this, "linear", config.width, checked_mul(6, config.width)};
 };
 
 // BasicTransformerBlock with ada_norm_single.
 struct PixArtBlock : Module {
   PixArtBlock(Module& parent, std::string_view name, const PixArtConfig& c)
-      : Module(parent, name),
-        scale_shift_table(parameter("scale_shift_table", {6, c.width})),
-        norm1(*this, "norm1", c.width, c.norm_elementwise_affine),
-        attn1(*this, "attn1", {.width = c.width, .heads = c.heads, .head_dim = c.head_dim, .bias = c.attention_bias, .dropout = c.dropout}),
-        norm2(*this, "norm2", c.width, c.norm_elementwise_affine),
-        attn2(*this, "attn2",
-              {.width = c.width,
-               .heads = c.heads,
-               .head_dim = c.head_dim,
-               .cross_width = c.cross_attention_dim,
-               .bias = c.attention_bias,
-               .dropout = c.dropout}),
-        ff(*this, "ff", c.width, c.activation, 0, c.dropout) {}
+      : Module(parent, name), config(c), scale_shift_table(parameter("scale_shift_table", {6, c.width})) {}
 
   // timestep: (B, 6 C)
   Tensor operator()(const Tensor& hidden_in, const Tensor& text, const Tensor& mask, const Tensor& timestep) const {
@@ -119,12 +108,26 @@ struct PixArtBlock : Module {
     return add(ff_output, hidden);
   }
 
+  const PixArtConfig& config;
   Tensor scale_shift_table;
-  LayerNorm norm1;
-  DiffusersAttention attn1;
-  LayerNorm norm2;
-  DiffusersAttention attn2;
-  DiffusersFeedForward ff;
+  LayerNorm norm1{*this, "norm1", config.width, config.norm_elementwise_affine};
+  DiffusersAttention attn1{*this,
+                           "attn1",
+                           {.width = config.width,
+                            .heads = config.heads,
+                            .head_dim = config.head_dim,
+                            .bias = config.attention_bias,
+                            .dropout = config.dropout}};
+  LayerNorm norm2{*this, "norm2", config.width, config.norm_elementwise_affine};
+  DiffusersAttention attn2{*this,
+                           "attn2",
+                           {.width = config.width,
+                            .heads = config.heads,
+                            .head_dim = config.head_dim,
+                            .cross_width = config.cross_attention_dim,
+                            .bias = config.attention_bias,
+                            .dropout = config.dropout}};
+  DiffusersFeedForward ff{*this, "ff", config.width, config.activation, 0, config.dropout};
 };
 
 class PixArtTransformer2DModel : public Denoiser {
@@ -133,11 +136,6 @@ class PixArtTransformer2DModel : public Denoiser {
       : Denoiser(parent, name),
         config_(config),
         scale_shift_table_(parameter("scale_shift_table", {2, config_.width})),
-        pos_embed_(*this, "pos_embed", config_.patches),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, false),
-        proj_out_(*this, "proj_out", config_.width, config_.patches.patch * config_.patches.patch * config_.out_channels),
-        adaln_single_(*this, "adaln_single", config_),
         caption_projection_(config_.caption_channels ? std::make_unique<TextProjection>(*this, "caption_projection",
                                                                                         *config_.caption_channels, config_.width, true)
                                                      : nullptr) {}
@@ -195,16 +193,28 @@ class PixArtTransformer2DModel : public Denoiser {
 
   PixArtConfig config_;
   Tensor scale_shift_table_;
-  PatchEmbed pos_embed_;
-  ModuleList<PixArtBlock> transformer_blocks_;
-  LayerNorm norm_out_;
-  Linear proj_out_;
-  AdaLayerNormSingle adaln_single_;
+  PatchEmbed pos_embed_{*this, "pos_embed", config_.patches};
+  ModuleList<PixArtBlock> transformer_blocks_{*this, "transformer_blocks"};
+  LayerNorm norm_out_{add_blocks(), "norm_out", config_.width, false};
+  Linear proj_out_{*this, "proj_out", config_.width, (config_.patches.patch * config_.patches.patch * config_.out_channels)};
+  AdaLayerNormSingle adaln_single_{*this, "adaln_single", config_};
   std::unique_ptr<TextProjection> caption_projection_;
 };
 
+std::unique_ptr<Model> make_pixart(Build& build, const Config& config) { return make_training_of<PixArtTransformer2DModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_pixart(Build& build, const Config& config) { return make_training_of<PixArtTransformer2DModel>(build, config); }
+const Family& pixart_family() {
+  static const Family kFamily{
+      .name = "pixart",
+      .library = "diffusers",
+      .models = {{"pixart", {"PixArtTransformer2DModel"}, InputKind::own, 1024, make_pixart}},
+      .presets = {{"pixart-alpha-xl-2-512", R"({"sample_size":64,"caption_channels":4096})", 512},
+                  {"pixart-alpha-xl-2-1024", R"({"caption_channels":4096})", 1024},
+                  {"pixart-sigma-xl-2-1024", R"({"caption_channels":4096,"use_additional_conditions":false,"text_tokens":300})", 1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

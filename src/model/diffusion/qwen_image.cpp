@@ -1,8 +1,9 @@
 // diffusers QwenImageTransformer2DModel.
 #include <map>
 
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_rotary.h"
@@ -40,7 +41,7 @@ struct QwenImageConfig {
 
 struct QwenTimestepProjEmbeddings : Module {
   QwenTimestepProjEmbeddings(Module& parent, std::string_view name, int64_t width)
-      : Module(parent, name), time_proj(*this, "time_proj", 256), timestep_embedder(*this, "timestep_embedder", 256, width) {}
+      : Module(parent, name), timestep_embedder(*this, "timestep_embedder", 256, width) {}
 
   Tensor operator()(const Tensor& timestep, DType dtype) const {
     Forward here(*this);
@@ -48,7 +49,7 @@ struct QwenTimestepProjEmbeddings : Module {
     return timestep_embedder(to(timesteps_proj, dtype));
   }
 
-  Timesteps time_proj;
+  Timesteps time_proj{*this, "time_proj", 256};
   TimestepEmbedding timestep_embedder;
 };
 
@@ -142,17 +143,7 @@ struct QwenImageModulation : Module {
 Tensor within_fp16(const Tensor& x) { return x.dtype() == DType::float16 ? clamp(x) : x; }
 
 struct QwenImageTransformerBlock : Module {
-  QwenImageTransformerBlock(Module& parent, std::string_view name, const QwenImageConfig& c)
-      : Module(parent, name),
-        img_mod(*this, "img_mod", c.width),
-        img_norm1(*this, "img_norm1", c.width, false),
-        attn(*this, "attn", {.width = c.width, .heads = c.heads, .head_dim = c.head_dim, .joint = true, .qk_norm = true}),
-        img_norm2(*this, "img_norm2", c.width, false),
-        img_mlp(*this, "img_mlp", c.width),
-        txt_mod(*this, "txt_mod", c.width),
-        txt_norm1(*this, "txt_norm1", c.width, false),
-        txt_norm2(*this, "txt_norm2", c.width, false),
-        txt_mlp(*this, "txt_mlp", c.width) {}
+  QwenImageTransformerBlock(Module& parent, std::string_view name, const QwenImageConfig& c) : Module(parent, name), config(c) {}
 
   Tensors operator()(const Tensor& hidden_in, const Tensor& encoder_in, const Tensor& text_mask, const Tensor& temb,
                      const QwenEmbedRope::Tables& rotary) const {
@@ -200,29 +191,22 @@ struct QwenImageTransformerBlock : Module {
     return {modulate(x, part[1], part[0]), unsqueeze(part[2], 1)};
   }
 
-  QwenImageModulation img_mod;
-  LayerNorm img_norm1;
-  DiffusersAttention attn;
-  LayerNorm img_norm2;
-  DiffusersFeedForward img_mlp;
-  QwenImageModulation txt_mod;
-  LayerNorm txt_norm1, txt_norm2;
-  DiffusersFeedForward txt_mlp;
+  const QwenImageConfig& config;
+  QwenImageModulation img_mod{*this, "img_mod", config.width};
+  LayerNorm img_norm1{*this, "img_norm1", config.width, false};
+  DiffusersAttention attn{
+      *this, "attn", {.width = config.width, .heads = config.heads, .head_dim = config.head_dim, .joint = true, .qk_norm = true}};
+  LayerNorm img_norm2{*this, "img_norm2", config.width, false};
+  DiffusersFeedForward img_mlp{*this, "img_mlp", config.width};
+  QwenImageModulation txt_mod{*this, "txt_mod", config.width};
+  LayerNorm txt_norm1{*this, "txt_norm1", config.width, false};
+  LayerNorm txt_norm2{*this, "txt_norm2", config.width, false};
+  DiffusersFeedForward txt_mlp{*this, "txt_mlp", config.width};
 };
 
 class QwenImageTransformer2DModel : public Denoiser {
  public:
-  QwenImageTransformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.axes_dims_rope),
-        time_text_embed_(*this, "time_text_embed", config_.width),
-        txt_norm_(*this, "txt_norm", config_.joint_attention_dim),
-        img_in_(*this, "img_in", config_.in_channels, config_.width),
-        txt_in_(*this, "txt_in", config_.joint_attention_dim, config_.width),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, config_.width),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
+  QwenImageTransformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& c) const override {
     return {samples, checked_mul(rows(c), columns(c)), config_.in_channels};
@@ -292,19 +276,30 @@ class QwenImageTransformer2DModel : public Denoiser {
 
   QwenImageConfig config_;
   int64_t rows_ = 0, columns_ = 0;  // of the batch's images, in tokens
-  QwenEmbedRope pos_embed_;
-  QwenTimestepProjEmbeddings time_text_embed_;
-  DiffusersRMSNorm txt_norm_;
-  Linear img_in_, txt_in_;
-  ModuleList<QwenImageTransformerBlock> transformer_blocks_;
-  AdaLayerNormContinuous norm_out_;
-  Linear proj_out_;
+  QwenEmbedRope pos_embed_{*this, "pos_embed", config_.axes_dims_rope};
+  QwenTimestepProjEmbeddings time_text_embed_{*this, "time_text_embed", config_.width};
+  DiffusersRMSNorm txt_norm_{*this, "txt_norm", config_.joint_attention_dim};
+  Linear img_in_{*this, "img_in", config_.in_channels, config_.width};
+  Linear txt_in_{*this, "txt_in", config_.joint_attention_dim, config_.width};
+  ModuleList<QwenImageTransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  AdaLayerNormContinuous norm_out_{add_blocks(), "norm_out", config_.width, config_.width};
+  Linear proj_out_{*this, "proj_out", config_.width, (config_.patch_size * config_.patch_size * config_.out_channels)};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_qwen_image(Build& build, const Config& config) {
   return make_training_of<QwenImageTransformer2DModel>(build, config);
+}
+
+}  // namespace
+
+const Family& qwen_image_family() {
+  static const Family kFamily{
+      .name = "qwen_image",
+      .library = "diffusers",
+      .models = {{"qwen_image", {"QwenImageTransformer2DModel"}, InputKind::own, 1024, make_qwen_image}},
+      .presets = {{"qwen-image", R"({})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

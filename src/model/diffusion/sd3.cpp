@@ -1,8 +1,9 @@
 // diffusers SD3Transformer2DModel: Stable Diffusion 3 and 3.5.
 #include <algorithm>
 
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/diffusers_patches.h"
@@ -152,15 +153,7 @@ struct JointTransformerBlock : Module {
 
 class SD3Transformer2DModel : public Denoiser {
  public:
-  SD3Transformer2DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        pos_embed_(*this, "pos_embed", config_.patches),
-        time_text_embed_(*this, "time_text_embed", config_.width, config_.pooled_projection_dim, false),
-        context_embedder_(*this, "context_embedder", config_.joint_attention_dim, config_.caption_projection_dim),
-        transformer_blocks_(*this, "transformer_blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, config_.width),
-        proj_out_(*this, "proj_out", config_.width, config_.patch_size * config_.patch_size * config_.out_channels) {}
+  SD3Transformer2DModel(Module& parent, std::string_view name, const Config& config) : Denoiser(parent, name), config_(config) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& c) const override { return image_latent_sizes("sd3", samples, c, config_.patches); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override {
@@ -199,16 +192,33 @@ class SD3Transformer2DModel : public Denoiser {
   }
 
   SD3Config config_;
-  PatchEmbed pos_embed_;
-  TimestepTextEmbeddings time_text_embed_;
-  Linear context_embedder_;
-  ModuleList<JointTransformerBlock> transformer_blocks_;
-  AdaLayerNormContinuous norm_out_;
-  Linear proj_out_;
+  PatchEmbed pos_embed_{*this, "pos_embed", config_.patches};
+  TimestepTextEmbeddings time_text_embed_{*this, "time_text_embed", config_.width, config_.pooled_projection_dim, false};
+  Linear context_embedder_{*this, "context_embedder", config_.joint_attention_dim, config_.caption_projection_dim};
+  ModuleList<JointTransformerBlock> transformer_blocks_{*this, "transformer_blocks"};
+  AdaLayerNormContinuous norm_out_{add_blocks(), "norm_out", config_.width, config_.width};
+  Linear proj_out_{*this, "proj_out", config_.width, (config_.patch_size * config_.patch_size * config_.out_channels)};
 };
+
+std::unique_ptr<Model> make_sd3(Build& build, const Config& config) { return make_training_of<SD3Transformer2DModel>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_sd3(Build& build, const Config& config) { return make_training_of<SD3Transformer2DModel>(build, config); }
+const Family& sd3_family() {
+  static const Family kFamily{
+      .name = "sd3",
+      .library = "diffusers",
+      .models = {{"sd3", {"SD3Transformer2DModel"}, InputKind::own, 1024, make_sd3}},
+      .presets =
+          {{"sd3-medium", R"({"num_layers":24,"num_attention_heads":24,"caption_projection_dim":1536,"pos_embed_max_size":192})", 1024},
+           {"sd3.5-medium",
+            R"({"num_layers":24,"num_attention_heads":24,"caption_projection_dim":1536,"pos_embed_max_size":384,"qk_norm":"rms_norm","dual_attention_layers":[0,1,2,3,4,5,6,7,8,9,10,11,12]})",
+            1024},
+           {"sd3.5-large",
+            R"({"num_layers":38,"num_attention_heads":38,"caption_projection_dim":2432,"pos_embed_max_size":192,"qk_norm":"rms_norm"})",
+            1024}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

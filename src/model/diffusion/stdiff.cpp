@@ -7,7 +7,7 @@
 
 #include "model/diffusion/stdiff_motion.h"
 #include "model/diffusion/stdiff_unet.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -248,8 +248,30 @@ class STDiffDiffusers : public Model {
   std::optional<UNet2DMotionCond> diffusion_unet_;
 };
 
+std::unique_ptr<Model> make_stdiff(Build& build, const Config& config) { return std::make_unique<STDiffDiffusers>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_stdiff(Build& build, const Config& config) { return std::make_unique<STDiffDiffusers>(build, config); }
+const Family& stdiff_family() {
+  static const Family kFamily{
+      .name = "stdiff",
+      .library = "STDiff",
+      .models = {{"stdiff", {"STDiffDiffusers"}, InputKind::own, 0, make_stdiff}},
+      .presets =
+          {// STDiff on KITTI's range images: the run that its memory analysis is about, and the committed configurations
+           {"stdiff-kitti-64x2048", R"({"height":64,"width":2048,"observed":5,"predicted":5})", 0},
+           {"stdiff-kitti-64x512", R"({"height":64,"width":512,"observed":3,"predicted":3})", 0},  // f4ca0c6
+           {"stdiff-kitti-64x512-wide",
+            R"({"height":64,"width":512,"observed":3,"predicted":3,"block_out_channels":[128,256,512,768,1024],"attention_head_dim":[null,32,64,192,256]})",
+            0},  // adbb67d
+           {"stdiff-kitti-64x512-mask",
+            R"({"height":64,"width":512,"observed":3,"predicted":3,"block_out_channels":[128,256,512,768,1024],"attention_head_dim":[null,32,64,192,256],"in_channels":5,"out_channels":2,"autoregressive":false})",
+            0},  // a60d477
+           {"stdiff-kitti-64x512-history", R"({"height":64,"width":512,"observed":3,"predicted":3,"in_channels":4,"autoregressive":false})",
+            0}},  // c892d93
+      .levers = {{"predicted", 5, Shrink::one_less, "{} predicted frames instead of {}", "less time; shorter futures"}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

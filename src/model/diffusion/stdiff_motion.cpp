@@ -11,7 +11,7 @@ constexpr Conv2dOptions k3x3{.kernel = 3, .padding = 1};
 
 // Convolutions of 5 x 5, the last of 7 x 7, each after a halving of the resolution but the first.
 struct MotionEncoder : Module {
-  MotionEncoder(Module& parent, std::string_view name, const StdiffMotionOptions& o) : Module(parent, name), model(*this, "model") {
+  MotionEncoder(Module& parent, std::string_view name, const StdiffMotionOptions& o) : Module(parent, name) {
     int64_t channels = o.model_channels;
     add(o.image_channels, channels, 5);
     for (int64_t i = 0; i < o.n_downs; ++i, channels *= 2) {
@@ -23,7 +23,7 @@ struct MotionEncoder : Module {
     Forward here(*this);
     return model(x);
   }
-  Sequential model;
+  Sequential model{*this, "model"};
 
  private:
   void add(int64_t in, int64_t out, int64_t kernel) {
@@ -72,7 +72,7 @@ struct Tanh : Module {
 };
 
 struct OdeSdeFuncNet : Module {
-  OdeSdeFuncNet(Module& parent, std::string_view name, int64_t channels, int64_t n_layers) : Module(parent, name), net(*this, "net") {
+  OdeSdeFuncNet(Module& parent, std::string_view name, int64_t channels, int64_t n_layers) : Module(parent, name) {
     net.add<Conv2d>(channels, channels, k3x3);
     for (int64_t i = 0; i < n_layers + 1; ++i) {
       net.add<Tanh>();
@@ -83,7 +83,7 @@ struct OdeSdeFuncNet : Module {
     Forward here(*this);
     return net(x);
   }
-  Sequential net;
+  Sequential net{*this, "net"};
 };
 
 struct DiffUnet : Module {

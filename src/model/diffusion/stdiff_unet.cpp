@@ -68,7 +68,6 @@ struct TimestepEmbedding : Module {
 struct MotionCondModule : Module {
   MotionCondModule(Module& parent, std::string_view name, int64_t motion, int64_t out)
       : Module(parent, name),
-        mlp_shared(*this, "mlp_shared"),
         mlp_gamma(*this, "mlp_gamma", (motion + out) / 2, out, kUNet3x3),
         mlp_beta(*this, "mlp_beta", (motion + out) / 2, out, kUNet3x3) {
     mlp_shared.add<Conv2d>(motion, (motion + out) / 2, kUNet3x3);
@@ -85,7 +84,7 @@ struct MotionCondModule : Module {
     out = mul(normalized, out);
     return add(out, beta);  // (B, C, H, W)
   }
-  Sequential mlp_shared;
+  Sequential mlp_shared{*this, "mlp_shared"};
   Conv2d mlp_gamma, mlp_beta;
 };
 
@@ -192,7 +191,7 @@ struct AttentionBlock : Module {
 // Residual blocks, each perhaps with an attention after it. Only blocks without attention know gradient checkpointing: torch's
 // checkpoint around each residual block, in its reentrant form.
 struct UNetLayers : Module {
-  UNetLayers(Module& parent, std::string_view name) : Module(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {}
+  UNetLayers(Module& parent, std::string_view name) : Module(parent, name) {}
 
   Tensor run_layer(size_t i, Tensor hidden, const Tensor& temb, const Tensor& m_feat) {
     ResnetBlock2D& resnet = resnets[i];
@@ -207,8 +206,8 @@ struct UNetLayers : Module {
     return noted.returns(checkpoint(tape(), kReentrant, run, Tensors{hidden, temb, m_feat})[0]);
   }
 
-  ModuleList<AttentionBlock> attentions;
-  ModuleList<ResnetBlock2D> resnets;
+  ModuleList<AttentionBlock> attentions{*this, "attentions"};
+  ModuleList<ResnetBlock2D> resnets{*this, "resnets"};
 };
 
 // DownBlock2D and AttnDownBlock2D.
@@ -275,8 +274,7 @@ struct StdiffUpBlock : UNetLayers {
 };
 
 struct UNetMidBlock2D : Module {
-  UNetMidBlock2D(Module& parent, std::string_view name, const Level& level, int64_t temb, const UNetOptions& o)
-      : Module(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {
+  UNetMidBlock2D(Module& parent, std::string_view name, const Level& level, int64_t temb, const UNetOptions& o) : Module(parent, name) {
     attentions.add(level.channels, level.head_dim, o);
     for (int i = 0; i < 2; ++i) resnets.add(level.channels, level.channels, temb, o);
   }
@@ -286,8 +284,8 @@ struct UNetMidBlock2D : Module {
     hidden = attentions[0](hidden);
     return resnets[1](hidden, temb, m_feat);
   }
-  ModuleList<AttentionBlock> attentions;
-  ModuleList<ResnetBlock2D> resnets;
+  ModuleList<AttentionBlock> attentions{*this, "attentions"};
+  ModuleList<ResnetBlock2D> resnets{*this, "resnets"};
 };
 
 }  // namespace

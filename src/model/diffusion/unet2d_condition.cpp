@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config_list.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/denoiser.h"
 #include "nn/diffusers_layers.h"
 #include "nn/transformer.h"
@@ -197,8 +197,7 @@ struct UpBlock : Module {
 };
 
 struct UNetMidBlock2DCrossAttn : Module {
-  UNetMidBlock2DCrossAttn(Module& parent, std::string_view name, const UNetConfig& c)
-      : Module(parent, name), attentions(*this, "attentions"), resnets(*this, "resnets") {
+  UNetMidBlock2DCrossAttn(Module& parent, std::string_view name, const UNetConfig& c) : Module(parent, name) {
     const int64_t channels = c.block_out_channels.back();
     TransformerSettings t = transformer_settings(c, c.blocks() - 1);
     t.only_cross_attention = false;
@@ -214,8 +213,8 @@ struct UNetMidBlock2DCrossAttn : Module {
     return hidden;
   }
 
-  ModuleList<Transformer2DModel> attentions;
-  ModuleList<ResnetBlock2D> resnets;
+  ModuleList<Transformer2DModel> attentions{*this, "attentions"};
+  ModuleList<ResnetBlock2D> resnets{*this, "resnets"};
 };
 
 class UNet2DConditionModel : public Denoiser {
@@ -223,17 +222,10 @@ class UNet2DConditionModel : public Denoiser {
   UNet2DConditionModel(Module& parent, std::string_view name, const Config& c)
       : Denoiser(parent, name),
         config_(c),
-        conv_in_(*this, "conv_in", config_.in_channels, config_.block_out_channels[0], {.kernel = 3, .padding = 1}),
-        time_embedding_(*this, "time_embedding", config_.block_out_channels[0], *config_.resnet.temb_channels, config_.resnet.act),
-        add_embedding_(
-            config_.addition_embed_type.empty()
-                ? nullptr
-                : std::make_unique<TimestepEmbedding>(*this, "add_embedding", config_.projection_input_dim, *config_.resnet.temb_channels)),
-        down_blocks_(*this, "down_blocks"),
-        up_blocks_(*this, "up_blocks"),
-        mid_block_(add_blocks(), "mid_block", config_),
-        conv_norm_out_(*this, "conv_norm_out", config_.resnet.groups, config_.block_out_channels[0]),
-        conv_out_(*this, "conv_out", config_.block_out_channels[0], config_.out_channels, {.kernel = 3, .padding = 1}) {}
+        add_embedding_(config_.addition_embed_type.empty()
+                           ? nullptr
+                           : std::make_unique<TimestepEmbedding>(*this, "add_embedding", config_.projection_input_dim,
+                                                                 *config_.resnet.temb_channels)) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override { return image(samples, config_.in_channels, canvas); }
   Dims target_sizes(int64_t samples, const Canvas& canvas) const override { return image(samples, config_.out_channels, canvas); }
@@ -331,24 +323,41 @@ class UNet2DConditionModel : public Denoiser {
   }
 
   UNetConfig config_;
-  Conv2d conv_in_;
-  TimestepEmbedding time_embedding_;
+  Conv2d conv_in_{*this, "conv_in", config_.in_channels, config_.block_out_channels[0], {.kernel = 3, .padding = 1}};
+  TimestepEmbedding time_embedding_{*this, "time_embedding", config_.block_out_channels[0], *config_.resnet.temb_channels,
+                                    config_.resnet.act};
   std::unique_ptr<TimestepEmbedding> add_embedding_;
-  ModuleList<DownBlock> down_blocks_;
-  ModuleList<UpBlock> up_blocks_;
-  UNetMidBlock2DCrossAttn mid_block_;
-  GroupNorm conv_norm_out_;
-  Conv2d conv_out_;
+  ModuleList<DownBlock> down_blocks_{*this, "down_blocks"};
+  ModuleList<UpBlock> up_blocks_{*this, "up_blocks"};
+  UNetMidBlock2DCrossAttn mid_block_{add_blocks(), "mid_block", config_};
+  GroupNorm conv_norm_out_{*this, "conv_norm_out", config_.resnet.groups, config_.block_out_channels[0]};
+  Conv2d conv_out_{*this, "conv_out", config_.block_out_channels[0], config_.out_channels, {.kernel = 3, .padding = 1}};
 };
 
 std::unique_ptr<Denoiser> make_denoiser(Module& parent, std::string_view name, const Config& config) {
   return std::make_unique<UNet2DConditionModel>(parent, name, config);
 }
 
-}  // namespace
-
 std::unique_ptr<Model> make_unet2d_condition(Build& build, const Config& config) {
   return make_denoiser_training(build, config, make_denoiser);
+}
+
+}  // namespace
+
+const Family& unet2d_condition_family() {
+  static const Family kFamily{
+      .name = "unet2d-condition",
+      .library = "diffusers",
+      .models = {{"unet2d-condition", {"UNet2DConditionModel"}, InputKind::own, 512, make_unet2d_condition}},
+      .presets =
+          {{"sd-1.5-unet", R"({"cross_attention_dim":768})", 512},
+           {"sd-2.1-unet",
+            R"({"cross_attention_dim":1024,"attention_head_dim":[5,10,20,20],"use_linear_projection":true,"upcast_attention":true})", 768},
+           {"sdxl-unet",
+            R"({"block_out_channels":[320,640,1280],"down_block_types":["DownBlock2D","CrossAttnDownBlock2D","CrossAttnDownBlock2D"],"up_block_types":["CrossAttnUpBlock2D","CrossAttnUpBlock2D","UpBlock2D"],"cross_attention_dim":2048,"attention_head_dim":[5,10,20],"transformer_layers_per_block":[1,2,10],"use_linear_projection":true,"addition_embed_type":"text_time","addition_time_embed_dim":256,"projection_class_embeddings_input_dim":2816})",
+            1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // diffusers WanTransformer3DModel: Wan 2.1 and 2.2, text to video.
-#include "model/denoisers.h"
+#include "model/family.h"
 #include "nn/ada_norm.h"
+#include "nn/denoiser.h"
 #include "nn/diffusers_attention.h"
 #include "nn/diffusers_layers.h"
 #include "nn/rotary.h"
@@ -62,14 +63,7 @@ Tensor rotate(const Tensor& x, const CosSin& tables) {
 
 struct WanAttention : Module {
   WanAttention(Module& parent, std::string_view name, const WanConfig& c)
-      : Module(parent, name),
-        head_dim(c.head_dim),
-        to_q(*this, "to_q", c.width, c.width),
-        to_k(*this, "to_k", c.width, c.width),
-        to_v(*this, "to_v", c.width, c.width),
-        to_out(*this, "to_out"),
-        norm_q((to_out.add(c.width, c.width), *this), "norm_q", c.width),
-        norm_k(*this, "norm_k", c.width) {}
+      : Module(parent, name), config(c), head_dim(c.head_dim), norm_q((to_out.add(c.width, c.width), *this), "norm_q", c.width) {}
 
   // To itself with positions, or to a context without.
   Tensor operator()(const Tensor& hidden_in, const Tensor& context, const CosSin* rotary) {
@@ -92,10 +86,14 @@ struct WanAttention : Module {
     return hidden;
   }
 
+  const WanConfig& config;
   int64_t head_dim;
-  Linear to_q, to_k, to_v;
-  ModuleList<Linear> to_out;
-  FusedRMSNorm norm_q, norm_k;
+  Linear to_q{*this, "to_q", config.width, config.width};
+  Linear to_k{*this, "to_k", config.width, config.width};
+  Linear to_v{*this, "to_v", config.width, config.width};
+  ModuleList<Linear> to_out{*this, "to_out"};
+  FusedRMSNorm norm_q;
+  FusedRMSNorm norm_k{*this, "norm_k", config.width};
 };
 
 // The norm of x in fp32, scaled and shifted, in the type of x.
@@ -108,13 +106,9 @@ Tensor modulated(const FP32LayerNorm& norm, const Tensor& x, const Tensor& scale
 struct WanTransformerBlock : Module {
   WanTransformerBlock(Module& parent, std::string_view name, const WanConfig& c)
       : Module(parent, name),
+        config(c),
         scale_shift_table(parameter("scale_shift_table", {1, 6, c.width})),
-        norm1(*this, "norm1", c.width, false),
-        attn1(*this, "attn1", c),
-        attn2(*this, "attn2", c),
-        norm2(c.cross_attn_norm ? std::make_unique<FP32LayerNorm>(*this, "norm2", c.width, true) : nullptr),
-        ffn(*this, "ffn", c.width, FeedForwardKind::gelu, c.ffn_dim),
-        norm3(*this, "norm3", c.width, false) {}
+        norm2(c.cross_attn_norm ? std::make_unique<FP32LayerNorm>(*this, "norm2", c.width, true) : nullptr) {}
 
   Tensor operator()(const Tensor& hidden_in, const Tensor& encoder, const Tensor& temb, const CosSin& rotary) {
     Forward here(*this);
@@ -145,12 +139,14 @@ struct WanTransformerBlock : Module {
     return to(sum, x.dtype());
   }
 
+  const WanConfig& config;
   Tensor scale_shift_table;
-  FP32LayerNorm norm1;
-  WanAttention attn1, attn2;
+  FP32LayerNorm norm1{*this, "norm1", config.width, false};
+  WanAttention attn1{*this, "attn1", config};
+  WanAttention attn2{*this, "attn2", config};
   std::unique_ptr<FP32LayerNorm> norm2;
-  DiffusersFeedForward ffn;
-  FP32LayerNorm norm3;
+  DiffusersFeedForward ffn{*this, "ffn", config.width, FeedForwardKind::gelu, config.ffn_dim};
+  FP32LayerNorm norm3{*this, "norm3", config.width, false};
 };
 
 // Tables of all positions are buffers; those of a video are put together from them.
@@ -175,12 +171,7 @@ struct WanRotaryPosEmbed : Module {
 };
 
 struct WanTimeTextImageEmbedding : Module {
-  WanTimeTextImageEmbedding(Module& parent, std::string_view name, const WanConfig& c)
-      : Module(parent, name),
-        timesteps_proj(*this, "timesteps_proj", c.freq_dim),
-        time_embedder(*this, "time_embedder", c.freq_dim, c.width),
-        time_proj(*this, "time_proj", c.width, checked_mul(6, c.width)),
-        text_embedder(*this, "text_embedder", c.text_dim, c.width, true) {}
+  WanTimeTextImageEmbedding(Module& parent, std::string_view name, const WanConfig& c) : Module(parent, name), config(c) {}
 
   struct Embeddings {
     Tensor temb, timestep_proj, text;  // (B, C), (B, 6 C), (B, T, C)
@@ -194,25 +185,17 @@ struct WanTimeTextImageEmbedding : Module {
     return {temb, projected, text_embedder(text)};
   }
 
-  Timesteps timesteps_proj;
-  TimestepEmbedding time_embedder;
-  Linear time_proj;
-  TextProjection text_embedder;
+  const WanConfig& config;
+  Timesteps timesteps_proj{*this, "timesteps_proj", config.freq_dim};
+  TimestepEmbedding time_embedder{*this, "time_embedder", config.freq_dim, config.width};
+  Linear time_proj{*this, "time_proj", config.width, checked_mul(6, config.width)};
+  TextProjection text_embedder{*this, "text_embedder", config.text_dim, config.width, true};
 };
 
 class WanTransformer3DModel : public Denoiser {
  public:
   WanTransformer3DModel(Module& parent, std::string_view name, const Config& config)
-      : Denoiser(parent, name),
-        config_(config),
-        scale_shift_table_(parameter("scale_shift_table", {1, 2, config_.width})),
-        rope_(*this, "rope", config_),
-        patch_embedding_(*this, "patch_embedding", config_.in_channels, config_.width, config_.patch),
-        condition_embedder_(*this, "condition_embedder", config_),
-        blocks_(*this, "blocks"),
-        norm_out_(add_blocks(), "norm_out", config_.width, false),
-        proj_out_(*this, "proj_out", config_.width,
-                  config_.out_channels * config_.patch.frames * config_.patch.height * config_.patch.width) {}
+      : Denoiser(parent, name), config_(config), scale_shift_table_(parameter("scale_shift_table", {1, 2, config_.width})) {}
 
   Dims latent_sizes(int64_t samples, const Canvas& canvas) const override {
     return video_latent_sizes("wan", samples, config_.in_channels, canvas, config_.patch);
@@ -256,16 +239,29 @@ class WanTransformer3DModel : public Denoiser {
 
   WanConfig config_;
   Tensor scale_shift_table_;
-  WanRotaryPosEmbed rope_;
-  PatchConv3d patch_embedding_;
-  WanTimeTextImageEmbedding condition_embedder_;
-  ModuleList<WanTransformerBlock> blocks_;
-  FP32LayerNorm norm_out_;
-  Linear proj_out_;
+  WanRotaryPosEmbed rope_{*this, "rope", config_};
+  PatchConv3d patch_embedding_{*this, "patch_embedding", config_.in_channels, config_.width, config_.patch};
+  WanTimeTextImageEmbedding condition_embedder_{*this, "condition_embedder", config_};
+  ModuleList<WanTransformerBlock> blocks_{*this, "blocks"};
+  FP32LayerNorm norm_out_{add_blocks(), "norm_out", config_.width, false};
+  Linear proj_out_{*this, "proj_out", config_.width,
+                   (config_.out_channels * config_.patch.frames * config_.patch.height * config_.patch.width)};
 };
+
+std::unique_ptr<Model> make_wan(Build& build, const Config& config) { return make_training_of<WanTransformer3DModel>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_wan(Build& build, const Config& config) { return make_training_of<WanTransformer3DModel>(build, config); }
+const Family& wan_family() {
+  static const Family kFamily{
+      .name = "wan",
+      .library = "diffusers",
+      .models = {{"wan", {"WanTransformer3DModel"}, InputKind::own, 480, make_wan}},
+      .presets = {{"wan2.1-1.3b", R"({"num_attention_heads":12,"ffn_dim":8960,"num_layers":30,"height":480,"width":832,"frames":81})", 480},
+                  {"wan2.1-14b", R"({"height":480,"width":832,"frames":81})", 480}},
+      .levers = {{"frames", 1, Shrink::half_the_frames, "{} frames instead of {}", "less time; shorter videos"}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // transformers.models.albert: AlbertForMaskedLM, AlbertForPreTraining and AlbertForSequenceClassification. Layers of a group are
 // one set of weights.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 #include "nn/masking.h"
@@ -34,15 +34,7 @@ struct AlbertConfig : BertConfig {
 };
 
 struct AlbertAttention : Module {
-  AlbertAttention(Module& parent, std::string_view name, const AlbertConfig& c)
-      : Module(parent, name),
-        config(c),
-        output_dropout(*this, "output_dropout", c.hidden_dropout_prob),
-        query(*this, "query", c.hidden_size, c.hidden_size),
-        key(*this, "key", c.hidden_size, c.hidden_size),
-        value(*this, "value", c.hidden_size, c.hidden_size),
-        dense(*this, "dense", c.hidden_size, c.hidden_size),
-        norm(*this, "LayerNorm", c.hidden_size) {}
+  AlbertAttention(Module& parent, std::string_view name, const AlbertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -66,19 +58,16 @@ struct AlbertAttention : Module {
   }
 
   const AlbertConfig& config;
-  Dropout output_dropout;
-  Linear query, key, value, dense;
-  LayerNorm norm;
+  Dropout output_dropout{*this, "output_dropout", config.hidden_dropout_prob};
+  Linear query{*this, "query", config.hidden_size, config.hidden_size};
+  Linear key{*this, "key", config.hidden_size, config.hidden_size};
+  Linear value{*this, "value", config.hidden_size, config.hidden_size};
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size};
+  LayerNorm norm{*this, "LayerNorm", config.hidden_size};
 };
 
 struct AlbertLayer : Module {
-  AlbertLayer(Module& parent, std::string_view name, const AlbertConfig& c)
-      : Module(parent, name),
-        config(c),
-        full_layer_layer_norm(*this, "full_layer_layer_norm", c.hidden_size),
-        attention(*this, "attention", c),
-        ffn(*this, "ffn", c.hidden_size, c.intermediate_size),
-        ffn_output(*this, "ffn_output", c.intermediate_size, c.hidden_size) {}
+  AlbertLayer(Module& parent, std::string_view name, const AlbertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -97,9 +86,10 @@ struct AlbertLayer : Module {
   }
 
   const AlbertConfig& config;
-  LayerNorm full_layer_layer_norm;
-  AlbertAttention attention;
-  Linear ffn, ffn_output;
+  LayerNorm full_layer_layer_norm{*this, "full_layer_layer_norm", config.hidden_size};
+  AlbertAttention attention{*this, "attention", config};
+  Linear ffn{*this, "ffn", config.hidden_size, config.intermediate_size};
+  Linear ffn_output{*this, "ffn_output", config.intermediate_size, config.hidden_size};
 };
 
 // A module that is no block for checkpoints, but may have hooks.
@@ -110,8 +100,7 @@ Tensor call(const Module& module, const Run& run, const Tensor& x) {
 }
 
 struct AlbertLayerGroup : Module {
-  AlbertLayerGroup(Module& parent, std::string_view name, const AlbertConfig& c)
-      : Module(parent, name), albert_layers(*this, "albert_layers") {
+  AlbertLayerGroup(Module& parent, std::string_view name, const AlbertConfig& c) : Module(parent, name) {
     for (int64_t i = 0; i < c.inner_group_num; ++i) albert_layers.add(c);
   }
 
@@ -123,15 +112,11 @@ struct AlbertLayerGroup : Module {
     return hidden;
   }
 
-  ModuleList<AlbertLayer> albert_layers;
+  ModuleList<AlbertLayer> albert_layers{*this, "albert_layers"};
 };
 
 struct AlbertTransformer : Module {
-  AlbertTransformer(Module& parent, std::string_view name, const AlbertConfig& c)
-      : Module(parent, name),
-        config(c),
-        embedding_hidden_mapping_in(*this, "embedding_hidden_mapping_in", c.embedding_size, c.hidden_size),
-        albert_layer_groups(*this, "albert_layer_groups") {
+  AlbertTransformer(Module& parent, std::string_view name, const AlbertConfig& c) : Module(parent, name), config(c) {
     for (int64_t i = 0; i < c.num_hidden_groups; ++i) albert_layer_groups.add(c);
   }
 
@@ -153,13 +138,12 @@ struct AlbertTransformer : Module {
   }
 
   const AlbertConfig& config;
-  Linear embedding_hidden_mapping_in;
-  ModuleList<AlbertLayerGroup> albert_layer_groups;
+  Linear embedding_hidden_mapping_in{*this, "embedding_hidden_mapping_in", config.embedding_size, config.hidden_size};
+  ModuleList<AlbertLayerGroup> albert_layer_groups{*this, "albert_layer_groups"};
 };
 
 struct AlbertModel : Module {
-  AlbertModel(Module& parent, std::string_view name, const AlbertConfig& c, bool add_pooling_layer)
-      : Module(parent, name), config(c), embeddings(*this, "embeddings", c), encoder(*this, "encoder", c) {
+  AlbertModel(Module& parent, std::string_view name, const AlbertConfig& c, bool add_pooling_layer) : Module(parent, name), config(c) {
     if (add_pooling_layer) pooler = std::make_unique<Linear>(*this, "pooler", c.hidden_size, c.hidden_size);
   }
 
@@ -184,19 +168,14 @@ struct AlbertModel : Module {
   }
 
   const AlbertConfig& config;
-  BertEmbeddings embeddings;
-  AlbertTransformer encoder;
+  BertEmbeddings embeddings{*this, "embeddings", config};
+  AlbertTransformer encoder{*this, "encoder", config};
   std::unique_ptr<Linear> pooler;
 };
 
 struct AlbertMLMHead : Module {
   AlbertMLMHead(Module& parent, std::string_view name, const AlbertConfig& c, const Tensor& embedding)
-      : Module(parent, name),
-        config(c),
-        bias(parameter("bias", {c.vocab_size})),
-        norm(*this, "LayerNorm", c.embedding_size),
-        dense(*this, "dense", c.hidden_size, c.embedding_size),
-        decoder(*this, "decoder", c, embedding, bias) {}
+      : Module(parent, name), config(c), bias(parameter("bias", {c.vocab_size})), decoder(*this, "decoder", c, embedding, bias) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -209,17 +188,13 @@ struct AlbertMLMHead : Module {
 
   const AlbertConfig& config;
   Tensor bias;  // the decoder's own bias when tied; without a gradient when not
-  LayerNorm norm;
-  Linear dense;
+  LayerNorm norm{*this, "LayerNorm", config.embedding_size};
+  Linear dense{*this, "dense", config.hidden_size, config.embedding_size};
   BertDecoder decoder;
 };
 
 struct AlbertForMaskedLM : Model {
-  AlbertForMaskedLM(Build& build, const Config& c)
-      : Model(build),
-        config(c, build),
-        albert(*this, "albert", config, false),
-        predictions(*this, "predictions", config, albert.embeddings.word_embeddings.weight) {}
+  AlbertForMaskedLM(Build& build, const Config& c) : Model(build), config(c, build) {}
 
   Output forward(const Batch& batch) override {
     const AlbertModel::Outputs outputs = albert(batch.input_ids);
@@ -228,13 +203,12 @@ struct AlbertForMaskedLM : Model {
   }
 
   AlbertConfig config;
-  AlbertModel albert;
-  AlbertMLMHead predictions;
+  AlbertModel albert{*this, "albert", config, false};
+  AlbertMLMHead predictions{*this, "predictions", config, albert.embeddings.word_embeddings.weight};
 };
 
 struct AlbertSOPHead : Module {
-  AlbertSOPHead(Module& parent, std::string_view name, const AlbertConfig& c)
-      : Module(parent, name), dropout(*this, "dropout", c.classifier_dropout), classifier(*this, "classifier", c.hidden_size, 2) {}
+  AlbertSOPHead(Module& parent, std::string_view name, const AlbertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& pooled) const {
     Forward here(*this);
@@ -242,18 +216,14 @@ struct AlbertSOPHead : Module {
     return classifier(dropped);              // (B, 2)
   }
 
-  Dropout dropout;
-  Linear classifier;
+  const AlbertConfig& config;
+  Dropout dropout{*this, "dropout", config.classifier_dropout};
+  Linear classifier{*this, "classifier", config.hidden_size, 2};
 };
 
 // Masked tokens, and which sentence came first.
 struct AlbertForPreTraining : Model {
-  AlbertForPreTraining(Build& build, const Config& c)
-      : Model(build),
-        config(c, build),
-        albert(*this, "albert", config, true),
-        predictions(*this, "predictions", config, albert.embeddings.word_embeddings.weight),
-        sop_classifier(*this, "sop_classifier", config) {
+  AlbertForPreTraining(Build& build, const Config& c) : Model(build), config(c, build) {
     if (const int64_t labels = Classification(c).num_labels; labels != 2)
       throw Error("[albert] num_labels " + std::to_string(labels) + ": sentences have two orders", "leave num_labels out");
   }
@@ -266,19 +236,13 @@ struct AlbertForPreTraining : Model {
   }
 
   AlbertConfig config;
-  AlbertModel albert;
-  AlbertMLMHead predictions;
-  AlbertSOPHead sop_classifier;
+  AlbertModel albert{*this, "albert", config, true};
+  AlbertMLMHead predictions{*this, "predictions", config, albert.embeddings.word_embeddings.weight};
+  AlbertSOPHead sop_classifier{*this, "sop_classifier", config};
 };
 
 struct AlbertForSequenceClassification : Model {
-  AlbertForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c, build),
-        classes(c),
-        albert(*this, "albert", config, true),
-        dropout(*this, "dropout", config.classifier_dropout),
-        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+  AlbertForSequenceClassification(Build& build, const Config& c) : Model(build), config(c, build), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const AlbertModel::Outputs outputs = albert(batch.input_ids);
@@ -289,12 +253,10 @@ struct AlbertForSequenceClassification : Model {
 
   AlbertConfig config;
   Classification classes;
-  AlbertModel albert;
-  Dropout dropout;
-  Linear classifier;
+  AlbertModel albert{*this, "albert", config, true};
+  Dropout dropout{*this, "dropout", config.classifier_dropout};
+  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_albert(Build& build, const Config& config) { return std::make_unique<AlbertForMaskedLM>(build, config); }
 
@@ -304,6 +266,24 @@ std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& confi
 
 std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config) {
   return std::make_unique<AlbertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& albert_family() {
+  static const Family kFamily{
+      .name = "albert",
+      .models = {{"albert", {"AlbertForMaskedLM"}, InputKind::lm, 512, make_albert},
+                 {"albert-classifier", {"AlbertForSequenceClassification"}, InputKind::cls, 512, make_albert_classifier},
+                 {"albert-pretraining", {"AlbertForPreTraining"}, InputKind::pair, 512, make_albert_pretraining}},
+      .presets = {{"albert-base-v2", R"({"hidden_size":768,"num_attention_heads":12,"intermediate_size":3072})", 512},
+                  {"albert-large-v2", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})",
+                   512},
+                  {"albert-xlarge-v2", R"({"hidden_size":2048,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":8192})",
+                   512},
+                  {"albert-xxlarge-v2", R"({})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.bart: BartForConditionalGeneration. Every layer is run (layer drop leaves some out).
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/encoder_decoder.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
@@ -54,8 +54,7 @@ struct BartStack : Module {
 };
 
 struct BartEncoder : BartStack {
-  BartEncoder(Module& parent, std::string_view name, const BartConfig& c, const Tensor& shared)
-      : BartStack(parent, name, c, shared), layers(*this, "layers") {
+  BartEncoder(Module& parent, std::string_view name, const BartConfig& c, const Tensor& shared) : BartStack(parent, name, c, shared) {
     for (int64_t i = 0; i < c.encoder_layers; ++i) layers.add(c);
     layernorm_embedding = std::make_unique<LayerNorm>(*this, "layernorm_embedding", c.d_model);
   }
@@ -70,12 +69,11 @@ struct BartEncoder : BartStack {
     return run_encoder(layers, std::move(hidden), mask);
   }
 
-  ModuleList<EncoderLayer> layers;
+  ModuleList<EncoderLayer> layers{*this, "layers"};
 };
 
 struct BartDecoder : BartStack {
-  BartDecoder(Module& parent, std::string_view name, const BartConfig& c, const Tensor& shared)
-      : BartStack(parent, name, c, shared), layers(*this, "layers") {
+  BartDecoder(Module& parent, std::string_view name, const BartConfig& c, const Tensor& shared) : BartStack(parent, name, c, shared) {
     for (int64_t i = 0; i < c.decoder_layers; ++i) layers.add(c);
     layernorm_embedding = std::make_unique<LayerNorm>(*this, "layernorm_embedding", c.d_model);
   }
@@ -98,15 +96,11 @@ struct BartDecoder : BartStack {
     return run_decoder(layers, embed(inputs_embeds, embed_pos), mask, encoder_states, encoder_mask);
   }
 
-  ModuleList<DecoderLayer> layers;
+  ModuleList<DecoderLayer> layers{*this, "layers"};
 };
 
 struct BartModel : Module {
-  BartModel(Module& parent, std::string_view name, const BartConfig& c)
-      : Module(parent, name),
-        shared(*this, "shared", c.vocab_size, c.d_model),
-        encoder(*this, "encoder", c, shared.weight),
-        decoder(*this, "decoder", c, shared.weight) {}
+  BartModel(Module& parent, std::string_view name, const BartConfig& c) : Module(parent, name), config(c) {}
 
   struct Outputs {
     Tensor last_hidden_state, encoder_last_hidden_state;  // (B, T, C)
@@ -122,16 +116,16 @@ struct BartModel : Module {
     return out;
   }
 
-  BartScaledWordEmbedding shared;
-  BartEncoder encoder;
-  BartDecoder decoder;
+  const BartConfig& config;
+  BartScaledWordEmbedding shared{*this, "shared", config.vocab_size, config.d_model};
+  BartEncoder encoder{*this, "encoder", config, shared.weight};
+  BartDecoder decoder{*this, "decoder", config, shared.weight};
 };
 
 struct BartForConditionalGeneration : Model {
   BartForConditionalGeneration(Build& build, const Config& c)
       : Model(build),
         config(c),
-        model(*this, "model", config),
         final_logits_bias(buffer("final_logits_bias", {1, config.vocab_size})),
         lm_head(config.tie_word_embeddings ? std::make_unique<Linear>(*this, "lm_head", model.shared.weight, false)
                                            : std::make_unique<Linear>(*this, "lm_head", config.d_model, config.vocab_size, false)) {}
@@ -145,15 +139,28 @@ struct BartForConditionalGeneration : Model {
   }
 
   BartConfig config;
-  BartModel model;
+  BartModel model{*this, "model", config};
   Tensor final_logits_bias;
   std::unique_ptr<Linear> lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_bart(Build& build, const Config& config) {
   return std::make_unique<BartForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& bart_family() {
+  static const Family kFamily{
+      .name = "bart",
+      .models = {{"bart", {"BartForConditionalGeneration"}, InputKind::lm, 1024, make_bart}},
+      .presets =
+          {{"bart-base",
+            R"({"d_model":768,"encoder_layers":6,"decoder_layers":6,"encoder_attention_heads":12,"decoder_attention_heads":12,"encoder_ffn_dim":3072,"decoder_ffn_dim":3072})",
+            1024},
+           {"bart-large", R"({})", 1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.bert: BertForMaskedLM, BertForPreTraining and BertForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 
@@ -8,8 +8,7 @@ namespace plimsoll {
 namespace {
 
 struct BertPredictionHeadTransform : Module {
-  BertPredictionHeadTransform(Module& parent, std::string_view name, const BertConfig& c)
-      : Module(parent, name), config(c), dense(*this, "dense", c.hidden_size, c.hidden_size), norm(*this, "LayerNorm", c.hidden_size) {}
+  BertPredictionHeadTransform(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -20,8 +19,8 @@ struct BertPredictionHeadTransform : Module {
   }
 
   const BertConfig& config;
-  Linear dense;
-  LayerNorm norm;
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size};
+  LayerNorm norm{*this, "LayerNorm", config.hidden_size};
 };
 
 struct BertLMPredictionHead : Module {
@@ -50,8 +49,7 @@ struct BertOnlyMLMHead : Module {
 };
 
 struct BertForMaskedLM : Model {
-  BertForMaskedLM(Build& build, const Config& c)
-      : Model(build), config(c), bert(*this, "bert", config, false), cls(*this, "cls", config, bert.embeddings.word_embeddings.weight) {}
+  BertForMaskedLM(Build& build, const Config& c) : Model(build), config(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = bert(batch.input_ids);
@@ -60,8 +58,8 @@ struct BertForMaskedLM : Model {
   }
 
   BertConfig config;
-  BertModel bert;
-  BertOnlyMLMHead cls;
+  BertModel bert{*this, "bert", config, false};
+  BertOnlyMLMHead cls{*this, "cls", config, bert.embeddings.word_embeddings.weight};
 };
 
 struct BertPreTrainingHeads : Module {
@@ -75,8 +73,7 @@ struct BertPreTrainingHeads : Module {
 
 // Masked tokens, and whether the second sentence follows the first.
 struct BertForPreTraining : Model {
-  BertForPreTraining(Build& build, const Config& c)
-      : Model(build), config(c), bert(*this, "bert", config, true), cls(*this, "cls", config, bert.embeddings.word_embeddings.weight) {}
+  BertForPreTraining(Build& build, const Config& c) : Model(build), config(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = bert(batch.input_ids);
@@ -86,18 +83,12 @@ struct BertForPreTraining : Model {
   }
 
   BertConfig config;
-  BertModel bert;
-  BertPreTrainingHeads cls;
+  BertModel bert{*this, "bert", config, true};
+  BertPreTrainingHeads cls{*this, "cls", config, bert.embeddings.word_embeddings.weight};
 };
 
 struct BertForSequenceClassification : Model {
-  BertForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        bert(*this, "bert", config, true),
-        dropout(*this, "dropout", config.classifier_dropout),
-        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+  BertForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = bert(batch.input_ids);
@@ -108,12 +99,10 @@ struct BertForSequenceClassification : Model {
 
   BertConfig config;
   Classification classes;
-  BertModel bert;
-  Dropout dropout;
-  Linear classifier;
+  BertModel bert{*this, "bert", config, true};
+  Dropout dropout{*this, "dropout", config.classifier_dropout};
+  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_bert(Build& build, const Config& config) { return std::make_unique<BertForMaskedLM>(build, config); }
 
@@ -123,6 +112,23 @@ std::unique_ptr<Model> make_bert_pretraining(Build& build, const Config& config)
 
 std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config) {
   return std::make_unique<BertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& bert_family() {
+  static const Family kFamily{
+      .name = "bert",
+      .models = {{"bert", {"BertForMaskedLM"}, InputKind::lm, 512, make_bert},
+                 {"bert-classifier", {"BertForSequenceClassification"}, InputKind::cls, 512, make_bert_classifier},
+                 {"bert-pretraining", {"BertForPreTraining"}, InputKind::pair, 512, make_bert_pretraining}},
+      .presets = {{"bert-base", R"({})", 512},
+                  {"bert-base-uncased", R"({})", 512},
+                  {"bert-base-cased", R"({"vocab_size":28996})", 512},
+                  {"bert-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 512}},
+      .adapters = {.lora = {"query", "value"}, .ia3 = {"key", "value", "output.dense"}, .feedforward = {"output.dense"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

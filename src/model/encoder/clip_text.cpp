@@ -1,6 +1,7 @@
 // transformers.models.clip: CLIPTextModel and CLIPTextModelWithProjection.
-#include "model/families.h"
-#include "model/text_encoders.h"
+#include "model/encoder/clip_text.h"
+
+#include "model/family.h"
 #include "nn/clip_encoder.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
@@ -19,12 +20,7 @@ struct ClipTextModelConfig : ClipTextConfig {
 };
 
 struct ClipTextModel : TextEncoder {
-  ClipTextModel(Module& parent, std::string_view name, const Config& c)
-      : TextEncoder(parent, name),
-        config(c),
-        embeddings(*this, "embeddings", config),
-        encoder(*this, "encoder", config),
-        final_layer_norm(*this, "final_layer_norm", config.hidden_size) {}
+  ClipTextModel(Module& parent, std::string_view name, const Config& c) : TextEncoder(parent, name), config(c) {}
 
   TextStates encode(const Tensor& input_ids, bool output_hidden_states) override {
     Forward here(*this);
@@ -59,16 +55,14 @@ struct ClipTextModel : TextEncoder {
   int64_t usual_tokens() const override { return config.max_position_embeddings; }
 
   ClipTextModelConfig config;
-  ClipTextEmbeddings embeddings;
-  ClipEncoder encoder;
-  LayerNorm final_layer_norm;
+  ClipTextEmbeddings embeddings{*this, "embeddings", config};
+  ClipEncoder encoder{*this, "encoder", config};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size};
 };
 
 struct ClipTextModelWithProjection : TextEncoder {
   ClipTextModelWithProjection(Module& parent, std::string_view name, const Config& c)
-      : TextEncoder(parent, name),
-        text_model(*this, "text_model", c),
-        text_projection(*this, "text_projection", text_model.config.hidden_size, text_model.config.projection_dim, false) {}
+      : TextEncoder(parent, name), text_model(*this, "text_model", c) {}
 
   TextStates encode(const Tensor& input_ids, bool output_hidden_states) override {
     Forward here(*this);
@@ -84,7 +78,7 @@ struct ClipTextModelWithProjection : TextEncoder {
   int64_t usual_tokens() const override { return text_model.usual_tokens(); }
 
   ClipTextModel text_model;
-  Linear text_projection;
+  Linear text_projection{*this, "text_projection", text_model.config.hidden_size, text_model.config.projection_dim, false};
 };
 
 }  // namespace
@@ -92,6 +86,8 @@ struct ClipTextModelWithProjection : TextEncoder {
 std::unique_ptr<TextEncoder> make_clip_text_model(Module& parent, std::string_view name, const Config& config) {
   return std::make_unique<ClipTextModel>(parent, name, config);
 }
+
+namespace {
 
 std::unique_ptr<TextEncoder> make_clip_text_model_with_projection(Module& parent, std::string_view name, const Config& config) {
   return std::make_unique<ClipTextModelWithProjection>(parent, name, config);
@@ -103,6 +99,34 @@ std::unique_ptr<Model> make_clip_text(Build& build, const Config& config) {
 
 std::unique_ptr<Model> make_clip_text_projection(Build& build, const Config& config) {
   return make_text_encoder_training(build, config, make_clip_text_model_with_projection);
+}
+
+}  // namespace
+
+const Family& clip_text_family() {
+  static const Family kFamily{
+      .name = "clip-text",
+      .models = {{"clip-text", {"CLIPTextModel"}, InputKind::own, 77, make_clip_text, make_clip_text_model},
+                 {"clip-text-projection",
+                  {"CLIPTextModelWithProjection"},
+                  InputKind::own,
+                  77,
+                  make_clip_text_projection,
+                  make_clip_text_model_with_projection}},
+      .presets =
+          {{"clip-vit-l-14-text",
+            R"({"hidden_size":768,"intermediate_size":3072,"num_attention_heads":12,"projection_dim":768,"eos_token_id":2})", 77},
+           {"clip-vit-l-14-text-projection",
+            R"({"hidden_size":768,"intermediate_size":3072,"num_attention_heads":12,"projection_dim":768,"eos_token_id":2})", 77,
+            "clip-text-projection"},
+           {"openclip-vit-h-14-text",
+            R"({"hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":23,"num_attention_heads":16,"hidden_act":"gelu","eos_token_id":2})",
+            77},
+           {"openclip-bigg-14-text",
+            R"({"hidden_size":1280,"intermediate_size":5120,"num_hidden_layers":32,"num_attention_heads":20,"projection_dim":1280,"hidden_act":"gelu","eos_token_id":2})",
+            77, "clip-text-projection"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/model.h"
@@ -103,8 +103,7 @@ struct DebertaConfig {
 };
 
 struct DebertaEmbeddings : Module {
-  DebertaEmbeddings(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name), config(c), word_embeddings(*this, "word_embeddings", c.vocab_size, c.embedding_size) {
+  DebertaEmbeddings(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {
     if (c.position_biased_input)
       position_embeddings = std::make_unique<Embedding>(*this, "position_embeddings", c.max_position_embeddings, c.embedding_size);
     if (c.type_vocab_size > 0)
@@ -138,7 +137,7 @@ struct DebertaEmbeddings : Module {
   }
 
   const DebertaConfig& config;
-  Embedding word_embeddings;
+  Embedding word_embeddings{*this, "word_embeddings", config.vocab_size, config.embedding_size};
   std::unique_ptr<Embedding> position_embeddings, token_type_embeddings;
   std::unique_ptr<Linear> embed_proj;
   std::unique_ptr<LayerNorm> norm;
@@ -178,12 +177,7 @@ Tensor build_relative_position(const DebertaConfig& c, Tape& tape, int64_t token
 }
 
 struct DisentangledSelfAttention : Module {
-  DisentangledSelfAttention(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name),
-        config(c),
-        query_proj(*this, "query_proj", c.hidden_size, c.hidden_size),
-        key_proj(*this, "key_proj", c.hidden_size, c.hidden_size),
-        value_proj(*this, "value_proj", c.hidden_size, c.hidden_size) {
+  DisentangledSelfAttention(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {
     if (!c.relative_attention || c.share_att_key) return;
     if (c.c2p) pos_key_proj = std::make_unique<Linear>(*this, "pos_key_proj", c.hidden_size, c.hidden_size);
     if (c.p2c) pos_query_proj = std::make_unique<Linear>(*this, "pos_query_proj", c.hidden_size, c.hidden_size);
@@ -258,7 +252,9 @@ struct DisentangledSelfAttention : Module {
   }
 
   const DebertaConfig& config;
-  Linear query_proj, key_proj, value_proj;
+  Linear query_proj{*this, "query_proj", config.hidden_size, config.hidden_size};
+  Linear key_proj{*this, "key_proj", config.hidden_size, config.hidden_size};
+  Linear value_proj{*this, "value_proj", config.hidden_size, config.hidden_size};
   std::unique_ptr<Linear> pos_key_proj, pos_query_proj;
 };
 
@@ -284,8 +280,7 @@ struct DebertaOutput : Module {
 };
 
 struct DebertaAttention : Module {
-  DebertaAttention(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name), self(*this, "self", c), output(*this, "output", c.hidden_size, c) {}
+  DebertaAttention(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask, const Tensor& relative_pos, const Tensor& rel_embeddings, Tensor* weights) const {
     Forward here(*this);
@@ -293,8 +288,9 @@ struct DebertaAttention : Module {
     return output(self_output, x);
   }
 
-  DisentangledSelfAttention self;
-  DebertaOutput output;
+  const DebertaConfig& config;
+  DisentangledSelfAttention self{*this, "self", config};
+  DebertaOutput output{*this, "output", config.hidden_size, config};
 };
 
 struct DebertaIntermediate : Module {
@@ -310,11 +306,7 @@ struct DebertaIntermediate : Module {
 };
 
 struct DebertaLayer : Module {
-  DebertaLayer(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name),
-        attention(*this, "attention", c),
-        intermediate(*this, "intermediate", c),
-        output(*this, "output", c.intermediate_size, c) {}
+  DebertaLayer(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask, const Tensor& relative_pos, const Tensor& rel_embeddings) const {
     Forward here(*this);
@@ -324,15 +316,15 @@ struct DebertaLayer : Module {
     return output(intermediate_output, attention_output);
   }
 
-  DebertaAttention attention;
-  DebertaIntermediate intermediate;
-  DebertaOutput output;
+  const DebertaConfig& config;
+  DebertaAttention attention{*this, "attention", config};
+  DebertaIntermediate intermediate{*this, "intermediate", config};
+  DebertaOutput output{*this, "output", config.intermediate_size, config};
 };
 
 // A convolution over neighbouring tokens beside the first layer.
 struct DebertaConvLayer : Module {
-  DebertaConvLayer(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name), config(c), conv(*this, "conv", c), norm(*this, "LayerNorm", c.hidden_size) {
+  DebertaConvLayer(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {
     if (c.conv_kernel_size % 2 == 0)
       throw Error(fmt::format("[deberta-v2] conv_kernel_size {} would shorten the sequence", c.conv_kernel_size), "use an odd number");
   }
@@ -364,12 +356,12 @@ struct DebertaConvLayer : Module {
   }
 
   const DebertaConfig& config;
-  Conv conv;
-  LayerNorm norm;
+  Conv conv{*this, "conv", config};
+  LayerNorm norm{*this, "LayerNorm", config.hidden_size};
 };
 
 struct DebertaEncoder : Module {
-  DebertaEncoder(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c), layer(*this, "layer") {
+  DebertaEncoder(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) layer.add(c);
     if (c.relative_attention)
       rel_embeddings = std::make_unique<Embedding>(*this, "rel_embeddings", checked_mul(2, c.span()), c.hidden_size);
@@ -401,15 +393,14 @@ struct DebertaEncoder : Module {
   }
 
   const DebertaConfig& config;
-  ModuleList<DebertaLayer> layer;
+  ModuleList<DebertaLayer> layer{*this, "layer"};
   std::unique_ptr<Embedding> rel_embeddings;
   std::unique_ptr<LayerNorm> norm;
   std::unique_ptr<DebertaConvLayer> conv;
 };
 
 struct DebertaModel : Module {
-  DebertaModel(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name), embeddings(*this, "embeddings", c), encoder(*this, "encoder", c) {}
+  DebertaModel(Module& parent, std::string_view name, const DebertaConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input_ids, const Tensor& given_mask) {
     Forward here(*this);
@@ -432,16 +423,14 @@ struct DebertaModel : Module {
     filled(tape(), "any", {}, DType::bool_);
   }
 
-  DebertaEmbeddings embeddings;
-  DebertaEncoder encoder;
+  const DebertaConfig& config;
+  DebertaEmbeddings embeddings{*this, "embeddings", config};
+  DebertaEncoder encoder{*this, "encoder", config};
 };
 
 struct DebertaHeadTransform : Module {
   DebertaHeadTransform(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name),
-        act(c.hidden_act),
-        dense(*this, "dense", c.hidden_size, c.embedding_size),
-        norm(*this, "LayerNorm", c.embedding_size) {}
+      : Module(parent, name), config(c), act(c.hidden_act) {}
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor hidden = dense(x);  // (B, T, E)
@@ -449,9 +438,10 @@ struct DebertaHeadTransform : Module {
     hidden = norm(hidden);
     return hidden;
   }
+  const DebertaConfig& config;
   std::string act;
-  Linear dense;
-  LayerNorm norm;
+  Linear dense{*this, "dense", config.hidden_size, config.embedding_size};
+  LayerNorm norm{*this, "LayerNorm", config.embedding_size};
 };
 
 // LegacyDebertaV2LMPredictionHead: the bias is also the projection's own, unless untied; then nobody reads it.
@@ -489,8 +479,7 @@ struct DebertaMLMHead : Module {
 };
 
 struct DebertaForMaskedLM : Model {
-  DebertaForMaskedLM(Build& build, const Config& c)
-      : Model(build), config(c), deberta(*this, "deberta", config), cls(*this, "cls", config, deberta.embeddings.word_embeddings.weight) {
+  DebertaForMaskedLM(Build& build, const Config& c) : Model(build), config(c) {
     if (!config.legacy) throw Error(fmt::format("[{}] legacy false is not simulated", c.source()), "leave it out: the default is true");
   }
 
@@ -501,37 +490,28 @@ struct DebertaForMaskedLM : Model {
   }
 
   DebertaConfig config;
-  DebertaModel deberta;
-  DebertaMLMHead cls;
+  DebertaModel deberta{*this, "deberta", config};
+  DebertaMLMHead cls{*this, "cls", config, deberta.embeddings.word_embeddings.weight};
 };
 
 struct DebertaContextPooler : Module {
   DebertaContextPooler(Module& parent, std::string_view name, const DebertaConfig& c)
-      : Module(parent, name),
-        act(c.pooler_hidden_act),
-        dense(*this, "dense", c.pooler_hidden_size, c.pooler_hidden_size),
-        dropout(*this, "dropout", c.pooler_dropout) {}
+      : Module(parent, name), config(c), act(c.pooler_hidden_act) {}
   Tensor operator()(const Tensor& states) const {
     Forward here(*this);
     const Tensor context_token = dropout(select(states, 1, 0));  // (B, C)
     const Tensor pooled_output = dense(context_token);
     return activation(act, pooled_output);
   }
+  const DebertaConfig& config;
   std::string act;
-  Linear dense;
-  Dropout dropout;
+  Linear dense{*this, "dense", config.pooler_hidden_size, config.pooler_hidden_size};
+  Dropout dropout{*this, "dropout", config.pooler_dropout};
 };
 
 struct DebertaForSequenceClassification : Model {
   DebertaForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        picks_labels(!c.find({"problem_type"}) && classes.num_labels > 1),
-        deberta(*this, "deberta", config),
-        pooler(*this, "pooler", config),
-        classifier(*this, "classifier", config.hidden_size, classes.num_labels),
-        dropout(*this, "dropout", config.cls_dropout) {}
+      : Model(build), config(c), classes(c), picks_labels(!c.find({"problem_type"}) && classes.num_labels > 1) {}
 
   Output forward(const Batch& batch) override {
     const Tensor encoder_layer = deberta(batch.input_ids, batch.attention_mask);  // (B, T, C)
@@ -554,18 +534,34 @@ struct DebertaForSequenceClassification : Model {
   DebertaConfig config;
   Classification classes;
   bool picks_labels;
-  DebertaModel deberta;
-  DebertaContextPooler pooler;
-  Linear classifier;
-  Dropout dropout;
+  DebertaModel deberta{*this, "deberta", config};
+  DebertaContextPooler pooler{*this, "pooler", config};
+  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
+  Dropout dropout{*this, "dropout", config.cls_dropout};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_deberta_v2(Build& build, const Config& config) { return std::make_unique<DebertaForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_deberta_v2_classifier(Build& build, const Config& config) {
   return std::make_unique<DebertaForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& deberta_v2_family() {
+  static const Family kFamily{
+      .name = "deberta-v2",
+      .models = {{"deberta-v2", {"DebertaV2ForMaskedLM"}, InputKind::lm, 512, make_deberta_v2},
+                 {"deberta-v2-classifier", {"DebertaV2ForSequenceClassification"}, InputKind::cls, 512, make_deberta_v2_classifier}},
+      .presets =
+          {{"deberta-v3-base",
+            R"({"hidden_size":768,"num_hidden_layers":12,"num_attention_heads":12,"intermediate_size":3072,"relative_attention":true,"position_buckets":256,"norm_rel_ebd":"layer_norm","share_att_key":true,"pos_att_type":"p2c|c2p","position_biased_input":false})",
+            512},
+           {"deberta-v3-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"relative_attention":true,"position_buckets":256,"norm_rel_ebd":"layer_norm","share_att_key":true,"pos_att_type":"p2c|c2p","position_biased_input":false})",
+            512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

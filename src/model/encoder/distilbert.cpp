@@ -1,5 +1,5 @@
 // transformers.models.distilbert: DistilBertForMaskedLM and DistilBertForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -38,13 +38,7 @@ struct DistilBertConfig {
 
 struct DistilBertEmbeddings : Module {
   DistilBertEmbeddings(Module& parent, std::string_view name, const DistilBertConfig& c)
-      : Module(parent, name),
-        config(c),
-        word_embeddings(*this, "word_embeddings", c.vocab_size, c.dim),
-        position_embeddings(*this, "position_embeddings", c.max_position_embeddings, c.dim),
-        norm(*this, "LayerNorm", c.dim),
-        dropout(*this, "dropout", c.dropout),
-        position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)) {}
+      : Module(parent, name), config(c), position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)) {}
 
   Tensor operator()(const Tensor& input_ids) const {
     Forward here(*this);
@@ -59,19 +53,15 @@ struct DistilBertEmbeddings : Module {
   }
 
   const DistilBertConfig& config;
-  Embedding word_embeddings, position_embeddings;
-  LayerNorm norm;
-  Dropout dropout;
+  Embedding word_embeddings{*this, "word_embeddings", config.vocab_size, config.dim};
+  Embedding position_embeddings{*this, "position_embeddings", config.max_position_embeddings, config.dim};
+  LayerNorm norm{*this, "LayerNorm", config.dim};
+  Dropout dropout{*this, "dropout", config.dropout};
   Tensor position_ids;
 };
 
 struct FFN : Module {
-  FFN(Module& parent, std::string_view name, const DistilBertConfig& c)
-      : Module(parent, name),
-        config(c),
-        dropout(*this, "dropout", c.dropout),
-        lin1(*this, "lin1", c.dim, c.hidden_dim),
-        lin2(*this, "lin2", c.hidden_dim, c.dim) {}
+  FFN(Module& parent, std::string_view name, const DistilBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -87,27 +77,13 @@ struct FFN : Module {
   }
 
   const DistilBertConfig& config;
-  Dropout dropout;
-  Linear lin1, lin2;
+  Dropout dropout{*this, "dropout", config.dropout};
+  Linear lin1{*this, "lin1", config.dim, config.hidden_dim};
+  Linear lin2{*this, "lin2", config.hidden_dim, config.dim};
 };
 
 struct TransformerBlock : Module {
-  TransformerBlock(Module& parent, std::string_view name, const DistilBertConfig& c)
-      : Module(parent, name),
-        attention(*this, "attention",
-                  {c.dim,
-                   c.n_heads,
-                   {.mask = {},
-                    .dropout = c.attention_dropout,
-                    .causal = false,
-                    .has_kv_groups = false,
-                    .softmax_fp32 = false,
-                    .cast_weights = false},
-                   true,
-                   "_lin"}),
-        sa_layer_norm(*this, "sa_layer_norm", c.dim),
-        ffn(*this, "ffn", c),
-        output_layer_norm(*this, "output_layer_norm", c.dim) {}
+  TransformerBlock(Module& parent, std::string_view name, const DistilBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -119,14 +95,26 @@ struct TransformerBlock : Module {
     return ffn_output;
   }
 
-  SelfAttention attention;
-  LayerNorm sa_layer_norm;
-  FFN ffn;
-  LayerNorm output_layer_norm;
+  const DistilBertConfig& config;
+  SelfAttention attention{*this,
+                          "attention",
+                          {config.dim,
+                           config.n_heads,
+                           {.mask = {},
+                            .dropout = config.attention_dropout,
+                            .causal = false,
+                            .has_kv_groups = false,
+                            .softmax_fp32 = false,
+                            .cast_weights = false},
+                           true,
+                           "_lin"}};
+  LayerNorm sa_layer_norm{*this, "sa_layer_norm", config.dim};
+  FFN ffn{*this, "ffn", config};
+  LayerNorm output_layer_norm{*this, "output_layer_norm", config.dim};
 };
 
 struct Transformer : Module {
-  Transformer(Module& parent, std::string_view name, const DistilBertConfig& c) : Module(parent, name), layer(*this, "layer") {
+  Transformer(Module& parent, std::string_view name, const DistilBertConfig& c) : Module(parent, name) {
     for (int64_t i = 0; i < c.n_layers; ++i) layer.add(c);
   }
 
@@ -140,12 +128,11 @@ struct Transformer : Module {
     return hidden;
   }
 
-  ModuleList<TransformerBlock> layer;
+  ModuleList<TransformerBlock> layer{*this, "layer"};
 };
 
 struct DistilBertModel : Module {
-  DistilBertModel(Module& parent, std::string_view name, const DistilBertConfig& c)
-      : Module(parent, name), embeddings(*this, "embeddings", c), transformer(*this, "transformer", c) {}
+  DistilBertModel(Module& parent, std::string_view name, const DistilBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
@@ -154,18 +141,13 @@ struct DistilBertModel : Module {
     return transformer(embedded, create_bidirectional_mask(build(), args));
   }
 
-  DistilBertEmbeddings embeddings;
-  Transformer transformer;
+  const DistilBertConfig& config;
+  DistilBertEmbeddings embeddings{*this, "embeddings", config};
+  Transformer transformer{*this, "transformer", config};
 };
 
 struct DistilBertForMaskedLM : Model {
-  DistilBertForMaskedLM(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        distilbert(*this, "distilbert", config),
-        vocab_transform(*this, "vocab_transform", config.dim, config.dim),
-        vocab_layer_norm(*this, "vocab_layer_norm", config.dim),
-        vocab_projector(make_projector()) {}
+  DistilBertForMaskedLM(Build& build, const Config& c) : Model(build), config(c), vocab_projector(make_projector()) {}
 
   std::unique_ptr<Linear> make_projector() {
     if (config.tie_word_embeddings)
@@ -183,21 +165,14 @@ struct DistilBertForMaskedLM : Model {
   }
 
   DistilBertConfig config;
-  DistilBertModel distilbert;
-  Linear vocab_transform;
-  LayerNorm vocab_layer_norm;
+  DistilBertModel distilbert{*this, "distilbert", config};
+  Linear vocab_transform{*this, "vocab_transform", config.dim, config.dim};
+  LayerNorm vocab_layer_norm{*this, "vocab_layer_norm", config.dim};
   std::unique_ptr<Linear> vocab_projector;
 };
 
 struct DistilBertForSequenceClassification : Model {
-  DistilBertForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        distilbert(*this, "distilbert", config),
-        pre_classifier(*this, "pre_classifier", config.dim, config.dim),
-        classifier(*this, "classifier", config.dim, classes.num_labels),
-        dropout(*this, "dropout", config.seq_classif_dropout) {}
+  DistilBertForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor hidden = distilbert(batch.input_ids);  // (B, T, C)
@@ -211,12 +186,11 @@ struct DistilBertForSequenceClassification : Model {
 
   DistilBertConfig config;
   Classification classes;
-  DistilBertModel distilbert;
-  Linear pre_classifier, classifier;
-  Dropout dropout;
+  DistilBertModel distilbert{*this, "distilbert", config};
+  Linear pre_classifier{*this, "pre_classifier", config.dim, config.dim};
+  Linear classifier{*this, "classifier", config.dim, classes.num_labels};
+  Dropout dropout{*this, "dropout", config.seq_classif_dropout};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_distilbert(Build& build, const Config& config) {
   return std::make_unique<DistilBertForMaskedLM>(build, config);
@@ -224,6 +198,20 @@ std::unique_ptr<Model> make_distilbert(Build& build, const Config& config) {
 
 std::unique_ptr<Model> make_distilbert_classifier(Build& build, const Config& config) {
   return std::make_unique<DistilBertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& distilbert_family() {
+  static const Family kFamily{
+      .name = "distilbert",
+      .models = {{"distilbert", {"DistilBertForMaskedLM"}, InputKind::lm, 512, make_distilbert},
+                 {"distilbert-classifier", {"DistilBertForSequenceClassification"}, InputKind::cls, 512, make_distilbert_classifier}},
+      .presets = {{"distilbert-base-uncased", R"({})", 512},
+                  {"distilbert-base-cased", R"({"vocab_size":28996})", 512},
+                  {"distilbert-base-multilingual-cased", R"({"vocab_size":119547})", 512}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

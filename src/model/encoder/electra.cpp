@@ -1,6 +1,6 @@
 // transformers.models.electra: ElectraForMaskedLM (the generator), ElectraForPreTraining (the discriminator) and
 // ElectraForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 #include "nn/masking.h"
@@ -21,11 +21,9 @@ struct ElectraModel : Module {
   ElectraModel(Module& parent, std::string_view name, const ElectraConfig& c)
       : Module(parent, name),
         config(c),
-        embeddings(*this, "embeddings", c),
         embeddings_project(c.embedding_size == c.hidden_size
                                ? nullptr
-                               : std::make_unique<Linear>(*this, "embeddings_project", c.embedding_size, c.hidden_size)),
-        encoder(*this, "encoder", c) {}
+                               : std::make_unique<Linear>(*this, "embeddings_project", c.embedding_size, c.hidden_size)) {}
 
   Tensor operator()(const Tensor& input_ids) {
     Forward here(*this);
@@ -39,14 +37,13 @@ struct ElectraModel : Module {
   }
 
   const ElectraConfig& config;
-  BertEmbeddings embeddings;
+  BertEmbeddings embeddings{*this, "embeddings", config};
   std::unique_ptr<Linear> embeddings_project;
-  BertEncoder encoder;
+  BertEncoder encoder{*this, "encoder", config};
 };
 
 struct ElectraGeneratorPredictions : Module {
-  ElectraGeneratorPredictions(Module& parent, std::string_view name, const ElectraConfig& c)
-      : Module(parent, name), norm(*this, "LayerNorm", c.embedding_size), dense(*this, "dense", c.hidden_size, c.embedding_size) {}
+  ElectraGeneratorPredictions(Module& parent, std::string_view name, const ElectraConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -56,17 +53,13 @@ struct ElectraGeneratorPredictions : Module {
     return hidden;
   }
 
-  LayerNorm norm;
-  Linear dense;
+  const ElectraConfig& config;
+  LayerNorm norm{*this, "LayerNorm", config.embedding_size};
+  Linear dense{*this, "dense", config.hidden_size, config.embedding_size};
 };
 
 struct ElectraForMaskedLM : Model {
-  ElectraForMaskedLM(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        electra(*this, "electra", config),
-        generator_predictions(*this, "generator_predictions", config),
-        generator_lm_head(make_head()) {}
+  ElectraForMaskedLM(Build& build, const Config& c) : Model(build), config(c), generator_lm_head(make_head()) {}
 
   std::unique_ptr<Linear> make_head() {
     if (config.tie_word_embeddings)
@@ -82,17 +75,13 @@ struct ElectraForMaskedLM : Model {
   }
 
   ElectraConfig config;
-  ElectraModel electra;
-  ElectraGeneratorPredictions generator_predictions;
+  ElectraModel electra{*this, "electra", config};
+  ElectraGeneratorPredictions generator_predictions{*this, "generator_predictions", config};
   std::unique_ptr<Linear> generator_lm_head;
 };
 
 struct ElectraDiscriminatorPredictions : Module {
-  ElectraDiscriminatorPredictions(Module& parent, std::string_view name, const ElectraConfig& c)
-      : Module(parent, name),
-        config(c),
-        dense(*this, "dense", c.hidden_size, c.hidden_size),
-        dense_prediction(*this, "dense_prediction", c.hidden_size, 1) {}
+  ElectraDiscriminatorPredictions(Module& parent, std::string_view name, const ElectraConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -102,13 +91,13 @@ struct ElectraDiscriminatorPredictions : Module {
   }
 
   const ElectraConfig& config;
-  Linear dense, dense_prediction;
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size};
+  Linear dense_prediction{*this, "dense_prediction", config.hidden_size, 1};
 };
 
 // Labels say of each token whether it was replaced.
 struct ElectraForPreTraining : Model {
-  ElectraForPreTraining(Build& build, const Config& c)
-      : Model(build), config(c), electra(*this, "electra", config), discriminator_predictions(*this, "discriminator_predictions", config) {}
+  ElectraForPreTraining(Build& build, const Config& c) : Model(build), config(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor hidden = electra(batch.input_ids);           // (B, T, C)
@@ -119,8 +108,8 @@ struct ElectraForPreTraining : Model {
   }
 
   ElectraConfig config;
-  ElectraModel electra;
-  ElectraDiscriminatorPredictions discriminator_predictions;
+  ElectraModel electra{*this, "electra", config};
+  ElectraDiscriminatorPredictions discriminator_predictions{*this, "discriminator_predictions", config};
 };
 
 struct ElectraClassificationHead : Module {
@@ -147,12 +136,7 @@ struct ElectraClassificationHead : Module {
 };
 
 struct ElectraForSequenceClassification : Model {
-  ElectraForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        electra(*this, "electra", config),
-        classifier(*this, "classifier", config, classes.num_labels) {}
+  ElectraForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor sequence_output = electra(batch.input_ids);  // (B, T, C)
@@ -162,11 +146,9 @@ struct ElectraForSequenceClassification : Model {
 
   ElectraConfig config;
   Classification classes;
-  ElectraModel electra;
-  ElectraClassificationHead classifier;
+  ElectraModel electra{*this, "electra", config};
+  ElectraClassificationHead classifier{*this, "classifier", config, classes.num_labels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_electra(Build& build, const Config& config) { return std::make_unique<ElectraForMaskedLM>(build, config); }
 
@@ -176,6 +158,25 @@ std::unique_ptr<Model> make_electra_pretraining(Build& build, const Config& conf
 
 std::unique_ptr<Model> make_electra_classifier(Build& build, const Config& config) {
   return std::make_unique<ElectraForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& electra_family() {
+  static const Family kFamily{
+      .name = "electra",
+      .models = {{"electra", {"ElectraForMaskedLM"}, InputKind::lm, 512, make_electra},
+                 {"electra-classifier", {"ElectraForSequenceClassification"}, InputKind::cls, 512, make_electra_classifier},
+                 {"electra-pretraining", {"ElectraForPreTraining"}, InputKind::lm, 512, make_electra_pretraining}},
+      .presets = {{"electra-small-discriminator", R"({})", 512, "electra-pretraining"},
+                  {"electra-base-discriminator",
+                   R"({"hidden_size":768,"embedding_size":768,"num_attention_heads":12,"intermediate_size":3072})", 512,
+                   "electra-pretraining"},
+                  {"electra-large-discriminator",
+                   R"({"hidden_size":1024,"embedding_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})",
+                   512, "electra-pretraining"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config_list.h"
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/decoder.h"
 #include "nn/layers.h"
@@ -78,11 +78,7 @@ struct ModernBertNorm : LayerNorm {
 };
 
 struct ModernBertEmbeddings : Module {
-  ModernBertEmbeddings(Module& parent, std::string_view name, const ModernBertConfig& c)
-      : Module(parent, name),
-        tok_embeddings(*this, "tok_embeddings", c.vocab_size, c.hidden_size),
-        norm(*this, "norm", c),
-        drop(*this, "drop", c.embedding_dropout) {}
+  ModernBertEmbeddings(Module& parent, std::string_view name, const ModernBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input_ids) const {
     Forward here(*this);
@@ -92,18 +88,14 @@ struct ModernBertEmbeddings : Module {
     return drop(hidden);
   }
 
-  Embedding tok_embeddings;
-  ModernBertNorm norm;
-  Dropout drop;
+  const ModernBertConfig& config;
+  Embedding tok_embeddings{*this, "tok_embeddings", config.vocab_size, config.hidden_size};
+  ModernBertNorm norm{*this, "norm", config};
+  Dropout drop{*this, "drop", config.embedding_dropout};
 };
 
 struct ModernBertMLP : Module {
-  ModernBertMLP(Module& parent, std::string_view name, const ModernBertConfig& c)
-      : Module(parent, name),
-        config(c),
-        Wi(*this, "Wi", c.hidden_size, checked_mul(2, c.intermediate_size), c.mlp_bias),
-        drop(*this, "drop", c.mlp_dropout),
-        Wo(*this, "Wo", c.intermediate_size, c.hidden_size, c.mlp_bias) {}
+  ModernBertMLP(Module& parent, std::string_view name, const ModernBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -115,9 +107,9 @@ struct ModernBertMLP : Module {
   }
 
   const ModernBertConfig& config;
-  Linear Wi;
-  Dropout drop;
-  Linear Wo;
+  Linear Wi{*this, "Wi", config.hidden_size, checked_mul(2, config.intermediate_size), config.mlp_bias};
+  Dropout drop{*this, "drop", config.mlp_dropout};
+  Linear Wo{*this, "Wo", config.intermediate_size, config.hidden_size, config.mlp_bias};
 };
 
 // In fp32, whatever the type of x; the caller casts the result back.
@@ -129,12 +121,7 @@ Tensor rotate_wide(const Tensor& x, const Tensor& cos, const Tensor& sin) {
 }
 
 struct ModernBertAttention : Module {
-  ModernBertAttention(Module& parent, std::string_view name, const ModernBertConfig& c)
-      : Module(parent, name),
-        config(c),
-        Wqkv(*this, "Wqkv", c.hidden_size, checked_mul(3, c.hidden_size), c.attention_bias),
-        Wo(*this, "Wo", c.hidden_size, c.hidden_size, c.attention_bias),
-        out_drop(*this, "out_drop", c.attention_dropout) {}
+  ModernBertAttention(Module& parent, std::string_view name, const ModernBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
     Forward here(*this);
@@ -162,17 +149,14 @@ struct ModernBertAttention : Module {
   }
 
   const ModernBertConfig& config;
-  Linear Wqkv, Wo;
-  Dropout out_drop;
+  Linear Wqkv{*this, "Wqkv", config.hidden_size, checked_mul(3, config.hidden_size), config.attention_bias};
+  Linear Wo{*this, "Wo", config.hidden_size, config.hidden_size, config.attention_bias};
+  Dropout out_drop{*this, "out_drop", config.attention_dropout};
 };
 
 struct ModernBertEncoderLayer : Module {
   ModernBertEncoderLayer(Module& parent, std::string_view name, const ModernBertConfig& c, bool first)
-      : Module(parent, name),
-        attn_norm(first ? nullptr : std::make_unique<ModernBertNorm>(*this, "attn_norm", c)),
-        attn(*this, "attn", c),
-        mlp_norm(*this, "mlp_norm", c),
-        mlp(*this, "mlp", c) {}
+      : Module(parent, name), config(c), attn_norm(first ? nullptr : std::make_unique<ModernBertNorm>(*this, "attn_norm", c)) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
     Forward here(*this);
@@ -186,19 +170,15 @@ struct ModernBertEncoderLayer : Module {
     return add(hidden, branch);
   }
 
+  const ModernBertConfig& config;
   std::unique_ptr<ModernBertNorm> attn_norm;
-  ModernBertAttention attn;
-  ModernBertNorm mlp_norm;
-  ModernBertMLP mlp;
+  ModernBertAttention attn{*this, "attn", config};
+  ModernBertNorm mlp_norm{*this, "mlp_norm", config};
+  ModernBertMLP mlp{*this, "mlp", config};
 };
 
 struct ModernBertModel : Module {
-  ModernBertModel(Module& parent, std::string_view name, const ModernBertConfig& c)
-      : Module(parent, name),
-        config(c),
-        embeddings(*this, "embeddings", c),
-        layers(*this, "layers"),
-        final_norm(add_layers(), "final_norm", c) {
+  ModernBertModel(Module& parent, std::string_view name, const ModernBertConfig& c) : Module(parent, name), config(c) {
     const RopeSettings rope{.dim = c.hidden_size / c.num_attention_heads};
     for (const bool sliding : {false, true})
       if (std::find(c.slides.begin(), c.slides.end(), sliding) != c.slides.end())
@@ -233,15 +213,14 @@ struct ModernBertModel : Module {
   }
 
   const ModernBertConfig& config;
-  ModernBertEmbeddings embeddings;
-  ModuleList<ModernBertEncoderLayer> layers;
-  ModernBertNorm final_norm;
+  ModernBertEmbeddings embeddings{*this, "embeddings", config};
+  ModuleList<ModernBertEncoderLayer> layers{*this, "layers"};
+  ModernBertNorm final_norm{add_layers(), "final_norm", config};
   std::unique_ptr<RotaryEmbedding> rotary_emb[2];  // of layers that attend to everything, and to a window
 };
 
 struct ModernBertPredictionHead : Module {
-  ModernBertPredictionHead(Module& parent, std::string_view name, const ModernBertConfig& c)
-      : Module(parent, name), config(c), dense(*this, "dense", c.hidden_size, c.hidden_size, c.classifier_bias), norm(*this, "norm", c) {}
+  ModernBertPredictionHead(Module& parent, std::string_view name, const ModernBertConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -251,16 +230,14 @@ struct ModernBertPredictionHead : Module {
   }
 
   const ModernBertConfig& config;
-  Linear dense;
-  ModernBertNorm norm;
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size, config.classifier_bias};
+  ModernBertNorm norm{*this, "norm", config};
 };
 
 struct ModernBertForMaskedLM : Model {
   ModernBertForMaskedLM(Build& build, const Config& c)
       : Model(build),
         config(c),
-        model(*this, "model", config),
-        head(*this, "head", config),
         decoder(config.tie_word_embeddings
                     ? std::make_unique<Linear>(*this, "decoder", model.embeddings.tok_embeddings.weight, config.decoder_bias)
                     : std::make_unique<Linear>(*this, "decoder", config.hidden_size, config.vocab_size, config.decoder_bias)) {}
@@ -272,20 +249,13 @@ struct ModernBertForMaskedLM : Model {
   }
 
   ModernBertConfig config;
-  ModernBertModel model;
-  ModernBertPredictionHead head;
+  ModernBertModel model{*this, "model", config};
+  ModernBertPredictionHead head{*this, "head", config};
   std::unique_ptr<Linear> decoder;
 };
 
 struct ModernBertForSequenceClassification : Model {
-  ModernBertForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        model(*this, "model", config),
-        head(*this, "head", config),
-        drop(*this, "drop", config.classifier_dropout),
-        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+  ModernBertForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor last_hidden_state = model(batch.input_ids);  // (B, T, C)
@@ -308,13 +278,11 @@ struct ModernBertForSequenceClassification : Model {
 
   ModernBertConfig config;
   Classification classes;
-  ModernBertModel model;
-  ModernBertPredictionHead head;
-  Dropout drop;
-  Linear classifier;
+  ModernBertModel model{*this, "model", config};
+  ModernBertPredictionHead head{*this, "head", config};
+  Dropout drop{*this, "drop", config.classifier_dropout};
+  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_modernbert(Build& build, const Config& config) {
   return std::make_unique<ModernBertForMaskedLM>(build, config);
@@ -322,6 +290,20 @@ std::unique_ptr<Model> make_modernbert(Build& build, const Config& config) {
 
 std::unique_ptr<Model> make_modernbert_classifier(Build& build, const Config& config) {
   return std::make_unique<ModernBertForSequenceClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& modernbert_family() {
+  static const Family kFamily{
+      .name = "modernbert",
+      .models = {{"modernbert", {"ModernBertForMaskedLM"}, InputKind::lm, 1024, make_modernbert},
+                 {"modernbert-classifier", {"ModernBertForSequenceClassification"}, InputKind::cls, 1024, make_modernbert_classifier}},
+      .presets = {{"modernbert-base", R"({})", 1024},
+                  {"modernbert-large", R"({"hidden_size":1024,"intermediate_size":2624,"num_hidden_layers":28,"num_attention_heads":16})",
+                   1024}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

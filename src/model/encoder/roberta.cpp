@@ -1,5 +1,5 @@
 // transformers.models.roberta: RobertaForMaskedLM and RobertaForSequenceClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/bert_encoder.h"
 #include "nn/classification.h"
 #include "ops/pointwise.h"
@@ -37,11 +37,7 @@ struct RobertaLMHead : Module {
 };
 
 struct RobertaForMaskedLM : Model {
-  RobertaForMaskedLM(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        roberta(*this, "roberta", config, false),
-        lm_head(*this, "lm_head", config, roberta.embeddings.word_embeddings.weight) {}
+  RobertaForMaskedLM(Build& build, const Config& c) : Model(build), config(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = roberta(batch.input_ids);
@@ -50,8 +46,8 @@ struct RobertaForMaskedLM : Model {
   }
 
   RobertaConfig config;
-  BertModel roberta;
-  RobertaLMHead lm_head;
+  BertModel roberta{*this, "roberta", config, false};
+  RobertaLMHead lm_head{*this, "lm_head", config, roberta.embeddings.word_embeddings.weight};
 };
 
 struct RobertaClassificationHead : Module {
@@ -78,12 +74,7 @@ struct RobertaClassificationHead : Module {
 };
 
 struct RobertaForSequenceClassification : Model {
-  RobertaForSequenceClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        roberta(*this, "roberta", config, false),
-        classifier(*this, "classifier", config, classes.num_labels) {}
+  RobertaForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const BertModel::Outputs outputs = roberta(batch.input_ids);
@@ -93,16 +84,60 @@ struct RobertaForSequenceClassification : Model {
 
   RobertaConfig config;
   Classification classes;
-  BertModel roberta;
-  RobertaClassificationHead classifier;
+  BertModel roberta{*this, "roberta", config, false};
+  RobertaClassificationHead classifier{*this, "classifier", config, classes.num_labels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_roberta(Build& build, const Config& config) { return std::make_unique<RobertaForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_roberta_classifier(Build& build, const Config& config) {
   return std::make_unique<RobertaForSequenceClassification>(build, config);
+}
+
+constexpr const char* kXlmRoberta = R"({"vocab_size":30522})";
+
+}  // namespace
+
+const Family& camembert_family() {
+  static const Family kFamily{
+      .name = "camembert",
+      .models = {copy_of({"camembert", {"CamembertForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
+                 copy_of({"camembert-classifier", {"CamembertForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
+                         kXlmRoberta)},
+  };
+  return kFamily;
+}
+
+const Family& roberta_family() {
+  static const Family kFamily{
+      .name = "roberta",
+      .models = {{"roberta", {"RobertaForMaskedLM"}, InputKind::lm, 512, make_roberta},
+                 {"roberta-classifier", {"RobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier}},
+      .presets =
+          {{"distilroberta-base", R"({"num_hidden_layers":6,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})", 512},
+           {"roberta-base", R"({"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})", 512},
+           {"roberta-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})",
+            512}},
+      .adapters = {.lora = {"query", "value"}, .ia3 = {"key", "value", "output.dense"}, .feedforward = {"output.dense"}},
+  };
+  return kFamily;
+}
+
+const Family& xlm_roberta_family() {
+  static const Family kFamily{
+      .name = "xlm-roberta",
+      .models = {copy_of({"xlm-roberta", {"XLMRobertaForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
+                 copy_of({"xlm-roberta-classifier", {"XLMRobertaForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
+                         kXlmRoberta)},
+      .presets =
+          {{"xlm-roberta-base", R"({"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1})", 512},
+           {"xlm-roberta-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1})",
+            512}},
+      .adapters = {.lora = {"query", "value"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

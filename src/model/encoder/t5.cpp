@@ -1,7 +1,6 @@
 // transformers.models.t5: T5ForConditionalGeneration, and T5EncoderModel as a text encoder. Attention is always eager, with a bias by
 // relative position that the first layer of each stack makes and the others share.
-#include "model/families.h"
-#include "model/text_encoders.h"
+#include "model/family.h"
 #include "nn/encoder_decoder.h"
 #include "nn/layers.h"
 #include "nn/masking.h"
@@ -65,12 +64,7 @@ struct T5LayerNorm : Module {
 // T5DenseActDense and T5DenseGatedActDense
 struct T5Dense : Module {
   T5Dense(Module& parent, std::string_view name, const T5Config& c)
-      : Module(parent, name),
-        config(c),
-        wi(*this, c.gated ? "wi_0" : "wi", c.d_model, c.d_ff, false),
-        wi_1(c.gated ? std::make_unique<Linear>(*this, "wi_1", c.d_model, c.d_ff, false) : nullptr),
-        wo(*this, "wo", c.d_ff, c.d_model, false),
-        dropout(*this, "dropout", c.dropout_rate) {}
+      : Module(parent, name), config(c), wi_1(c.gated ? std::make_unique<Linear>(*this, "wi_1", c.d_model, c.d_ff, false) : nullptr) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -97,18 +91,14 @@ struct T5Dense : Module {
   }
 
   const T5Config& config;
-  Linear wi;
+  Linear wi{*this, config.gated ? "wi_0" : "wi", config.d_model, config.d_ff, false};
   std::unique_ptr<Linear> wi_1;
-  Linear wo;
-  Dropout dropout;
+  Linear wo{*this, "wo", config.d_ff, config.d_model, false};
+  Dropout dropout{*this, "dropout", config.dropout_rate};
 };
 
 struct T5LayerFF : Module {
-  T5LayerFF(Module& parent, std::string_view name, const T5Config& c)
-      : Module(parent, name),
-        dense(*this, "DenseReluDense", c),
-        layer_norm(*this, "layer_norm", c.d_model),
-        dropout(*this, "dropout", c.dropout_rate) {}
+  T5LayerFF(Module& parent, std::string_view name, const T5Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -117,9 +107,10 @@ struct T5LayerFF : Module {
     return add(x, dropout(forwarded));
   }
 
-  T5Dense dense;
-  T5LayerNorm layer_norm;
-  Dropout dropout;
+  const T5Config& config;
+  T5Dense dense{*this, "DenseReluDense", config};
+  T5LayerNorm layer_norm{*this, "layer_norm", config.d_model};
+  Dropout dropout{*this, "dropout", config.dropout_rate};
 };
 
 struct Attended {
@@ -129,13 +120,7 @@ struct Attended {
 
 struct T5Attention : Module {
   T5Attention(Module& parent, std::string_view name, const T5Config& c, bool decoder, bool has_bias)
-      : Module(parent, name),
-        config(c),
-        is_decoder(decoder),
-        q(*this, "q", c.d_model, c.num_heads * c.d_kv, false),
-        k(*this, "k", c.d_model, c.num_heads * c.d_kv, false),
-        v(*this, "v", c.d_model, c.num_heads * c.d_kv, false),
-        o(*this, "o", c.num_heads * c.d_kv, c.d_model, false) {
+      : Module(parent, name), config(c), is_decoder(decoder) {
     if (has_bias) relative_attention_bias = std::make_unique<Embedding>(*this, "relative_attention_bias", c.num_buckets, c.num_heads);
   }
 
@@ -214,7 +199,10 @@ struct T5Attention : Module {
 
   const T5Config& config;
   bool is_decoder;
-  Linear q, k, v, o;
+  Linear q{*this, "q", config.d_model, (config.num_heads * config.d_kv), false};
+  Linear k{*this, "k", config.d_model, (config.num_heads * config.d_kv), false};
+  Linear v{*this, "v", config.d_model, (config.num_heads * config.d_kv), false};
+  Linear o{*this, "o", (config.num_heads * config.d_kv), config.d_model, false};
   std::unique_ptr<Embedding> relative_attention_bias;
 };
 
@@ -242,7 +230,6 @@ struct T5LayerAttention : Module {
 struct T5Block : Module {
   T5Block(Module& parent, std::string_view name, const T5Config& c, bool decoder, bool has_bias)
       : Module(parent, name),
-        layer(*this, "layer"),
         self_attention(layer, "0", "SelfAttention", c, decoder, has_bias),
         cross_attention(decoder ? std::make_unique<T5LayerAttention>(layer, "1", "EncDecAttention", c, true, false) : nullptr),
         feed_forward(layer, decoder ? "2" : "1", c) {}
@@ -262,7 +249,7 @@ struct T5Block : Module {
     return {hidden, self_outputs.position_bias, cross_outputs.position_bias};
   }
 
-  Module layer;
+  Module layer{*this, "layer"};
   T5LayerAttention self_attention;
   std::unique_ptr<T5LayerAttention> cross_attention;
   T5LayerFF feed_forward;
@@ -273,7 +260,6 @@ struct T5Stack : Module {
       : Module(parent, name),
         is_decoder(decoder),
         embed_tokens(*this, "embed_tokens", shared),
-        block(*this, "block"),
         final_layer_norm(add_blocks(c), "final_layer_norm", c.d_model),
         dropout(*this, "dropout", c.dropout_rate) {}
 
@@ -314,19 +300,13 @@ struct T5Stack : Module {
 
   bool is_decoder;
   Embedding embed_tokens;
-  ModuleList<T5Block> block;
+  ModuleList<T5Block> block{*this, "block"};
   T5LayerNorm final_layer_norm;
   Dropout dropout;
 };
 
 struct T5ForConditionalGeneration : Model {
-  T5ForConditionalGeneration(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        shared(*this, "shared", config.vocab_size, config.d_model),
-        encoder(*this, "encoder", config, shared.weight, false),
-        decoder(*this, "decoder", config, shared.weight, true),
-        lm_head(*this, "lm_head", shared.weight, false) {}
+  T5ForConditionalGeneration(Build& build, const Config& c) : Model(build), config(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor encoder_hidden = encoder(batch.input_ids, {});                                          // (B, T, C)
@@ -338,17 +318,14 @@ struct T5ForConditionalGeneration : Model {
   }
 
   T5Config config;
-  Embedding shared;
-  T5Stack encoder, decoder;
-  Linear lm_head;
+  Embedding shared{*this, "shared", config.vocab_size, config.d_model};
+  T5Stack encoder{*this, "encoder", config, shared.weight, false};
+  T5Stack decoder{*this, "decoder", config, shared.weight, true};
+  Linear lm_head{*this, "lm_head", shared.weight, false};
 };
 
 struct T5EncoderModel : TextEncoder {
-  T5EncoderModel(Module& parent, std::string_view name, const Config& c)
-      : TextEncoder(parent, name),
-        config(c),
-        shared(*this, "shared", config.vocab_size, config.d_model),
-        encoder(*this, "encoder", config, shared.weight, false) {}
+  T5EncoderModel(Module& parent, std::string_view name, const Config& c) : TextEncoder(parent, name), config(c) {}
 
   TextStates encode(const Tensor& input_ids, bool) override {
     Forward here(*this);
@@ -361,11 +338,9 @@ struct T5EncoderModel : TextEncoder {
   int64_t usual_tokens() const override { return 512; }
 
   T5Config config;
-  Embedding shared;
-  T5Stack encoder;
+  Embedding shared{*this, "shared", config.vocab_size, config.d_model};
+  T5Stack encoder{*this, "encoder", config, shared.weight, false};
 };
-
-}  // namespace
 
 std::unique_ptr<TextEncoder> make_t5_encoder_model(Module& parent, std::string_view name, const Config& config) {
   return std::make_unique<T5EncoderModel>(parent, name, config);
@@ -376,5 +351,63 @@ std::unique_ptr<Model> make_t5_encoder(Build& build, const Config& config) {
 }
 
 std::unique_ptr<Model> make_t5(Build& build, const Config& config) { return std::make_unique<T5ForConditionalGeneration>(build, config); }
+
+constexpr const char* kMT5 =
+    R"({"vocab_size":250112,"d_model":512,"d_kv":64,"d_ff":1024,"num_layers":8,"num_heads":6,"feed_forward_proj":"gated-gelu"})";
+constexpr const char* kMT5Forced = R"({"tie_word_embeddings":false})";  // T5 reads it as: the head's input is not scaled
+
+}  // namespace
+
+const Family& mt5_family() {
+  static const Family kFamily{
+      .name = "mt5",
+      .models = {copy_of({"mt5", {"MT5ForConditionalGeneration"}, InputKind::lm, 512, make_t5}, kMT5, kMT5Forced)},
+      .presets = {{"mt5-small", R"({})", 512},
+                  {"mt5-base", R"({"d_model":768,"d_ff":2048,"num_layers":12,"num_heads":12})", 512},
+                  {"mt5-large", R"({"d_model":1024,"d_ff":2816,"num_layers":24,"num_heads":16})", 512}},
+      .adapters = {.lora = {"q", "v"}, .ia3 = {"k", "v", "wi_1"}, .ln_tuning = {"layer_norm", "final_layer_norm"}},
+  };
+  return kFamily;
+}
+
+const Family& t5_family() {
+  static const Family kFamily{
+      .name = "t5",
+      .models = {{"t5", {"T5ForConditionalGeneration"}, InputKind::lm, 512, make_t5}},
+      .presets =
+          {{"t5-small", R"({"d_model":512,"d_kv":64,"d_ff":2048,"num_layers":6,"num_heads":8,"decoder_start_token_id":0})", 512},
+           {"t5-base", R"({"d_model":768,"d_kv":64,"d_ff":3072,"num_layers":12,"num_heads":12,"decoder_start_token_id":0})", 512},
+           {"t5-large", R"({"d_model":1024,"d_kv":64,"d_ff":4096,"num_layers":24,"num_heads":16,"decoder_start_token_id":0})", 512},
+           {"t5-3b", R"({"d_model":1024,"d_kv":128,"d_ff":16384,"num_layers":24,"num_heads":32,"decoder_start_token_id":0})", 512},
+           {"t5-11b", R"({"d_model":1024,"d_kv":128,"d_ff":65536,"num_layers":24,"num_heads":128,"decoder_start_token_id":0})", 512},
+           {"flan-t5-small",
+            R"({"d_model":512,"d_kv":64,"d_ff":1024,"num_layers":8,"num_heads":6,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-base",
+            R"({"d_model":768,"d_kv":64,"d_ff":2048,"num_layers":12,"num_heads":12,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-large",
+            R"({"d_model":1024,"d_kv":64,"d_ff":2816,"num_layers":24,"num_heads":16,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-xl",
+            R"({"d_model":2048,"d_kv":64,"d_ff":5120,"num_layers":24,"num_heads":32,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512},
+           {"flan-t5-xxl",
+            R"({"d_model":4096,"d_kv":64,"d_ff":10240,"num_layers":24,"num_heads":64,"decoder_start_token_id":0,"feed_forward_proj":"gated-gelu","tie_word_embeddings":false})",
+            512}},
+      .adapters = {.lora = {"q", "v"}, .ia3 = {"k", "v", "wo"}, .feedforward = {"wo"}, .ln_tuning = {"layer_norm", "final_layer_norm"}},
+  };
+  return kFamily;
+}
+
+const Family& t5_encoder_family() {
+  static const Family kFamily{
+      .name = "t5-encoder",
+      .models = {{"t5-encoder", {"T5EncoderModel"}, InputKind::own, 512, make_t5_encoder, make_t5_encoder_model}},
+      .presets = {{"t5-v1.1-xxl-encoder",
+                   R"({"d_model":4096,"d_ff":10240,"num_layers":24,"num_heads":64,"feed_forward_proj":"gated-gelu"})", 512}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

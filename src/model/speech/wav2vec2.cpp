@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "job/config_list.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/blocks.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
@@ -155,7 +155,7 @@ struct ConvLayer : Module {
 
 struct FeatureEncoder : Module {
   FeatureEncoder(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name), requires_grad(!c.freeze_feature_encoder), conv_layers(*this, "conv_layers") {
+      : Module(parent, name), requires_grad(!c.freeze_feature_encoder) {
     for (size_t i = 0; i < c.conv_dim.size(); ++i) conv_layers.add(c, i);
     if (!c.freeze_feature_encoder) return;
     for (Parameter* p : parameters()) p->value.body().requires_grad = false;
@@ -177,7 +177,7 @@ struct FeatureEncoder : Module {
   }
 
   bool requires_grad;
-  ModuleList<ConvLayer> conv_layers;
+  ModuleList<ConvLayer> conv_layers{*this, "conv_layers"};
 };
 
 struct FeatureProjection : Module {
@@ -201,8 +201,7 @@ struct FeatureProjection : Module {
 
 // A convolution under torch.nn.utils.parametrizations.weight_norm: its weight is made anew in every forward.
 struct PositionalConvEmbedding : Module {
-  PositionalConvEmbedding(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name), config(c), conv(*this, "conv", c) {}
+  PositionalConvEmbedding(Module& parent, std::string_view name, const SpeechConfig& c) : Module(parent, name), config(c) {}
 
   struct Conv : Module {
     Conv(Module& parent, std::string_view name, const SpeechConfig& c)
@@ -228,17 +227,11 @@ struct PositionalConvEmbedding : Module {
   }
 
   const SpeechConfig& config;
-  Conv conv;
+  Conv conv{*this, "conv", config};
 };
 
 struct SpeechFeedForward : Module {
-  SpeechFeedForward(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        act(c.hidden_act),
-        intermediate_dropout(*this, "intermediate_dropout", c.activation_dropout),
-        intermediate_dense(*this, "intermediate_dense", c.hidden_size, c.intermediate_size),
-        output_dense(*this, "output_dense", c.intermediate_size, c.hidden_size),
-        output_dropout(*this, "output_dropout", c.hidden_dropout) {}
+  SpeechFeedForward(Module& parent, std::string_view name, const SpeechConfig& c) : Module(parent, name), config(c), act(c.hidden_act) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -250,30 +243,18 @@ struct SpeechFeedForward : Module {
     return hidden;
   }
 
+  const SpeechConfig& config;
   std::string act;
-  Dropout intermediate_dropout;
-  Linear intermediate_dense, output_dense;
-  Dropout output_dropout;
+  Dropout intermediate_dropout{*this, "intermediate_dropout", config.activation_dropout};
+  Linear intermediate_dense{*this, "intermediate_dense", config.hidden_size, config.intermediate_size};
+  Linear output_dense{*this, "output_dense", config.intermediate_size, config.hidden_size};
+  Dropout output_dropout{*this, "output_dropout", config.hidden_dropout};
 };
 
 // Norms after attention and feed-forward, or before them (StableLayerNorm).
 struct SpeechLayer : Module {
   SpeechLayer(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        stable(c.do_stable_layer_norm),
-        attention(*this, "attention",
-                  {c.hidden_size,
-                   c.num_attention_heads,
-                   {.mask = {},
-                    .dropout = c.attention_dropout,
-                    .causal = false,
-                    .has_kv_groups = false,
-                    .softmax_fp32 = false,
-                    .cast_weights = false}}),
-        dropout(*this, "dropout", c.hidden_dropout),
-        layer_norm(*this, "layer_norm", c.hidden_size),
-        feed_forward(*this, "feed_forward", c),
-        final_layer_norm(*this, "final_layer_norm", c.hidden_size) {}
+      : Module(parent, name), config(c), stable(c.do_stable_layer_norm) {}
 
   Tensor operator()(const Tensor& x, const Tensor& mask) const {
     Forward here(*this);
@@ -291,22 +272,27 @@ struct SpeechLayer : Module {
     return final_layer_norm(hidden);
   }
 
+  const SpeechConfig& config;
   bool stable;
-  SelfAttention attention;
-  Dropout dropout;
-  LayerNorm layer_norm;
-  SpeechFeedForward feed_forward;
-  LayerNorm final_layer_norm;
+  SelfAttention attention{*this,
+                          "attention",
+                          {config.hidden_size,
+                           config.num_attention_heads,
+                           {.mask = {},
+                            .dropout = config.attention_dropout,
+                            .causal = false,
+                            .has_kv_groups = false,
+                            .softmax_fp32 = false,
+                            .cast_weights = false}}};
+  Dropout dropout{*this, "dropout", config.hidden_dropout};
+  LayerNorm layer_norm{*this, "layer_norm", config.hidden_size};
+  SpeechFeedForward feed_forward{*this, "feed_forward", config};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size};
 };
 
 struct SpeechEncoder : Module {
   SpeechEncoder(Module& parent, std::string_view name, const SpeechConfig& c)
-      : Module(parent, name),
-        stable(c.do_stable_layer_norm),
-        pos_conv_embed(*this, "pos_conv_embed", c),
-        layer_norm(*this, "layer_norm", c.hidden_size),
-        dropout(*this, "dropout", c.hidden_dropout),
-        layers(*this, "layers") {
+      : Module(parent, name), config(c), stable(c.do_stable_layer_norm) {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
   }
 
@@ -326,11 +312,12 @@ struct SpeechEncoder : Module {
     return stable ? layer_norm(hidden) : hidden;
   }
 
+  const SpeechConfig& config;
   bool stable;
-  PositionalConvEmbedding pos_conv_embed;
-  LayerNorm layer_norm;
-  Dropout dropout;
-  ModuleList<SpeechLayer> layers;
+  PositionalConvEmbedding pos_conv_embed{*this, "pos_conv_embed", config};
+  LayerNorm layer_norm{*this, "layer_norm", config.hidden_size};
+  Dropout dropout{*this, "dropout", config.hidden_dropout};
+  ModuleList<SpeechLayer> layers{*this, "layers"};
 };
 
 struct SpeechOutput {
@@ -387,10 +374,7 @@ struct SpeechNetwork : Model {
 };
 
 struct ForCTC : SpeechNetwork {
-  ForCTC(Build& build, const Config& c, bool is_hubert)
-      : SpeechNetwork(build, c, is_hubert),
-        dropout(*this, "dropout", config.final_dropout),
-        lm_head(*this, "lm_head", config.hidden_size, config.vocab_size) {}
+  ForCTC(Build& build, const Config& c, bool is_hubert) : SpeechNetwork(build, c, is_hubert) {}
 
   Tensors make_inputs(int64_t samples, int64_t length, DType dtype) override {
     const int64_t labels = config.target_length ? config.target_length : std::max<int64_t>(1, length / 1000);
@@ -435,8 +419,8 @@ struct ForCTC : SpeechNetwork {
     return mean(div(loss, lengths), {}, false);
   }
 
-  Dropout dropout;
-  Linear lm_head;
+  Dropout dropout{*this, "dropout", config.final_dropout};
+  Linear lm_head{*this, "lm_head", config.hidden_size, config.vocab_size};
 };
 
 struct ForSequenceClassification : SpeechNetwork {
@@ -463,8 +447,6 @@ struct ForSequenceClassification : SpeechNetwork {
   Linear projector, classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_wav2vec2(Build& build, const Config& config) { return std::make_unique<ForCTC>(build, config, false); }
 std::unique_ptr<Model> make_hubert(Build& build, const Config& config) { return std::make_unique<ForCTC>(build, config, true); }
 std::unique_ptr<Model> make_wav2vec2_classifier(Build& build, const Config& config) {
@@ -472,6 +454,40 @@ std::unique_ptr<Model> make_wav2vec2_classifier(Build& build, const Config& conf
 }
 std::unique_ptr<Model> make_hubert_classifier(Build& build, const Config& config) {
   return std::make_unique<ForSequenceClassification>(build, config, true);
+}
+
+}  // namespace
+
+const Family& hubert_family() {
+  static const Family kFamily{
+      .name = "hubert",
+      .models = {{"hubert", {"HubertForCTC"}, InputKind::own, 160000, make_hubert},
+                 {"hubert-classifier", {"HubertForSequenceClassification"}, InputKind::own, 160000, make_hubert_classifier}},
+      .presets =
+          {{"hubert-base", R"({})", 160000},
+           {"hubert-large",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"do_stable_layer_norm":true,"feat_extract_norm":"layer","conv_bias":true})",
+            160000}},
+  };
+  return kFamily;
+}
+
+const Family& wav2vec2_family() {
+  static const Family kFamily{
+      .name = "wav2vec2",
+      .models = {{"wav2vec2", {"Wav2Vec2ForCTC"}, InputKind::own, 160000, make_wav2vec2},
+                 {"wav2vec2-classifier", {"Wav2Vec2ForSequenceClassification"}, InputKind::own, 160000, make_wav2vec2_classifier}},
+      .presets =
+          {{"wav2vec2-base", R"({})", 160000},
+           {"wav2vec2-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 160000},
+           {"xls-r-300m",
+            R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"do_stable_layer_norm":true,"feat_extract_norm":"layer","conv_bias":true,"activation_dropout":0.0,"feat_proj_dropout":0.1,"final_dropout":0.0,"mask_time_prob":0.075})",
+            160000},
+           {"xls-r-1b",
+            R"({"hidden_size":1280,"num_hidden_layers":48,"num_attention_heads":16,"intermediate_size":5120,"do_stable_layer_norm":true,"feat_extract_norm":"layer","conv_bias":true,"activation_dropout":0.0,"feat_proj_dropout":0.1,"final_dropout":0.0,"mask_time_prob":0.075})",
+            160000}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

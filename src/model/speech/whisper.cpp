@@ -2,7 +2,7 @@
 // (30 seconds) and `seq` labels. Every layer is run (layer drop leaves some out).
 #include <fmt/format.h>
 
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/encoder_decoder.h"
 #include "nn/masking.h"
 #include "ops/conv.h"
@@ -41,14 +41,7 @@ struct MelConv : Module {
 };
 
 struct WhisperEncoder : Module {
-  WhisperEncoder(Module& parent, std::string_view name, const WhisperConfig& c)
-      : Module(parent, name),
-        config(c),
-        conv1(*this, "conv1", c.num_mel_bins, c.d_model, 1),
-        conv2(*this, "conv2", c.d_model, c.d_model, kFramesPerPosition),
-        embed_positions(*this, "embed_positions", c.max_source_positions, c.d_model),
-        layers(*this, "layers"),
-        layer_norm(add_layers(), "layer_norm", c.d_model) {
+  WhisperEncoder(Module& parent, std::string_view name, const WhisperConfig& c) : Module(parent, name), config(c) {
     embed_positions.weight.body().requires_grad = false;
   }
   Module& add_layers() {
@@ -71,20 +64,15 @@ struct WhisperEncoder : Module {
   }
 
   const WhisperConfig& config;
-  MelConv conv1, conv2;
-  Embedding embed_positions;
-  ModuleList<EncoderLayer> layers;
-  LayerNorm layer_norm;
+  MelConv conv1{*this, "conv1", config.num_mel_bins, config.d_model, 1};
+  MelConv conv2{*this, "conv2", config.d_model, config.d_model, kFramesPerPosition};
+  Embedding embed_positions{*this, "embed_positions", config.max_source_positions, config.d_model};
+  ModuleList<EncoderLayer> layers{*this, "layers"};
+  LayerNorm layer_norm{add_layers(), "layer_norm", config.d_model};
 };
 
 struct WhisperDecoder : Module {
-  WhisperDecoder(Module& parent, std::string_view name, const WhisperConfig& c)
-      : Module(parent, name),
-        config(c),
-        embed_tokens(*this, "embed_tokens", c.vocab_size, c.d_model),
-        embed_positions(*this, "embed_positions", c.max_target_positions, c.d_model),
-        layers(*this, "layers"),
-        layer_norm(add_layers(), "layer_norm", c.d_model) {}
+  WhisperDecoder(Module& parent, std::string_view name, const WhisperConfig& c) : Module(parent, name), config(c) {}
   Module& add_layers() {
     for (int64_t i = 0; i < config.decoder_layers; ++i) layers.add(config);
     return *this;
@@ -110,23 +98,23 @@ struct WhisperDecoder : Module {
   }
 
   const WhisperConfig& config;
-  Embedding embed_tokens, embed_positions;
-  ModuleList<DecoderLayer> layers;
-  LayerNorm layer_norm;
+  Embedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.d_model};
+  Embedding embed_positions{*this, "embed_positions", config.max_target_positions, config.d_model};
+  ModuleList<DecoderLayer> layers{*this, "layers"};
+  LayerNorm layer_norm{add_layers(), "layer_norm", config.d_model};
 };
 
 struct WhisperModel : Module {
-  WhisperModel(Module& parent, std::string_view name, const WhisperConfig& c)
-      : Module(parent, name), encoder(*this, "encoder", c), decoder(*this, "decoder", c) {}
-  WhisperEncoder encoder;
-  WhisperDecoder decoder;
+  WhisperModel(Module& parent, std::string_view name, const WhisperConfig& c) : Module(parent, name), config(c) {}
+  const WhisperConfig& config;
+  WhisperEncoder encoder{*this, "encoder", config};
+  WhisperDecoder decoder{*this, "decoder", config};
 };
 
 struct WhisperForConditionalGeneration : Model {
   WhisperForConditionalGeneration(Build& build, const Config& c)
       : Model(build),
         config(c),
-        model(*this, "model", config),
         proj_out(config.tie_word_embeddings ? std::make_unique<Linear>(*this, "proj_out", model.decoder.embed_tokens.weight, false)
                                             : std::make_unique<Linear>(*this, "proj_out", config.d_model, config.vocab_size, false)) {
     // gradient_checkpointing_enable: without adapters only for models whose main input are ids.
@@ -153,14 +141,38 @@ struct WhisperForConditionalGeneration : Model {
   }
 
   WhisperConfig config;
-  WhisperModel model;
+  WhisperModel model{*this, "model", config};
   std::unique_ptr<Linear> proj_out;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_whisper(Build& build, const Config& config) {
   return std::make_unique<WhisperForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& whisper_family() {
+  static const Family kFamily{
+      .name = "whisper",
+      .models = {{"whisper", {"WhisperForConditionalGeneration"}, InputKind::own, 448, make_whisper}},
+      .presets =
+          {{"whisper-tiny",
+            R"({"d_model":384,"encoder_layers":4,"decoder_layers":4,"encoder_attention_heads":6,"decoder_attention_heads":6,"encoder_ffn_dim":1536,"decoder_ffn_dim":1536})",
+            448},
+           {"whisper-base",
+            R"({"d_model":512,"encoder_layers":6,"decoder_layers":6,"encoder_attention_heads":8,"decoder_attention_heads":8,"encoder_ffn_dim":2048,"decoder_ffn_dim":2048})",
+            448},
+           {"whisper-small",
+            R"({"d_model":768,"encoder_layers":12,"decoder_layers":12,"encoder_attention_heads":12,"decoder_attention_heads":12,"encoder_ffn_dim":3072,"decoder_ffn_dim":3072})",
+            448},
+           {"whisper-medium",
+            R"({"d_model":1024,"encoder_layers":24,"decoder_layers":24,"encoder_attention_heads":16,"decoder_attention_heads":16,"encoder_ffn_dim":4096,"decoder_ffn_dim":4096})",
+            448},
+           {"whisper-large-v3",
+            R"({"d_model":1280,"encoder_layers":32,"decoder_layers":32,"encoder_attention_heads":20,"decoder_attention_heads":20,"encoder_ffn_dim":5120,"decoder_ffn_dim":5120,"vocab_size":51866,"num_mel_bins":128})",
+            448}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

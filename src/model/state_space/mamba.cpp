@@ -1,6 +1,6 @@
 // transformers.models.mamba: MambaForCausalLM. On CUDA with mamba-ssm and causal-conv1d a layer is one fused function; without them it is
 // a loop over the tokens in Python (use_mamba_kernels, as other models of transformers call the choice).
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mamba_mixer.h"
 #include "nn/mamba_model.h"
 
@@ -34,11 +34,24 @@ struct MambaLayerMixer : MambaMixer {
   }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mamba(Build& build, const Config& config) {
   const MambaConfig settings(config, !build.tape.dialect.recorder);  // the recorder has no such kernels
   return std::make_unique<MambaForCausalLM<MambaConfig, MambaLayerMixer>>(build, settings);
+}
+
+}  // namespace
+
+const Family& mamba_family() {
+  static const Family kFamily{
+      .name = "mamba",
+      .models = {{"mamba", {"MambaForCausalLM"}, InputKind::lm, 2048, make_mamba}},
+      .presets = {{"mamba-130m", R"({"hidden_size":768,"num_hidden_layers":24})", 2048},
+                  {"mamba-370m", R"({"hidden_size":1024,"num_hidden_layers":48})", 2048},
+                  {"mamba-790m", R"({"hidden_size":1536,"num_hidden_layers":48})", 2048},
+                  {"mamba-1.4b", R"({"hidden_size":2048,"num_hidden_layers":48})", 2048},
+                  {"mamba-2.8b", R"({"hidden_size":2560,"num_hidden_layers":64})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

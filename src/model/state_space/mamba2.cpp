@@ -1,6 +1,6 @@
 // transformers.models.mamba2: Mamba2ForCausalLM, as it runs without the kernels of mamba-ssm: the text is cut into chunks, inside of which
 // every token meets every other.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mamba_mixer.h"
 #include "nn/mamba_model.h"
 #include "ops/matmul.h"
@@ -96,11 +96,7 @@ struct Mamba2Mixer : Module {
         config(c),
         dt_bias(parameter("dt_bias", {c.num_heads})),
         A_log(parameter("A_log", {c.num_heads})),
-        D(parameter("D", {c.num_heads})),
-        conv1d(*this, "conv1d", c.conv_dim(), c.conv_kernel, c.use_conv_bias),
-        in_proj(*this, "in_proj", c.hidden_size, c.intermediate_size + c.conv_dim() + c.num_heads, c.use_bias),
-        norm(*this, "norm", c.intermediate_size),
-        out_proj(*this, "out_proj", c.intermediate_size, c.hidden_size, c.use_bias) {}
+        D(parameter("D", {c.num_heads})) {}
 
   // Python's names hold each step's result until all is done. L tokens a chunk, N states, D numbers a head.
   Tensor operator()(const Tensor& x) const {
@@ -187,10 +183,10 @@ struct Mamba2Mixer : Module {
 
   const Mamba2Config& config;
   Tensor dt_bias, A_log, D;
-  DepthwiseConv1d conv1d;
-  Linear in_proj;
-  MambaRMSNormGated norm;
-  Linear out_proj;
+  DepthwiseConv1d conv1d{*this, "conv1d", config.conv_dim(), config.conv_kernel, config.use_conv_bias};
+  Linear in_proj{*this, "in_proj", config.hidden_size, config.intermediate_size + config.conv_dim() + config.num_heads, config.use_bias};
+  MambaRMSNormGated norm{*this, "norm", config.intermediate_size};
+  Linear out_proj{*this, "out_proj", config.intermediate_size, config.hidden_size, config.use_bias};
 };
 
 struct Mamba2ForCausalLM : MambaForCausalLM<Mamba2Config, Mamba2Mixer> {
@@ -198,10 +194,20 @@ struct Mamba2ForCausalLM : MambaForCausalLM<Mamba2Config, Mamba2Mixer> {
   Tensor loss(const Tensor& logits, const Tensor& labels) const override { return causal_lm_loss(build(), logits, labels, true); }
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_mamba2(Build& build, const Config& config) {
   return std::make_unique<Mamba2ForCausalLM>(build, Mamba2Config(config));
+}
+
+}  // namespace
+
+const Family& mamba2_family() {
+  static const Family kFamily{
+      .name = "mamba2",
+      .models = {{"mamba2", {"Mamba2ForCausalLM"}, InputKind::lm, 2048, make_mamba2}},
+      .presets = {{"mamba2-2.7b", R"({"vocab_size":50288,"hidden_size":2560,"num_heads":80,"n_groups":1,"tie_word_embeddings":true})",
+                   2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // for each token. Autograd keeps several states of every step; the repository's chunks, gradient checkpointing and offloading free none.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/layers.h"
 #include "nn/model.h"
 #include "nn/multihead_attention.h"
@@ -53,13 +53,12 @@ struct MambaTrainerConfig {
 struct SelectiveSSM : Module {
   SelectiveSSM(Module& parent, std::string_view name, const MambaTrainerConfig& c)
       : Module(parent, name),
+        config(c),
         d_state(c.d_state),
         dt_rank((c.d_inner + 15) / 16),
         chunk(c.scan_chunk),
         A_log(parameter("A_log", {c.d_inner, c.d_state})),
-        D(parameter("D", {c.d_inner})),
-        x_proj(*this, "x_proj", c.d_inner, dt_rank + 2 * c.d_state, false),
-        dt_proj(*this, "dt_proj", dt_rank, c.d_inner) {}
+        D(parameter("D", {c.d_inner})) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -116,19 +115,15 @@ struct SelectiveSSM : Module {
     return cat(outputs, 1);  // (B, T, C)
   }
 
+  const MambaTrainerConfig& config;
   int64_t d_state, dt_rank, chunk;
   Tensor A_log, D;
-  Linear x_proj, dt_proj;
+  Linear x_proj{*this, "x_proj", config.d_inner, dt_rank + 2 * config.d_state, false};
+  Linear dt_proj{*this, "dt_proj", dt_rank, config.d_inner};
 };
 
 struct SequentialMambaBlock : Module {
-  SequentialMambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c)
-      : Module(parent, name),
-        norm(*this, "norm", c.d_model),
-        in_proj(*this, "in_proj", c.d_model, checked_mul(2, c.d_inner), false),
-        ssm(*this, "ssm", c),
-        out_proj(*this, "out_proj", c.d_inner, c.d_model, false),
-        dropout(*this, "dropout", c.dropout) {}
+  SequentialMambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& residual) const {
     Forward here(*this);
@@ -146,11 +141,12 @@ struct SequentialMambaBlock : Module {
   // Among the blocks of the language model.
   Tensor operator()(const Tensor& x, Tensors&) const { return (*this)(x); }
 
-  LayerNorm norm;
-  Linear in_proj;
-  SelectiveSSM ssm;
-  Linear out_proj;
-  Dropout dropout;
+  const MambaTrainerConfig& config;
+  LayerNorm norm{*this, "norm", config.d_model};
+  Linear in_proj{*this, "in_proj", config.d_model, checked_mul(2, config.d_inner), false};
+  SelectiveSSM ssm{*this, "ssm", config};
+  Linear out_proj{*this, "out_proj", config.d_inner, config.d_model, false};
+  Dropout dropout{*this, "dropout", config.dropout};
 };
 
 struct GELU : Module {
@@ -171,10 +167,7 @@ struct MambaSoftmax : Module {
 
 struct RecursiveProcessor : Module {
   RecursiveProcessor(Module& parent, std::string_view name, const MambaTrainerConfig& c)
-      : Module(parent, name),
-        depth_gate(*this, "depth_gate"),
-        recursive_layers(*this, "recursive_layers"),
-        memory_mixer(add_layers(c), "memory_mixer", 2 * c.d_model, c.d_model) {}
+      : Module(parent, name), memory_mixer(add_layers(c), "memory_mixer", 2 * c.d_model, c.d_model) {}
 
   Module& add_layers(const MambaTrainerConfig& c) {
     depth_gate.add<Linear>(c.d_model, c.d_model / 2);
@@ -208,18 +201,15 @@ struct RecursiveProcessor : Module {
     return output;
   }
 
-  Sequential depth_gate;
-  ModuleList<Sequential> recursive_layers;
+  Sequential depth_gate{*this, "depth_gate"};
+  ModuleList<Sequential> recursive_layers{*this, "recursive_layers"};
   Linear memory_mixer;
 };
 
 // Attention over all tokens, means of two and means of four.
 struct HierarchicalAttention : Module {
   HierarchicalAttention(Module& parent, std::string_view name, int64_t d_model)
-      : Module(parent, name),
-        scale_projections(*this, "scale_projections"),
-        scale_attentions(*this, "scale_attentions"),
-        scale_fusion(add_scales(d_model), "scale_fusion", checked_mul(3, d_model), d_model) {}
+      : Module(parent, name), scale_fusion(add_scales(d_model), "scale_fusion", checked_mul(3, d_model), d_model) {}
 
   Module& add_scales(int64_t d_model) {
     for (int i = 0; i < 3; ++i) scale_projections.add(d_model, d_model);
@@ -243,14 +233,13 @@ struct HierarchicalAttention : Module {
     return scale_fusion(fused);                   // (B, T, C)
   }
 
-  ModuleList<Linear> scale_projections;
-  ModuleList<MultiheadAttention> scale_attentions;
+  ModuleList<Linear> scale_projections{*this, "scale_projections"};
+  ModuleList<MultiheadAttention> scale_attentions{*this, "scale_attentions"};
   Linear scale_fusion;
 };
 
 struct RecursiveMambaBlock : Module {
-  RecursiveMambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c)
-      : Module(parent, name), mamba_block(*this, "mamba_block", c), recursive_processor(*this, "recursive_processor", c) {
+  RecursiveMambaBlock(Module& parent, std::string_view name, const MambaTrainerConfig& c) : Module(parent, name), config(c) {
     if (c.use_hierarchical_attention) hierarchical_attention.emplace(*this, "hierarchical_attention", c.d_model);
     fusion.emplace(*this, "fusion");
     fusion->add<Linear>(2 * c.d_model, c.d_model);
@@ -272,8 +261,9 @@ struct RecursiveMambaBlock : Module {
     return output;
   }
 
-  SequentialMambaBlock mamba_block;
-  RecursiveProcessor recursive_processor;
+  const MambaTrainerConfig& config;
+  SequentialMambaBlock mamba_block{*this, "mamba_block", config};
+  RecursiveProcessor recursive_processor{*this, "recursive_processor", config};
   std::optional<HierarchicalAttention> hierarchical_attention;
   std::optional<Sequential> fusion;
 };
@@ -282,13 +272,7 @@ struct RecursiveMambaBlock : Module {
 template <class Block>
 struct MambaLanguageModel : Model {
   MambaLanguageModel(Build& build, const MambaTrainerConfig& c)
-      : Model(build),
-        config(c),
-        pos_embedding(parameter("pos_embedding", {1, c.max_seq_len, c.d_model})),
-        embedding(*this, "embedding", c.vocab_size, c.d_model),
-        blocks(*this, "blocks"),
-        norm_f(add_blocks(), "norm_f", c.d_model),
-        lm_head(*this, "lm_head", embedding.weight, false) {}
+      : Model(build), config(c), pos_embedding(parameter("pos_embedding", {1, c.max_seq_len, c.d_model})) {}
 
   Module& add_blocks() {
     for (int64_t i = 0; i < config.n_layers; ++i) blocks.add(config);
@@ -320,18 +304,49 @@ struct MambaLanguageModel : Model {
 
   MambaTrainerConfig config;
   Tensor pos_embedding;
-  Embedding embedding;
-  ModuleList<Block> blocks;
-  LayerNorm norm_f;
-  Linear lm_head;
+  Embedding embedding{*this, "embedding", config.vocab_size, config.d_model};
+  ModuleList<Block> blocks{*this, "blocks"};
+  LayerNorm norm_f{add_blocks(), "norm_f", config.d_model};
+  Linear lm_head{*this, "lm_head", embedding.weight, false};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_mamba_trainer(Build& build, const Config& c) {
   const MambaTrainerConfig config(c);
   if (config.hybrid) return std::make_unique<MambaLanguageModel<RecursiveMambaBlock>>(build, config);
   return std::make_unique<MambaLanguageModel<SequentialMambaBlock>>(build, config);
+}
+
+}  // namespace
+
+const Family& mamba_trainer_family() {
+  static const Family kFamily{
+      .name = "mamba-trainer",
+      .library = "infrabrew/mamba-recursive-model",
+      .models = {{"mamba-trainer", {}, InputKind::lm, 2048, make_mamba_trainer}},
+      .presets =
+          {{"mamba-trainer-small", R"({"d_model":512,"n_layers":8,"max_seq_len":1024})", 1024},
+           {"mamba-trainer-medium-lite", R"({"d_model":640,"n_layers":10,"max_seq_len":1024})", 1024},
+           {"mamba-trainer-medium-plus", R"({"d_model":704,"n_layers":11,"max_seq_len":1536})", 1536},
+           {"mamba-trainer-medium-x", R"({"d_model":736,"n_layers":12,"max_seq_len":1792})", 1792},
+           {"mamba-trainer-medium", R"({"d_model":768,"n_layers":12,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-medium-extra", R"({"d_model":832,"n_layers":14,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-large-lite", R"({"d_model":896,"n_layers":18,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-large-plus", R"({"d_model":960,"n_layers":21,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-large", R"({"d_model":1024,"n_layers":24,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-xlarge", R"({"d_model":1280,"n_layers":32,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-xxlarge", R"({"d_model":1536,"n_layers":40,"max_seq_len":2048})", 2048},
+           {"mamba-trainer-hybrid-small", R"({"d_model":512,"n_layers":8,"max_seq_len":1024,"model_type":"hybrid_recursive"})", 1024},
+           {"mamba-trainer-hybrid-small-mini", R"({"d_model":576,"n_layers":9,"max_seq_len":1280,"model_type":"hybrid_recursive"})", 1280},
+           {"mamba-trainer-hybrid-small-standard", R"({"d_model":608,"n_layers":10,"max_seq_len":1408,"model_type":"hybrid_recursive"})",
+            1408},
+           {"mamba-trainer-hybrid-small-plus", R"({"d_model":640,"n_layers":10,"max_seq_len":1536,"model_type":"hybrid_recursive"})", 1536},
+           {"mamba-trainer-hybrid-small-pro", R"({"d_model":704,"n_layers":11,"max_seq_len":1792,"model_type":"hybrid_recursive"})", 1792},
+           {"mamba-trainer-hybrid-medium", R"({"d_model":768,"n_layers":12,"max_seq_len":2048,"model_type":"hybrid_recursive"})", 2048},
+           {"mamba-trainer-hybrid-large",
+            R"({"d_model":1024,"n_layers":16,"max_seq_len":2048,"model_type":"hybrid_recursive","max_recursion_depth":4})", 2048}},
+      .levers = {{"n_layers", 12, Shrink::three_quarters, "{} layers instead of {}", "less time; a smaller model"}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.alexnet: AlexNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reshape.h"
 
@@ -8,8 +8,7 @@ namespace plimsoll {
 namespace {
 
 struct AlexNet : ImageClassifier {
-  AlexNet(Build& build, const Config& c)
-      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 6), classifier(*this, "classifier") {
+  AlexNet(Build& build, const Config& c) : ImageClassifier(build) {
     require_known_arguments(c, "alexnet", {"dropout"});
     const double dropout = probability(c, "dropout", 0.5);
     conv(3, 64, {.kernel = 11, .stride = 4, .padding = 2});
@@ -42,15 +41,24 @@ struct AlexNet : ImageClassifier {
     return x;
   }
 
-  Sequential features;
-  AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential features{*this, "features"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 6};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_alexnet(Build& build, const Config& config, const std::string&) {
   return std::make_unique<AlexNet>(build, config);
+}
+
+}  // namespace
+
+const Family& alexnet_family() {
+  static const Family kFamily{
+      .name = "alexnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_alexnet, {{"alexnet"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

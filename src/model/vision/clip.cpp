@@ -2,9 +2,9 @@
 // model that others see through.
 #include <fmt/format.h>
 
-#include "model/encoders.h"
-#include "model/text_encoders.h"
-#include "model/vision_encoders.h"
+#include "model/encoder/clip_text.h"
+#include "model/family.h"
+#include "model/vision/clip_vision.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
@@ -105,8 +105,21 @@ struct ClipModel : Model {
   Linear visual_projection, text_projection;
 };
 
+std::unique_ptr<Model> make_clip(Build& build, const Config& config) { return std::make_unique<ClipModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_clip(Build& build, const Config& config) { return std::make_unique<ClipModel>(build, config); }
+const Family& clip_family() {
+  static const Family kFamily{
+      .name = "clip",
+      .models = {{"clip", {"CLIPModel"}, InputKind::own, 77, make_clip}},
+      .presets =
+          {{"clip-vit-base-patch32", R"({})", 77},
+           {"clip-vit-large-patch14",
+            R"({"projection_dim":768,"text_config":{"hidden_size":768,"intermediate_size":3072,"num_attention_heads":12},"vision_config":{"hidden_size":1024,"intermediate_size":4096,"num_hidden_layers":24,"num_attention_heads":16,"patch_size":14}})",
+            77}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

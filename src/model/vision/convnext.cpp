@@ -1,5 +1,5 @@
 // torchvision.models.convnext: ConvNeXt, from convnext_tiny to convnext_large.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/stochastic_depth.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
@@ -129,7 +129,6 @@ struct Classifier : Module {
 struct ConvNeXt : ImageClassifier {
   ConvNeXt(Build& build, const Config& c, const ConvNextVariant& v)
       : ImageClassifier(build),
-        features(*this, "features"),
         avgpool(add_features(c, v), "avgpool", 1),
         classifier(*this, "classifier", v.channels[3], c.size({"num_classes"}, 1000)) {}
 
@@ -157,15 +156,24 @@ struct ConvNeXt : ImageClassifier {
     return x;
   }
 
-  Sequential features;
+  Sequential features{*this, "features"};
   AdaptiveAvgPool2d avgpool;
   Classifier classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_convnext(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<ConvNeXt>(build, config, convnext_variant(name));
+}
+
+}  // namespace
+
+const Family& convnext_family() {
+  static const Family kFamily{
+      .name = "convnext",
+      .library = "torchvision",
+      .models = torchvision_models(make_convnext, {{"convnext_tiny"}, {"convnext_small"}, {"convnext_base"}, {"convnext_large"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.densenet: DenseNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -45,11 +45,7 @@ struct DenseLayer : Module {
         config(c),
         inner(checked_mul(c.bn_size, c.variant.growth_rate)),
         norm1(*this, "norm1", in),
-        relu1(*this, "relu1", Act::relu, true),
-        conv1(*this, "conv1", in, inner, {.kernel = 1, .bias = false}),
-        norm2(*this, "norm2", inner),
-        relu2(*this, "relu2", Act::relu, true),
-        conv2(*this, "conv2", inner, c.variant.growth_rate, {.kernel = 3, .padding = 1, .bias = false}) {}
+        conv1(*this, "conv1", in, inner, {.kernel = 1, .bias = false}) {}
 
   Tensor bn_function(const Tensors& inputs) const {
     const Tensor concated_features = cat(inputs, 1);        // (N, in, H, W)
@@ -75,11 +71,11 @@ struct DenseLayer : Module {
   const DenseNetConfig& config;
   int64_t inner;
   BatchNorm2d norm1;
-  Activation relu1;
+  Activation relu1{*this, "relu1", Act::relu, true};
   Conv2d conv1;
-  BatchNorm2d norm2;
-  Activation relu2;
-  Conv2d conv2;
+  BatchNorm2d norm2{*this, "norm2", inner};
+  Activation relu2{*this, "relu2", Act::relu, true};
+  Conv2d conv2{*this, "conv2", inner, config.variant.growth_rate, {.kernel = 3, .padding = 1, .bias = false}};
 };
 
 struct DenseBlock : Module {
@@ -108,11 +104,7 @@ struct Transition : Sequential {
 };
 
 struct DenseNet : ImageClassifier {
-  DenseNet(Build& build, const Config& c, const DensenetVariant& v)
-      : ImageClassifier(build),
-        config(c, v),
-        features(*this, "features"),
-        classifier(*this, "classifier", make_features(), config.num_classes) {}
+  DenseNet(Build& build, const Config& c, const DensenetVariant& v) : ImageClassifier(build), config(c, v) {}
 
   int64_t make_features() {
     int64_t width = config.variant.num_init_features;
@@ -143,16 +135,25 @@ struct DenseNet : ImageClassifier {
   }
 
   DenseNetConfig config;
-  Sequential features;
-  Linear classifier;
+  Sequential features{*this, "features"};
+  Linear classifier{*this, "classifier", make_features(), config.num_classes};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_densenet(Build& build, const Config& config, const std::string& name) {
   for (const DensenetVariant& v : kDensenetVariants)
     if (name == v.name) return std::make_unique<DenseNet>(build, config, v);
   throw Error("[densenet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& densenet_family() {
+  static const Family kFamily{
+      .name = "densenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_densenet, {{"densenet121"}, {"densenet161"}, {"densenet169"}, {"densenet201"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

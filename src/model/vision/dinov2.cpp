@@ -1,7 +1,7 @@
 // transformers.models.dinov2: Dinov2ForImageClassification.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/layers.h"
 #include "nn/patch_embedding.h"
@@ -45,9 +45,7 @@ struct Dinov2Embeddings : Module {
         config(c),
         cls_token(parameter("cls_token", {1, 1, c.hidden_size})),
         mask_token(c.use_mask_token ? parameter("mask_token", {1, c.hidden_size}) : Tensor()),
-        position_embeddings(parameter("position_embeddings", {1, c.patches.num_patches() + 1, c.hidden_size})),
-        patch_embeddings(*this, "patch_embeddings", c.patches, c.hidden_size),
-        dropout(*this, "dropout", c.hidden_dropout_prob) {}
+        position_embeddings(parameter("position_embeddings", {1, c.patches.num_patches() + 1, c.hidden_size})) {}
 
   // Position embeddings for images of another size than the model's own, in fp32.
   Tensor interpolate_pos_encoding(const Tensor& embeddings, int64_t height, int64_t width) const {
@@ -85,17 +83,12 @@ struct Dinov2Embeddings : Module {
   Tensor cls_token;
   Tensor mask_token;  // only pre-training uses it: it never gets a gradient
   Tensor position_embeddings;
-  PatchEmbeddings patch_embeddings;
-  Dropout dropout;
+  PatchEmbeddings patch_embeddings{*this, "patch_embeddings", config.patches, config.hidden_size};
+  Dropout dropout{*this, "dropout", config.hidden_dropout_prob};
 };
 
 struct Dinov2SelfAttention : Module {
-  Dinov2SelfAttention(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name),
-        config(c),
-        query(*this, "query", c.hidden_size, c.hidden_size, c.qkv_bias),
-        key(*this, "key", c.hidden_size, c.hidden_size, c.qkv_bias),
-        value(*this, "value", c.hidden_size, c.hidden_size, c.qkv_bias) {}
+  Dinov2SelfAttention(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, Tensor* weights) const {
     Forward here(*this);
@@ -115,12 +108,13 @@ struct Dinov2SelfAttention : Module {
   }
 
   const Dinov2Config& config;
-  Linear query, key, value;
+  Linear query{*this, "query", config.hidden_size, config.hidden_size, config.qkv_bias};
+  Linear key{*this, "key", config.hidden_size, config.hidden_size, config.qkv_bias};
+  Linear value{*this, "value", config.hidden_size, config.hidden_size, config.qkv_bias};
 };
 
 struct Dinov2SelfOutput : Module {
-  Dinov2SelfOutput(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name), dense(*this, "dense", c.hidden_size, c.hidden_size), dropout(*this, "dropout", c.hidden_dropout_prob) {}
+  Dinov2SelfOutput(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -129,13 +123,13 @@ struct Dinov2SelfOutput : Module {
     return hidden;
   }
 
-  Linear dense;
-  Dropout dropout;
+  const Dinov2Config& config;
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size};
+  Dropout dropout{*this, "dropout", config.hidden_dropout_prob};
 };
 
 struct Dinov2Attention : Module {
-  Dinov2Attention(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name), attention(*this, "attention", c), output(*this, "output", c) {}
+  Dinov2Attention(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -144,8 +138,9 @@ struct Dinov2Attention : Module {
     return output(self_attn_output);
   }
 
-  Dinov2SelfAttention attention;
-  Dinov2SelfOutput output;
+  const Dinov2Config& config;
+  Dinov2SelfAttention attention{*this, "attention", config};
+  Dinov2SelfOutput output{*this, "output", config};
 };
 
 struct Dinov2LayerScale : Module {
@@ -162,11 +157,7 @@ struct Dinov2LayerScale : Module {
 // Dinov2MLP, and Dinov2SwiGLUFFN with two thirds of the width, rounded up to 8.
 struct Dinov2MLP : Module {
   Dinov2MLP(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name),
-        config(c),
-        inner(c.use_swiglu_ffn ? (c.mlp_size * 2 / 3 + 7) / 8 * 8 : c.mlp_size),
-        fc1(*this, c.use_swiglu_ffn ? "weights_in" : "fc1", c.hidden_size, c.use_swiglu_ffn ? 2 * inner : inner),
-        fc2(*this, c.use_swiglu_ffn ? "weights_out" : "fc2", inner, c.hidden_size) {}
+      : Module(parent, name), config(c), inner(c.use_swiglu_ffn ? (c.mlp_size * 2 / 3 + 7) / 8 * 8 : c.mlp_size) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -185,7 +176,8 @@ struct Dinov2MLP : Module {
 
   const Dinov2Config& config;
   int64_t inner;
-  Linear fc1, fc2;
+  Linear fc1{*this, config.use_swiglu_ffn ? "weights_in" : "fc1", config.hidden_size, config.use_swiglu_ffn ? 2 * inner : inner};
+  Linear fc2{*this, config.use_swiglu_ffn ? "weights_out" : "fc2", inner, config.hidden_size};
 };
 
 // Stochastic depth by sample; the same module name for both residual branches.
@@ -207,15 +199,7 @@ struct Dinov2DropPath : Module {
 };
 
 struct Dinov2Layer : Module {
-  Dinov2Layer(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name),
-        norm1(*this, "norm1", c.hidden_size),
-        attention(*this, "attention", c),
-        layer_scale1(*this, "layer_scale1", c.hidden_size),
-        drop_path(*this, "drop_path", c.drop_path_rate),
-        norm2(*this, "norm2", c.hidden_size),
-        mlp(*this, "mlp", c),
-        layer_scale2(*this, "layer_scale2", c.hidden_size) {}
+  Dinov2Layer(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -230,17 +214,18 @@ struct Dinov2Layer : Module {
     return layer_output;
   }
 
-  LayerNorm norm1;
-  Dinov2Attention attention;
-  Dinov2LayerScale layer_scale1;
-  Dinov2DropPath drop_path;
-  LayerNorm norm2;
-  Dinov2MLP mlp;
-  Dinov2LayerScale layer_scale2;
+  const Dinov2Config& config;
+  LayerNorm norm1{*this, "norm1", config.hidden_size};
+  Dinov2Attention attention{*this, "attention", config};
+  Dinov2LayerScale layer_scale1{*this, "layer_scale1", config.hidden_size};
+  Dinov2DropPath drop_path{*this, "drop_path", config.drop_path_rate};
+  LayerNorm norm2{*this, "norm2", config.hidden_size};
+  Dinov2MLP mlp{*this, "mlp", config};
+  Dinov2LayerScale layer_scale2{*this, "layer_scale2", config.hidden_size};
 };
 
 struct Dinov2Encoder : Module {
-  Dinov2Encoder(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name), layer(*this, "layer") {
+  Dinov2Encoder(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name) {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) layer.add(c);
   }
 
@@ -254,15 +239,11 @@ struct Dinov2Encoder : Module {
     return hidden;
   }
 
-  ModuleList<Dinov2Layer> layer;
+  ModuleList<Dinov2Layer> layer{*this, "layer"};
 };
 
 struct Dinov2Model : Module {
-  Dinov2Model(Module& parent, std::string_view name, const Dinov2Config& c)
-      : Module(parent, name),
-        embeddings(*this, "embeddings", c),
-        encoder(*this, "encoder", c),
-        layernorm(*this, "layernorm", c.hidden_size) {}
+  Dinov2Model(Module& parent, std::string_view name, const Dinov2Config& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& pixel_values) {
     Forward here(*this);
@@ -271,18 +252,14 @@ struct Dinov2Model : Module {
     return layernorm(encoder_output);
   }
 
-  Dinov2Embeddings embeddings;
-  Dinov2Encoder encoder;
-  LayerNorm layernorm;
+  const Dinov2Config& config;
+  Dinov2Embeddings embeddings{*this, "embeddings", config};
+  Dinov2Encoder encoder{*this, "encoder", config};
+  LayerNorm layernorm{*this, "layernorm", config.hidden_size};
 };
 
 struct Dinov2ForImageClassification : Model {
-  Dinov2ForImageClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        dinov2(*this, "dinov2", config),
-        classifier(*this, "classifier", checked_mul(2, config.hidden_size), classes.num_labels) {}
+  Dinov2ForImageClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor sequence_output = dinov2(batch.pixel_values);                          // (B, T, C)
@@ -297,14 +274,27 @@ struct Dinov2ForImageClassification : Model {
 
   Dinov2Config config;
   Classification classes;
-  Dinov2Model dinov2;
-  Linear classifier;
+  Dinov2Model dinov2{*this, "dinov2", config};
+  Linear classifier{*this, "classifier", checked_mul(2, config.hidden_size), classes.num_labels};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_dinov2(Build& build, const Config& config) {
   return std::make_unique<Dinov2ForImageClassification>(build, config);
+}
+
+}  // namespace
+
+const Family& dinov2_family() {
+  static const Family kFamily{
+      .name = "dinov2",
+      .models = {{"dinov2", {"Dinov2ForImageClassification"}, InputKind::image, 224, make_dinov2}},
+      .presets = {{"dinov2-small", R"({"hidden_size":384,"num_attention_heads":6,"image_size":518})", 518},
+                  {"dinov2-base", R"({"image_size":518})", 518},
+                  {"dinov2-large", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"image_size":518})", 518},
+                  {"dinov2-giant",
+                   R"({"hidden_size":1536,"num_hidden_layers":40,"num_attention_heads":24,"use_swiglu_ffn":true,"image_size":518})", 518}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // torchvision.models.efficientnet: EfficientNet B0 to B7 and V2 S, M, L.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -85,7 +85,6 @@ struct MBConv : Module {
   MBConv(Module& parent, std::string_view name, const EfficientnetStage& s, double stochastic_depth_prob)
       : Module(parent, name),
         use_res_connect(s.stride == 1 && s.in == s.out),
-        block(*this, "block"),
         stochastic_depth(*this, "stochastic_depth", stochastic_depth_prob) {
     const int64_t expanded = make_divisible(static_cast<double>(s.in * s.expand_ratio), 8);
     if (s.fused) {
@@ -122,13 +121,12 @@ struct MBConv : Module {
   }
 
   bool use_res_connect;
-  Sequential block;
+  Sequential block{*this, "block"};
   StochasticDepth stochastic_depth;
 };
 
 struct EfficientNet : ImageClassifier {
-  EfficientNet(Build& build, const Config& c, const EfficientnetVariant& v)
-      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 1), classifier(*this, "classifier") {
+  EfficientNet(Build& build, const Config& c, const EfficientnetVariant& v) : ImageClassifier(build) {
     require_known_arguments(c, "efficientnet", {"dropout", "stochastic_depth_prob"});
     const double drop = probability(c, "stochastic_depth_prob", 0.2);
     std::vector<EfficientnetStage> stages = v.stages;
@@ -162,17 +160,36 @@ struct EfficientNet : ImageClassifier {
     return x;
   }
 
-  Sequential features;
-  AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential features{*this, "features"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_efficientnet(Build& build, const Config& config, const std::string& name) {
   for (const EfficientnetVariant& v : variants())
     if (name == v.name) return std::make_unique<EfficientNet>(build, config, v);
   throw Error("[efficientnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& efficientnet_family() {
+  static const Family kFamily{
+      .name = "efficientnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_efficientnet, {{"efficientnet_b0"},
+                                                       {"efficientnet_b1", 240},
+                                                       {"efficientnet_b2", 288},
+                                                       {"efficientnet_b3", 300},
+                                                       {"efficientnet_b4", 380},
+                                                       {"efficientnet_b5", 456},
+                                                       {"efficientnet_b6", 528},
+                                                       {"efficientnet_b7", 600},
+                                                       {"efficientnet_v2_s", 384},
+                                                       {"efficientnet_v2_m", 480},
+                                                       {"efficientnet_v2_l", 480}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

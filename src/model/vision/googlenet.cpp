@@ -1,5 +1,5 @@
 // torchvision.models.googlenet: GoogLeNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/inception.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -12,11 +12,7 @@ namespace {
 struct Inception : Module {
   Inception(Module& parent, std::string_view name, int64_t in, int64_t ch1x1, int64_t ch3x3red, int64_t ch3x3, int64_t ch5x5red,
             int64_t ch5x5, int64_t pool_proj)
-      : Module(parent, name),
-        branch1(*this, "branch1", in, ch1x1, {.kernel = 1}),
-        branch2(*this, "branch2"),
-        branch3(*this, "branch3"),
-        branch4(*this, "branch4") {
+      : Module(parent, name), branch1(*this, "branch1", in, ch1x1, {.kernel = 1}) {
     branch2.add<BasicConv2d>(in, ch3x3red, Conv2dOptions{.kernel = 1});
     branch2.add<BasicConv2d>(ch3x3red, ch3x3, Conv2dOptions{.kernel = 3, .padding = 1});
     branch3.add<BasicConv2d>(in, ch5x5red, Conv2dOptions{.kernel = 1});
@@ -35,14 +31,15 @@ struct Inception : Module {
   }
 
   BasicConv2d branch1;
-  Sequential branch2, branch3, branch4;
+  Sequential branch2{*this, "branch2"};
+  Sequential branch3{*this, "branch3"};
+  Sequential branch4{*this, "branch4"};
 };
 
 struct InceptionAux : Module {
   InceptionAux(Module& parent, std::string_view name, int64_t in, int64_t num_classes, double p)
       : Module(parent, name),
         conv(*this, "conv", in, 128, {.kernel = 1}),
-        fc1(*this, "fc1", 2048, 1024),
         fc2(*this, "fc2", 1024, num_classes),
         dropout(*this, "dropout", p) {}
 
@@ -58,7 +55,8 @@ struct InceptionAux : Module {
   }
 
   BasicConv2d conv;
-  Linear fc1, fc2;
+  Linear fc1{*this, "fc1", 2048, 1024};
+  Linear fc2;
   Dropout dropout;
 };
 
@@ -66,27 +64,9 @@ struct GoogLeNet : AuxiliaryClassifier {
   GoogLeNet(Build& build, const Config& c)
       : AuxiliaryClassifier(build),
         args(c, false),
-        conv1(*this, "conv1", 3, 64, {.kernel = 7, .stride = 2, .padding = 3}),
-        maxpool1(*this, "maxpool1", kPool3),
-        conv2(*this, "conv2", 64, 64, {.kernel = 1}),
-        conv3(*this, "conv3", 64, 192, {.kernel = 3, .padding = 1}),
-        maxpool2(*this, "maxpool2", kPool3),
-        inception3a(*this, "inception3a", 192, 64, 96, 128, 16, 32, 32),
-        inception3b(*this, "inception3b", 256, 128, 128, 192, 32, 96, 64),
-        maxpool3(*this, "maxpool3", kPool3),
-        inception4a(*this, "inception4a", 480, 192, 96, 208, 16, 48, 64),
-        inception4b(*this, "inception4b", 512, 160, 112, 224, 24, 64, 64),
-        inception4c(*this, "inception4c", 512, 128, 128, 256, 24, 64, 64),
-        inception4d(*this, "inception4d", 512, 112, 144, 288, 32, 64, 64),
-        inception4e(*this, "inception4e", 528, 256, 160, 320, 32, 128, 128),
-        maxpool4(*this, "maxpool4", {.kernel = 2, .stride = 2, .ceil_mode = true}),
-        inception5a(*this, "inception5a", 832, 256, 160, 320, 32, 128, 128),
-        inception5b(*this, "inception5b", 832, 384, 192, 384, 48, 128, 128),
         aux1(head(c, "aux1", 512)),
         aux2(head(c, "aux2", 528)),
-        avgpool(*this, "avgpool", 1),
-        dropout(*this, "dropout", probability(c, "dropout", 0.2)),
-        fc(*this, "fc", 1024, args.num_classes) {
+        dropout(*this, "dropout", probability(c, "dropout", 0.2)) {
     require_known_arguments(c, "googlenet", {"aux_logits", "transform_input", "dropout", "dropout_aux"});
   }
 
@@ -125,25 +105,41 @@ struct GoogLeNet : AuxiliaryClassifier {
 
   static constexpr PoolOptions kPool3{.kernel = 3, .stride = 2, .ceil_mode = true};
   InceptionArguments args;
-  BasicConv2d conv1;
-  MaxPool2d maxpool1;
-  BasicConv2d conv2, conv3;
-  MaxPool2d maxpool2;
-  Inception inception3a, inception3b;
-  MaxPool2d maxpool3;
-  Inception inception4a, inception4b, inception4c, inception4d, inception4e;
-  MaxPool2d maxpool4;
-  Inception inception5a, inception5b;
+  BasicConv2d conv1{*this, "conv1", 3, 64, {.kernel = 7, .stride = 2, .padding = 3}};
+  MaxPool2d maxpool1{*this, "maxpool1", kPool3};
+  BasicConv2d conv2{*this, "conv2", 64, 64, {.kernel = 1}};
+  BasicConv2d conv3{*this, "conv3", 64, 192, {.kernel = 3, .padding = 1}};
+  MaxPool2d maxpool2{*this, "maxpool2", kPool3};
+  Inception inception3a{*this, "inception3a", 192, 64, 96, 128, 16, 32, 32};
+  Inception inception3b{*this, "inception3b", 256, 128, 128, 192, 32, 96, 64};
+  MaxPool2d maxpool3{*this, "maxpool3", kPool3};
+  Inception inception4a{*this, "inception4a", 480, 192, 96, 208, 16, 48, 64};
+  Inception inception4b{*this, "inception4b", 512, 160, 112, 224, 24, 64, 64};
+  Inception inception4c{*this, "inception4c", 512, 128, 128, 256, 24, 64, 64};
+  Inception inception4d{*this, "inception4d", 512, 112, 144, 288, 32, 64, 64};
+  Inception inception4e{*this, "inception4e", 528, 256, 160, 320, 32, 128, 128};
+  MaxPool2d maxpool4{*this, "maxpool4", {.kernel = 2, .stride = 2, .ceil_mode = true}};
+  Inception inception5a{*this, "inception5a", 832, 256, 160, 320, 32, 128, 128};
+  Inception inception5b{*this, "inception5b", 832, 384, 192, 384, 48, 128, 128};
   std::unique_ptr<InceptionAux> aux1, aux2;
-  AdaptiveAvgPool2d avgpool;
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
   Dropout dropout;
-  Linear fc;
+  Linear fc{*this, "fc", 1024, args.num_classes};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_googlenet(Build& build, const Config& config, const std::string&) {
   return std::make_unique<GoogLeNet>(build, config);
+}
+
+}  // namespace
+
+const Family& googlenet_family() {
+  static const Family kFamily{
+      .name = "googlenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_googlenet, {{"googlenet"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // torchvision.models.inception: Inception v3.
 #include "nn/inception.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/pool.h"
 #include "ops/reshape.h"
 
@@ -20,10 +20,7 @@ struct InceptionA : Module {
       : Module(parent, name),
         branch1x1(*this, "branch1x1", in, 64, k(1)),
         branch5x5_1(*this, "branch5x5_1", in, 48, k(1)),
-        branch5x5_2(*this, "branch5x5_2", 48, 64, k(5, 2)),
         branch3x3dbl_1(*this, "branch3x3dbl_1", in, 64, k(1)),
-        branch3x3dbl_2(*this, "branch3x3dbl_2", 64, 96, k(3, 1)),
-        branch3x3dbl_3(*this, "branch3x3dbl_3", 96, 96, k(3, 1)),
         branch_pool(*this, "branch_pool", in, pool_features, k(1)) {}
 
   Tensor operator()(const Tensor& x) const {
@@ -39,16 +36,17 @@ struct InceptionA : Module {
     return cat({one, five, three, pool}, 1);
   }
 
-  BasicConv2d branch1x1, branch5x5_1, branch5x5_2, branch3x3dbl_1, branch3x3dbl_2, branch3x3dbl_3, branch_pool;
+  BasicConv2d branch1x1, branch5x5_1;
+  BasicConv2d branch5x5_2{*this, "branch5x5_2", 48, 64, k(5, 2)};
+  BasicConv2d branch3x3dbl_1;
+  BasicConv2d branch3x3dbl_2{*this, "branch3x3dbl_2", 64, 96, k(3, 1)};
+  BasicConv2d branch3x3dbl_3{*this, "branch3x3dbl_3", 96, 96, k(3, 1)};
+  BasicConv2d branch_pool;
 };
 
 struct InceptionB : Module {
   InceptionB(Module& parent, std::string_view name, int64_t in)
-      : Module(parent, name),
-        branch3x3(*this, "branch3x3", in, 384, k(3, 0, 2)),
-        branch3x3dbl_1(*this, "branch3x3dbl_1", in, 64, k(1)),
-        branch3x3dbl_2(*this, "branch3x3dbl_2", 64, 96, k(3, 1)),
-        branch3x3dbl_3(*this, "branch3x3dbl_3", 96, 96, k(3, 0, 2)) {}
+      : Module(parent, name), branch3x3(*this, "branch3x3", in, 384, k(3, 0, 2)), branch3x3dbl_1(*this, "branch3x3dbl_1", in, 64, k(1)) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -60,7 +58,9 @@ struct InceptionB : Module {
     return cat({three, twice, pool}, 1);
   }
 
-  BasicConv2d branch3x3, branch3x3dbl_1, branch3x3dbl_2, branch3x3dbl_3;
+  BasicConv2d branch3x3, branch3x3dbl_1;
+  BasicConv2d branch3x3dbl_2{*this, "branch3x3dbl_2", 64, 96, k(3, 1)};
+  BasicConv2d branch3x3dbl_3{*this, "branch3x3dbl_3", 96, 96, k(3, 0, 2)};
 };
 
 struct InceptionC : Module {
@@ -99,13 +99,7 @@ struct InceptionC : Module {
 
 struct InceptionD : Module {
   InceptionD(Module& parent, std::string_view name, int64_t in)
-      : Module(parent, name),
-        branch3x3_1(*this, "branch3x3_1", in, 192, k(1)),
-        branch3x3_2(*this, "branch3x3_2", 192, 320, k(3, 0, 2)),
-        branch7x7x3_1(*this, "branch7x7x3_1", in, 192, k(1)),
-        branch7x7x3_2(*this, "branch7x7x3_2", 192, 192, k(k1x7, p0x3)),
-        branch7x7x3_3(*this, "branch7x7x3_3", 192, 192, k(k7x1, p3x0)),
-        branch7x7x3_4(*this, "branch7x7x3_4", 192, 192, k(3, 0, 2)) {}
+      : Module(parent, name), branch3x3_1(*this, "branch3x3_1", in, 192, k(1)), branch7x7x3_1(*this, "branch7x7x3_1", in, 192, k(1)) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -119,7 +113,12 @@ struct InceptionD : Module {
     return cat({three, seven, pool}, 1);
   }
 
-  BasicConv2d branch3x3_1, branch3x3_2, branch7x7x3_1, branch7x7x3_2, branch7x7x3_3, branch7x7x3_4;
+  BasicConv2d branch3x3_1;
+  BasicConv2d branch3x3_2{*this, "branch3x3_2", 192, 320, k(3, 0, 2)};
+  BasicConv2d branch7x7x3_1;
+  BasicConv2d branch7x7x3_2{*this, "branch7x7x3_2", 192, 192, k(k1x7, p0x3)};
+  BasicConv2d branch7x7x3_3{*this, "branch7x7x3_3", 192, 192, k(k7x1, p3x0)};
+  BasicConv2d branch7x7x3_4{*this, "branch7x7x3_4", 192, 192, k(3, 0, 2)};
 };
 
 struct InceptionE : Module {
@@ -160,10 +159,7 @@ struct InceptionE : Module {
 
 struct InceptionV3Aux : Module {
   InceptionV3Aux(Module& parent, std::string_view name, int64_t in, int64_t num_classes)
-      : Module(parent, name),
-        conv0(*this, "conv0", in, 128, k(1)),
-        conv1(*this, "conv1", 128, 768, k(5)),
-        fc(*this, "fc", 768, num_classes) {}
+      : Module(parent, name), conv0(*this, "conv0", in, 128, k(1)), fc(*this, "fc", 768, num_classes) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -176,7 +172,8 @@ struct InceptionV3Aux : Module {
     return x;
   }
 
-  BasicConv2d conv0, conv1;
+  BasicConv2d conv0;
+  BasicConv2d conv1{*this, "conv1", 128, 768, k(5)};
   Linear fc;
 };
 
@@ -184,28 +181,8 @@ struct Inception3 : AuxiliaryClassifier {
   Inception3(Build& build, const Config& c)
       : AuxiliaryClassifier(build),
         args(c, true),
-        Conv2d_1a_3x3(*this, "Conv2d_1a_3x3", 3, 32, k(3, 0, 2)),
-        Conv2d_2a_3x3(*this, "Conv2d_2a_3x3", 32, 32, k(3)),
-        Conv2d_2b_3x3(*this, "Conv2d_2b_3x3", 32, 64, k(3, 1)),
-        maxpool1(*this, "maxpool1", {.kernel = 3, .stride = 2}),
-        Conv2d_3b_1x1(*this, "Conv2d_3b_1x1", 64, 80, k(1)),
-        Conv2d_4a_3x3(*this, "Conv2d_4a_3x3", 80, 192, k(3)),
-        maxpool2(*this, "maxpool2", {.kernel = 3, .stride = 2}),
-        Mixed_5b(*this, "Mixed_5b", 192, 32),
-        Mixed_5c(*this, "Mixed_5c", 256, 64),
-        Mixed_5d(*this, "Mixed_5d", 288, 64),
-        Mixed_6a(*this, "Mixed_6a", 288),
-        Mixed_6b(*this, "Mixed_6b", 768, 128),
-        Mixed_6c(*this, "Mixed_6c", 768, 160),
-        Mixed_6d(*this, "Mixed_6d", 768, 160),
-        Mixed_6e(*this, "Mixed_6e", 768, 192),
         AuxLogits(args.aux_logits ? std::make_unique<InceptionV3Aux>(*this, "AuxLogits", 768, args.num_classes) : nullptr),
-        Mixed_7a(*this, "Mixed_7a", 768),
-        Mixed_7b(*this, "Mixed_7b", 1280),
-        Mixed_7c(*this, "Mixed_7c", 2048),
-        avgpool(*this, "avgpool", 1),
-        dropout(*this, "dropout", probability(c, "dropout", 0.5)),
-        fc(*this, "fc", 2048, args.num_classes) {
+        dropout(*this, "dropout", probability(c, "dropout", 0.5)) {
     require_known_arguments(c, "inception_v3", {"aux_logits", "transform_input", "dropout"});
   }
 
@@ -239,25 +216,43 @@ struct Inception3 : AuxiliaryClassifier {
   }
 
   InceptionArguments args;
-  BasicConv2d Conv2d_1a_3x3, Conv2d_2a_3x3, Conv2d_2b_3x3;
-  MaxPool2d maxpool1;
-  BasicConv2d Conv2d_3b_1x1, Conv2d_4a_3x3;
-  MaxPool2d maxpool2;
-  InceptionA Mixed_5b, Mixed_5c, Mixed_5d;
-  InceptionB Mixed_6a;
-  InceptionC Mixed_6b, Mixed_6c, Mixed_6d, Mixed_6e;
+  BasicConv2d Conv2d_1a_3x3{*this, "Conv2d_1a_3x3", 3, 32, k(3, 0, 2)};
+  BasicConv2d Conv2d_2a_3x3{*this, "Conv2d_2a_3x3", 32, 32, k(3)};
+  BasicConv2d Conv2d_2b_3x3{*this, "Conv2d_2b_3x3", 32, 64, k(3, 1)};
+  MaxPool2d maxpool1{*this, "maxpool1", {.kernel = 3, .stride = 2}};
+  BasicConv2d Conv2d_3b_1x1{*this, "Conv2d_3b_1x1", 64, 80, k(1)};
+  BasicConv2d Conv2d_4a_3x3{*this, "Conv2d_4a_3x3", 80, 192, k(3)};
+  MaxPool2d maxpool2{*this, "maxpool2", {.kernel = 3, .stride = 2}};
+  InceptionA Mixed_5b{*this, "Mixed_5b", 192, 32};
+  InceptionA Mixed_5c{*this, "Mixed_5c", 256, 64};
+  InceptionA Mixed_5d{*this, "Mixed_5d", 288, 64};
+  InceptionB Mixed_6a{*this, "Mixed_6a", 288};
+  InceptionC Mixed_6b{*this, "Mixed_6b", 768, 128};
+  InceptionC Mixed_6c{*this, "Mixed_6c", 768, 160};
+  InceptionC Mixed_6d{*this, "Mixed_6d", 768, 160};
+  InceptionC Mixed_6e{*this, "Mixed_6e", 768, 192};
   std::unique_ptr<InceptionV3Aux> AuxLogits;
-  InceptionD Mixed_7a;
-  InceptionE Mixed_7b, Mixed_7c;
-  AdaptiveAvgPool2d avgpool;
+  InceptionD Mixed_7a{*this, "Mixed_7a", 768};
+  InceptionE Mixed_7b{*this, "Mixed_7b", 1280};
+  InceptionE Mixed_7c{*this, "Mixed_7c", 2048};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
   Dropout dropout;
-  Linear fc;
+  Linear fc{*this, "fc", 2048, args.num_classes};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_inception(Build& build, const Config& config, const std::string&) {
   return std::make_unique<Inception3>(build, config);
+}
+
+}  // namespace
+
+const Family& inception_family() {
+  static const Family kFamily{
+      .name = "inception",
+      .library = "torchvision",
+      .models = torchvision_models(make_inception, {{"inception_v3", 299}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

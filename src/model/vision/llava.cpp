@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "model/decoder/llama.h"
-#include "model/encoders.h"
-#include "model/vision_encoders.h"
+#include "model/family.h"
+#include "model/vision/clip_vision.h"
 #include "nn/decoder_stack.h"
 #include "ops/index.h"
 #include "ops/pointwise.h"
@@ -196,10 +196,19 @@ struct LlavaForConditionalGeneration : Model {
   std::unique_ptr<Linear> lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_llava(Build& build, const Config& config) {
   return std::make_unique<LlavaForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& llava_family() {
+  static const Family kFamily{
+      .name = "llava",
+      .models = {{"llava", {"LlavaForConditionalGeneration"}, InputKind::own, 2048, make_llava}},
+      .presets = {{"llava-1.5-7b", R"({"text_config":{"vocab_size":32064,"max_position_embeddings":4096}})", 2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // A plain network for vectors (tools/recorder/mlp.py): for each of linear_sizes a linear layer, [batch norm,] activation[,
 // dropout]; a last linear layer[, softmax]; cross-entropy.
 #include "job/config_list.h"
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -58,7 +58,7 @@ struct Softmax : Module {
 };
 
 struct PlainNetwork : Model {
-  PlainNetwork(Build& build, const Config& c) : Model(build), input_size(c.size({"input_size"}, 784)), layers(*this, "layers") {
+  PlainNetwork(Build& build, const Config& c) : Model(build), input_size(c.size({"input_size"}, 784)) {
     require_known_arguments(c, "mlp",
                             {"input_size", "output_size", "linear_sizes", "activation", "batch_norm", "dropout", "final_softmax", "bias"});
     if (build.checkpointing.on()) throw Error("[mlp] has no gradient checkpointing", "switch checkpointing off");
@@ -87,11 +87,20 @@ struct PlainNetwork : Model {
   }
 
   int64_t input_size;
-  Sequential layers;
+  Sequential layers{*this, "layers"};
 };
+
+std::unique_ptr<Model> make_mlp(Build& build, const Config& config) { return std::make_unique<PlainNetwork>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_mlp(Build& build, const Config& config) { return std::make_unique<PlainNetwork>(build, config); }
+const Family& mlp_family() {
+  static const Family kFamily{
+      .name = "mlp",
+      .library = "torch.nn.Sequential",
+      .models = {{"mlp", {}, InputKind::vector, 784, make_mlp}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

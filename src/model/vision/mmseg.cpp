@@ -2,7 +2,7 @@
 // head and losses at the size of the labels. SyncBatchNorm keeps what BatchNorm keeps.
 #include <fmt/format.h>
 
-#include "model/openmmlab.h"
+#include "model/family.h"
 #include "nn/resnet.h"
 #include "ops/loss_by_element.h"
 #include "ops/pointwise.h"
@@ -83,7 +83,7 @@ struct SegHead : Module {
 
 struct FcnHead : SegHead {
   FcnHead(Module& parent, std::string_view name, const MmsegConfig& c, int64_t in, int64_t channels, int64_t convs_count, bool of_third)
-      : SegHead(parent, name, c, channels), third(of_third), convs(*this, "convs") {
+      : SegHead(parent, name, c, channels), third(of_third) {
     for (int64_t i = 0; i < convs_count; ++i) convs.add<ConvModule>(i == 0 ? in : channels, channels, 3);
     if (!of_third) conv_cat = std::make_unique<ConvModule>(*this, "conv_cat", in + channels, channels, 3);
   }
@@ -94,7 +94,7 @@ struct FcnHead : SegHead {
     return feats;
   }
   bool third;
-  Sequential convs;
+  Sequential convs{*this, "convs"};
   std::unique_ptr<ConvModule> conv_cat;
 };
 
@@ -107,9 +107,7 @@ struct PooledConv : Sequential {
 
 struct PspHead : SegHead {
   PspHead(Module& parent, std::string_view name, const MmsegConfig& c)
-      : SegHead(parent, name, c, c.channels),
-        psp_modules(*this, "psp_modules"),
-        bottleneck((add_scales(c), *this), "bottleneck", 2048 + 4 * c.channels, c.channels, 3) {}
+      : SegHead(parent, name, c, c.channels), bottleneck((add_scales(c), *this), "bottleneck", 2048 + 4 * c.channels, c.channels, 3) {}
   void add_scales(const MmsegConfig& c) {
     for (const int64_t scale : {1, 2, 3, 6}) psp_modules.add(2048, c.channels, scale);
   }
@@ -123,7 +121,7 @@ struct PspHead : SegHead {
     return bottleneck(joined);
   }
   ModuleList<PooledConv>& scales() const { return const_cast<PspHead*>(this)->psp_modules; }
-  ModuleList<PooledConv> psp_modules;
+  ModuleList<PooledConv> psp_modules{*this, "psp_modules"};
   ConvModule bottleneck;
 };
 
@@ -180,13 +178,7 @@ std::unique_ptr<SegHead> make_decode_head(Module& parent, const MmsegConfig& c) 
 }
 
 struct EncoderDecoder : Model {
-  EncoderDecoder(Build& build, const Config& c)
-      : Model(build),
-        raw(c),
-        config(c),
-        backbone(*this, "backbone", config),
-        decode_head(make_decode_head(*this, config)),
-        auxiliary_head(*this, "auxiliary_head", config, 1024, 256, 1, true) {}
+  EncoderDecoder(Build& build, const Config& c) : Model(build), raw(c), config(c), decode_head(make_decode_head(*this, config)) {}
 
   struct Backbone : Module {
     Backbone(Module& parent, std::string_view name, const MmsegConfig& c) : Module(parent, name), trunk(*this, c.backbone) {}
@@ -229,13 +221,22 @@ struct EncoderDecoder : Model {
 
   Config raw;
   MmsegConfig config;
-  Backbone backbone;
+  Backbone backbone{*this, "backbone", config};
   std::unique_ptr<SegHead> decode_head;
-  FcnHead auxiliary_head;
+  FcnHead auxiliary_head{*this, "auxiliary_head", config, 1024, 256, 1, true};
 };
+
+std::unique_ptr<Model> make_mmseg(Build& build, const Config& config) { return std::make_unique<EncoderDecoder>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_mmseg(Build& build, const Config& config) { return std::make_unique<EncoderDecoder>(build, config); }
+const Family& mmseg_family() {
+  static const Family kFamily{
+      .name = "mmseg",
+      .library = "mmsegmentation",
+      .models = {{"mmseg", {}, InputKind::own, 512, make_mmseg}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.mnasnet: MNASNet.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reduce.h"
@@ -17,7 +17,7 @@ constexpr MnasnetVariant kMnasnetVariants[] = {{"mnasnet0_5", 0.5}, {"mnasnet0_7
 
 struct MnasnetResidual : Module {
   MnasnetResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t factor)
-      : Module(parent, name), apply_residual(in == out && stride == 1), layers(*this, "layers") {
+      : Module(parent, name), apply_residual(in == out && stride == 1) {
     const int64_t mid = in * factor;
     add_conv(layers, in, mid, {.kernel = 1}, true);
     add_conv(layers, mid, mid, {.kernel = kernel, .stride = stride, .padding = kernel / 2, .groups = mid}, true);
@@ -31,7 +31,7 @@ struct MnasnetResidual : Module {
   }
 
   bool apply_residual;
-  Sequential layers;
+  Sequential layers{*this, "layers"};
 };
 
 struct Stack : Sequential {
@@ -43,7 +43,7 @@ struct Stack : Sequential {
 };
 
 struct MNASNet : ImageClassifier {
-  MNASNet(Build& build, const Config& c, double alpha) : ImageClassifier(build), layers(*this, "layers"), classifier(*this, "classifier") {
+  MNASNet(Build& build, const Config& c, double alpha) : ImageClassifier(build) {
     require_known_arguments(c, "mnasnet", {"dropout"});
     int64_t depths[8] = {32, 16, 24, 40, 80, 96, 192, 320};
     for (int64_t& d : depths) d = make_divisible(static_cast<double>(d) * alpha, 8);
@@ -67,15 +67,25 @@ struct MNASNet : ImageClassifier {
     return classifier(x);        // (N, classes)
   }
 
-  Sequential layers, classifier;
+  Sequential layers{*this, "layers"};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_mnasnet(Build& build, const Config& config, const std::string& name) {
   for (const MnasnetVariant& v : kMnasnetVariants)
     if (name == v.name) return std::make_unique<MNASNet>(build, config, v.alpha);
   throw Error("[mnasnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& mnasnet_family() {
+  static const Family kFamily{
+      .name = "mnasnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_mnasnet, {{"mnasnet0_5"}, {"mnasnet0_75"}, {"mnasnet1_0"}, {"mnasnet1_3"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/pool.h"
@@ -35,7 +35,7 @@ std::vector<MobilenetV2Stage> mobilenet_v2_stages(const Config& c) {
 
 struct MobilenetV2Residual : Module {
   MobilenetV2Residual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride, int64_t expand_ratio)
-      : Module(parent, name), use_res_connect(stride == 1 && in == out), conv(*this, "conv") {
+      : Module(parent, name), use_res_connect(stride == 1 && in == out) {
     const int64_t hidden = checked_mul(in, expand_ratio);
     if (expand_ratio != 1) conv.add<Conv2dNormActivation>(in, hidden, ConvNormOptions{.kernel = 1, .act = Act::relu6});
     conv.add<Conv2dNormActivation>(hidden, hidden, ConvNormOptions{.stride = stride, .groups = hidden, .act = Act::relu6});
@@ -50,11 +50,11 @@ struct MobilenetV2Residual : Module {
   }
 
   bool use_res_connect;
-  Sequential conv;
+  Sequential conv{*this, "conv"};
 };
 
 struct MobileNetV2 : ImageClassifier {
-  MobileNetV2(Build& build, const Config& c) : ImageClassifier(build), features(*this, "features"), classifier(*this, "classifier") {
+  MobileNetV2(Build& build, const Config& c) : ImageClassifier(build) {
     require_known_arguments(c, "mobilenet_v2", {"width_mult", "inverted_residual_setting", "round_nearest", "dropout"});
     const double width_mult = c.number({"width_mult"}, 1.0);
     const int64_t round_nearest = c.size({"round_nearest"}, 8);
@@ -81,13 +81,23 @@ struct MobileNetV2 : ImageClassifier {
     return x;
   }
 
-  Sequential features, classifier;
+  Sequential features{*this, "features"};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_mobilenet_v2(Build& build, const Config& config, const std::string&) {
   return std::make_unique<MobileNetV2>(build, config);
+}
+
+}  // namespace
+
+const Family& mobilenet_v2_family() {
+  static const Family kFamily{
+      .name = "mobilenet_v2",
+      .library = "torchvision",
+      .models = torchvision_models(make_mobilenet_v2, {{"mobilenet_v2"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

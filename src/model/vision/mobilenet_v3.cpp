@@ -1,5 +1,5 @@
 // torchvision.models.mobilenetv3: MobileNetV3, large and small.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -57,7 +57,7 @@ std::vector<Bneck> small_setting(int64_t tail, int64_t dilation) {
 
 struct MobilenetV3Residual : Module {
   MobilenetV3Residual(Module& parent, std::string_view name, const Bneck& c)
-      : Module(parent, name), use_res_connect(c.stride == 1 && c.in == c.out), block(*this, "block") {
+      : Module(parent, name), use_res_connect(c.stride == 1 && c.in == c.out) {
     if (c.expanded != c.in) block.add<Conv2dNormActivation>(c.in, c.expanded, ConvNormOptions{.kernel = 1, .act = c.act});
     block.add<Conv2dNormActivation>(
         c.expanded, c.expanded,
@@ -78,12 +78,11 @@ struct MobilenetV3Residual : Module {
   }
 
   bool use_res_connect;
-  Sequential block;
+  Sequential block{*this, "block"};
 };
 
 struct MobileNetV3 : ImageClassifier {
-  MobileNetV3(Build& build, const Config& c, bool large)
-      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 1), classifier(*this, "classifier") {
+  MobileNetV3(Build& build, const Config& c, bool large) : ImageClassifier(build) {
     require_known_arguments(c, "mobilenet_v3", {"width_mult", "reduced_tail", "dilated", "dropout"});
     const double width_mult = c.number({"width_mult"}, 1.0);
     auto adjust = [width_mult](int64_t channels) { return make_divisible(static_cast<double>(channels) * width_mult, 8); };
@@ -112,15 +111,24 @@ struct MobileNetV3 : ImageClassifier {
     return x;
   }
 
-  Sequential features;
-  AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential features{*this, "features"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_mobilenet_v3(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<MobileNetV3>(build, config, name == "mobilenet_v3_large");
+}
+
+}  // namespace
+
+const Family& mobilenet_v3_family() {
+  static const Family kFamily{
+      .name = "mobilenet_v3",
+      .library = "torchvision",
+      .models = torchvision_models(make_mobilenet_v3, {{"mobilenet_v3_large"}, {"mobilenet_v3_small"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

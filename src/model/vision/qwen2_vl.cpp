@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/config_list.h"
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/causal_lm.h"
 #include "nn/clip_encoder.h"
 #include "nn/decoder_stack.h"
@@ -56,18 +56,17 @@ struct ImageGrid {
 
 struct Qwen2VLVisionMlp : Module {
   Qwen2VLVisionMlp(Module& parent, std::string_view name, const Qwen2VLVisionConfig& c)
-      : Module(parent, name),
-        act(c.hidden_act),
-        fc1(*this, "fc1", c.embed_dim, checked_mul(c.embed_dim, c.mlp_ratio)),
-        fc2(*this, "fc2", checked_mul(c.embed_dim, c.mlp_ratio), c.embed_dim) {}
+      : Module(parent, name), config(c), act(c.hidden_act) {}
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
     Tensor hidden = fc1(x);  // (N, F)
     hidden = activation(act, hidden);
     return fc2(hidden);
   }
+  const Qwen2VLVisionConfig& config;
   std::string act;
-  Linear fc1, fc2;
+  Linear fc1{*this, "fc1", config.embed_dim, checked_mul(config.embed_dim, config.mlp_ratio)};
+  Linear fc2{*this, "fc2", checked_mul(config.embed_dim, config.mlp_ratio), config.embed_dim};
 };
 
 // In fp32, whatever the type of q and k. (N, H, D)
@@ -84,10 +83,7 @@ void rotate_vision(Tensor& q, Tensor& k, const CosSin& tables) {
 
 struct Qwen2VLVisionAttention : Module {
   Qwen2VLVisionAttention(Module& parent, std::string_view name, const Qwen2VLVisionConfig& c)
-      : Module(parent, name),
-        heads(c.num_heads),
-        qkv(*this, "qkv", c.embed_dim, checked_mul(3, c.embed_dim)),
-        proj(*this, "proj", c.embed_dim, c.embed_dim) {}
+      : Module(parent, name), config(c), heads(c.num_heads) {}
 
   // Each image by itself.
   Tensor operator()(const Tensor& x, const CosSin& tables, int64_t images, Tensor*) const {
@@ -114,17 +110,14 @@ struct Qwen2VLVisionAttention : Module {
     return out;
   }
 
+  const Qwen2VLVisionConfig& config;
   int64_t heads;
-  Linear qkv, proj;
+  Linear qkv{*this, "qkv", config.embed_dim, checked_mul(3, config.embed_dim)};
+  Linear proj{*this, "proj", config.embed_dim, config.embed_dim};
 };
 
 struct Qwen2VLVisionBlock : Module {
-  Qwen2VLVisionBlock(Module& parent, std::string_view name, const Qwen2VLVisionConfig& c)
-      : Module(parent, name),
-        norm1(*this, "norm1", c.embed_dim),
-        norm2(*this, "norm2", c.embed_dim),
-        attn(*this, "attn", c),
-        mlp(*this, "mlp", c) {}
+  Qwen2VLVisionBlock(Module& parent, std::string_view name, const Qwen2VLVisionConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, const CosSin& tables, int64_t images) const {
     Forward here(*this);
@@ -137,9 +130,11 @@ struct Qwen2VLVisionBlock : Module {
     return add(hidden, branch);
   }
 
-  LayerNorm norm1, norm2;
-  Qwen2VLVisionAttention attn;
-  Qwen2VLVisionMlp mlp;
+  const Qwen2VLVisionConfig& config;
+  LayerNorm norm1{*this, "norm1", config.embed_dim};
+  LayerNorm norm2{*this, "norm2", config.embed_dim};
+  Qwen2VLVisionAttention attn{*this, "attn", config};
+  Qwen2VLVisionMlp mlp{*this, "mlp", config};
 };
 
 struct Qwen2VLPatchEmbed : Module {
@@ -162,7 +157,7 @@ struct Qwen2VLPatchEmbed : Module {
 
 struct Qwen2VLMerger : Module {
   Qwen2VLMerger(Module& parent, std::string_view name, const Qwen2VLVisionConfig& c)
-      : Module(parent, name), width(c.embed_dim * c.merge * c.merge), ln_q(*this, "ln_q", c.embed_dim), mlp(*this, width, c.hidden_size) {}
+      : Module(parent, name), config(c), width(c.embed_dim * c.merge * c.merge) {}
   struct Mlp : Module {
     Mlp(Module& parent, int64_t width, int64_t out)
         : Module(parent, "mlp"), first(*this, "0", width, width), last(*this, "2", width, out) {}
@@ -176,14 +171,14 @@ struct Qwen2VLMerger : Module {
     hidden = gelu(hidden);
     return mlp.last(hidden);  // (tokens, hidden_size)
   }
+  const Qwen2VLVisionConfig& config;
   int64_t width;
-  LayerNorm ln_q;
-  Mlp mlp;
+  LayerNorm ln_q{*this, "ln_q", config.embed_dim};
+  Mlp mlp{*this, width, config.hidden_size};
 };
 
 struct Qwen2VLVisionModel : Module {
-  Qwen2VLVisionModel(Module& parent, std::string_view name, const Config& c)
-      : Module(parent, name), config(c), patch_embed(*this, "patch_embed", config), rotary_pos_emb(*this, config), blocks(*this, "blocks") {
+  Qwen2VLVisionModel(Module& parent, std::string_view name, const Config& c) : Module(parent, name), config(c) {
     for (int64_t i = 0; i < config.depth; ++i) blocks.add(config);
     merger = std::make_unique<Qwen2VLMerger>(*this, "merger", config);
   }
@@ -209,9 +204,9 @@ struct Qwen2VLVisionModel : Module {
   }
 
   Qwen2VLVisionConfig config;
-  Qwen2VLPatchEmbed patch_embed;
-  Rotary rotary_pos_emb;
-  ModuleList<Qwen2VLVisionBlock> blocks;
+  Qwen2VLPatchEmbed patch_embed{*this, "patch_embed", config};
+  Rotary rotary_pos_emb{*this, config};
+  ModuleList<Qwen2VLVisionBlock> blocks{*this, "blocks"};
   std::unique_ptr<Qwen2VLMerger> merger;
 };
 
@@ -302,10 +297,25 @@ struct Qwen2VLForConditionalGeneration : Model {
   std::unique_ptr<Linear> lm_head;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_qwen2_vl(Build& build, const Config& config) {
   return std::make_unique<Qwen2VLForConditionalGeneration>(build, config);
+}
+
+}  // namespace
+
+const Family& qwen2_vl_family() {
+  static const Family kFamily{
+      .name = "qwen2_vl",
+      .models = {{"qwen2_vl", {"Qwen2VLForConditionalGeneration"}, InputKind::own, 2048, make_qwen2_vl}},
+      .presets =
+          {{"qwen2-vl-2b",
+            R"({"vocab_size":151936,"hidden_size":1536,"intermediate_size":8960,"num_hidden_layers":28,"num_attention_heads":12,"num_key_value_heads":2,"tie_word_embeddings":true,"vision_config":{"hidden_size":1536}})",
+            2048},
+           {"qwen2-vl-7b",
+            R"({"hidden_size":3584,"intermediate_size":18944,"num_hidden_layers":28,"num_attention_heads":28,"num_key_value_heads":4,"vision_config":{"hidden_size":3584}})",
+            2048}},
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

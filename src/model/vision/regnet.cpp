@@ -1,7 +1,7 @@
 // torchvision.models.regnet: RegNet X and Y.
 #include <cmath>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -73,8 +73,7 @@ struct ResBottleneckBlock : Module {
         proj(in != out || stride != 1 ? std::make_unique<Conv2dNormActivation>(
                                             *this, "proj", in, out, ConvNormOptions{.kernel = 1, .stride = stride, .act = Act::none})
                                       : nullptr),
-        f(*this, "f", in, out, stride, group_width, se_ratio),
-        activation(*this, "activation", Act::relu, true) {}
+        f(*this, "f", in, out, stride, group_width, se_ratio) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -89,17 +88,12 @@ struct ResBottleneckBlock : Module {
 
   std::unique_ptr<Conv2dNormActivation> proj;
   BottleneckTransform f;
-  Activation activation;
+  Activation activation{*this, "activation", Act::relu, true};
 };
 
 struct RegNet : ImageClassifier {
   RegNet(Build& build, const Config& c, const RegnetVariant& v)
-      : ImageClassifier(build),
-        stem_width(c.size({"stem_width"}, 32)),
-        stem(*this, "stem", 3, stem_width, {.stride = 2}),
-        trunk_output(*this, "trunk_output"),
-        avgpool(*this, "avgpool", 1),
-        fc(*this, "fc", make_trunk(v), c.size({"num_classes"}, 1000)) {
+      : ImageClassifier(build), stem_width(c.size({"stem_width"}, 32)), fc(*this, "fc", make_trunk(v), c.size({"num_classes"}, 1000)) {
     require_known_arguments(c, "regnet", {"stem_width"});
   }
 
@@ -127,18 +121,41 @@ struct RegNet : ImageClassifier {
   }
 
   int64_t stem_width;
-  Conv2dNormActivation stem;
-  Sequential trunk_output;
-  AdaptiveAvgPool2d avgpool;
+  Conv2dNormActivation stem{*this, "stem", 3, stem_width, {.stride = 2}};
+  Sequential trunk_output{*this, "trunk_output"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
   Linear fc;
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_regnet(Build& build, const Config& config, const std::string& name) {
   for (const RegnetVariant& v : kRegnetVariants)
     if (name == v.name) return std::make_unique<RegNet>(build, config, v);
   throw Error("[regnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& regnet_family() {
+  static const Family kFamily{
+      .name = "regnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_regnet, {{"regnet_y_400mf"},
+                                                 {"regnet_y_800mf"},
+                                                 {"regnet_y_1_6gf"},
+                                                 {"regnet_y_3_2gf"},
+                                                 {"regnet_y_8gf"},
+                                                 {"regnet_y_16gf"},
+                                                 {"regnet_y_32gf"},
+                                                 {"regnet_y_128gf"},
+                                                 {"regnet_x_400mf"},
+                                                 {"regnet_x_800mf"},
+                                                 {"regnet_x_1_6gf"},
+                                                 {"regnet_x_3_2gf"},
+                                                 {"regnet_x_8gf"},
+                                                 {"regnet_x_16gf"},
+                                                 {"regnet_x_32gf"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

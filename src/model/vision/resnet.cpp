@@ -1,7 +1,7 @@
 // torchvision.models.resnet: ResNet, ResNeXt and Wide ResNet.
 #include "nn/resnet.h"
 #include <nlohmann/json.hpp>
-#include "model/families.h"
+#include "model/family.h"
 #include "ops/reshape.h"
 
 namespace plimsoll {
@@ -62,12 +62,7 @@ struct ResNetConfig {
 };
 
 struct ResNet : ImageClassifier {
-  ResNet(Build& build, const Config& c, const ResnetVariant& v)
-      : ImageClassifier(build),
-        config(c, v),
-        trunk(*this, config.options),
-        avgpool(*this, "avgpool", 1),
-        fc(*this, "fc", 512 * config.options.expansion(), config.num_classes) {}
+  ResNet(Build& build, const Config& c, const ResnetVariant& v) : ImageClassifier(build), config(c, v) {}
 
   Tensor operator()(const Tensor& pixels) override {
     Tensor x = trunk.stem(pixels);  // (N, 64, H / 4, W / 4)
@@ -82,17 +77,35 @@ struct ResNet : ImageClassifier {
   }
 
   ResNetConfig config;
-  ResNetTrunk trunk;
-  AdaptiveAvgPool2d avgpool;
-  Linear fc;
+  ResNetTrunk trunk{*this, config.options};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Linear fc{*this, "fc", 512 * config.options.expansion(), config.num_classes};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_resnet(Build& build, const Config& config, const std::string& name) {
   for (const ResnetVariant& v : kResnetVariants)
     if (name == v.name) return std::make_unique<ResNet>(build, config, v);
   throw Error("[resnet] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& resnet_family() {
+  static const Family kFamily{
+      .name = "resnet",
+      .library = "torchvision",
+      .models = torchvision_models(make_resnet, {{"resnet18"},
+                                                 {"resnet34"},
+                                                 {"resnet50"},
+                                                 {"resnet101"},
+                                                 {"resnet152"},
+                                                 {"resnext50_32x4d"},
+                                                 {"resnext101_32x8d"},
+                                                 {"resnext101_64x4d"},
+                                                 {"wide_resnet50_2"},
+                                                 {"wide_resnet101_2"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

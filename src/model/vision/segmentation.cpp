@@ -1,7 +1,7 @@
 // torchvision.models.segmentation: FCN and DeepLabV3 on a dilated ResNet, with the loss of torchvision's training script.
 #include <fmt/format.h>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/resnet.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -65,8 +65,7 @@ struct ASPPPooling : Sequential {
 
 // Atrous spatial pyramid pooling.
 struct ASPP : Module {
-  ASPP(Module& parent, std::string_view name, int64_t in)
-      : Module(parent, name), convs(*this, "convs"), pooling((add_convs(in), convs), "4", in), project(*this, "project") {
+  ASPP(Module& parent, std::string_view name, int64_t in) : Module(parent, name), pooling((add_convs(in), convs), "4", in) {
     add_conv(project, 5 * kPyramid, kPyramid, {}, false);
     project.add<Activation>(Act::relu, false);
     project.add<Dropout>(0.5);
@@ -86,9 +85,9 @@ struct ASPP : Module {
     return project(joined);
   }
 
-  ModuleList<ASPPConv> convs;
+  ModuleList<ASPPConv> convs{*this, "convs"};
   ASPPPooling pooling;
-  Sequential project;
+  Sequential project{*this, "project"};
 };
 
 struct DeepLabHead : Sequential {
@@ -158,12 +157,40 @@ struct SegmentationModel : Model {
   std::unique_ptr<Sequential> classifier, aux_classifier;
 };
 
-}  // namespace
-
 std::unique_ptr<Model> make_segmentation(Build& build, const Config& config, const std::string& name) {
   for (const SegmentationVariant& v : kSegmentationVariants)
     if (name == v.name) return std::make_unique<SegmentationModel>(build, config, v);
   throw Error("[segmentation] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+// Pixels have labels of their own, which the model makes.
+std::vector<ModelEntry> segmentation_models(const std::vector<TorchvisionVariant>& variants) {
+  std::vector<ModelEntry> models = torchvision_models(make_segmentation, variants);
+  for (ModelEntry& m : models) {
+    m.inputs = InputKind::own;
+    m.default_seq = 520;
+  }
+  return models;
+}
+
+}  // namespace
+
+const Family& deeplabv3_family() {
+  static const Family kFamily{
+      .name = "deeplabv3",
+      .library = "torchvision",
+      .models = segmentation_models({{"deeplabv3_resnet50"}, {"deeplabv3_resnet101"}}),
+  };
+  return kFamily;
+}
+
+const Family& fcn_family() {
+  static const Family kFamily{
+      .name = "fcn",
+      .library = "torchvision",
+      .models = segmentation_models({{"fcn_resnet50"}, {"fcn_resnet101"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

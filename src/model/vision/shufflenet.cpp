@@ -1,5 +1,5 @@
 // torchvision.models.shufflenetv2: ShuffleNetV2.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reduce.h"
 #include "ops/reshape.h"
@@ -31,7 +31,7 @@ Tensor channel_shuffle(Tensor x, int64_t groups) {
 
 struct ShufflenetResidual : Module {
   ShufflenetResidual(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t stride)
-      : Module(parent, name), stride(stride), branch1(*this, "branch1"), branch2(*this, "branch2") {
+      : Module(parent, name), stride(stride) {
     const int64_t branch = out / 2;
     if (stride > 1) {
       add_conv(branch1, in, in, {.kernel = 3, .stride = stride, .padding = 1, .groups = in}, false);
@@ -59,19 +59,13 @@ struct ShufflenetResidual : Module {
   }
 
   int64_t stride;
-  Sequential branch1, branch2;
+  Sequential branch1{*this, "branch1"};
+  Sequential branch2{*this, "branch2"};
 };
 
 struct ShuffleNetV2 : ImageClassifier {
   ShuffleNetV2(Build& build, const Config& c, const ShufflenetVariant& v)
-      : ImageClassifier(build),
-        conv1(*this, "conv1"),
-        maxpool(*this, "maxpool", {.kernel = 3, .stride = 2, .padding = 1}),
-        stage2(*this, "stage2"),
-        stage3(*this, "stage3"),
-        stage4(*this, "stage4"),
-        conv5(*this, "conv5"),
-        fc(make_layers(v), "fc", v.channels[4], c.size({"num_classes"}, 1000)) {
+      : ImageClassifier(build), fc(make_layers(v), "fc", v.channels[4], c.size({"num_classes"}, 1000)) {
     require_known_arguments(c, "shufflenet_v2", {});
   }
 
@@ -98,18 +92,31 @@ struct ShuffleNetV2 : ImageClassifier {
     return x;
   }
 
-  Sequential conv1;
-  MaxPool2d maxpool;
-  Sequential stage2, stage3, stage4, conv5;
+  Sequential conv1{*this, "conv1"};
+  MaxPool2d maxpool{*this, "maxpool", {.kernel = 3, .stride = 2, .padding = 1}};
+  Sequential stage2{*this, "stage2"};
+  Sequential stage3{*this, "stage3"};
+  Sequential stage4{*this, "stage4"};
+  Sequential conv5{*this, "conv5"};
   Linear fc;
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_shufflenet(Build& build, const Config& config, const std::string& name) {
   for (const ShufflenetVariant& v : kShufflenetVariants)
     if (name == v.name) return std::make_unique<ShuffleNetV2>(build, config, v);
   throw Error("[shufflenet_v2] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& shufflenet_family() {
+  static const Family kFamily{
+      .name = "shufflenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_shufflenet,
+                                   {{"shufflenet_v2_x0_5"}, {"shufflenet_v2_x1_0"}, {"shufflenet_v2_x1_5"}, {"shufflenet_v2_x2_0"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // by itself.
 #include <fmt/format.h>
 
-#include "model/encoders.h"
+#include "model/family.h"
 #include "nn/clip_encoder.h"
 #include "nn/masking.h"
 #include "nn/multihead_attention.h"
@@ -37,13 +37,7 @@ struct SiglipStates {
 };
 
 struct SiglipTextModel : Module {
-  SiglipTextModel(Module& parent, std::string_view name, const Config& c)
-      : Module(parent, name),
-        config(c),
-        embeddings(*this, "embeddings", config),
-        encoder(*this, "encoder", config),
-        final_layer_norm(*this, "final_layer_norm", config.hidden_size),
-        head(*this, "head", config.hidden_size, config.projection_size) {}
+  SiglipTextModel(Module& parent, std::string_view name, const Config& c) : Module(parent, name), config(c) {}
 
   SiglipStates operator()(const Tensor& input_ids) {
     Forward here(*this);
@@ -58,20 +52,16 @@ struct SiglipTextModel : Module {
   }
 
   SiglipTextConfig config;
-  ClipTextEmbeddings embeddings;
-  ClipEncoder encoder;
-  LayerNorm final_layer_norm;
-  Linear head;
+  ClipTextEmbeddings embeddings{*this, "embeddings", config};
+  ClipEncoder encoder{*this, "encoder", config};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.hidden_size};
+  Linear head{*this, "head", config.hidden_size, config.projection_size};
 };
 
 // One learned query over all patches.
 struct SiglipPoolingHead : Module {
   SiglipPoolingHead(Module& parent, std::string_view name, const ClipVisionConfig& c)
-      : Module(parent, name),
-        probe(parameter("probe", {1, 1, c.hidden_size})),
-        attention(*this, "attention", c.hidden_size, c.num_attention_heads, 0.0),
-        layernorm(*this, "layernorm", c.hidden_size),
-        mlp(*this, "mlp", {"fc1", "fc2", c.hidden_size, c.intermediate_size, c.hidden_act}) {}
+      : Module(parent, name), config(c), probe(parameter("probe", {1, 1, c.hidden_size})) {}
 
   Tensor operator()(const Tensor& states) const {
     Forward here(*this);
@@ -87,20 +77,15 @@ struct SiglipPoolingHead : Module {
     return select(hidden, 1, 0);
   }
 
+  const ClipVisionConfig& config;
   Tensor probe;
-  MultiheadAttention attention;
-  LayerNorm layernorm;
-  FeedForward mlp;
+  MultiheadAttention attention{*this, "attention", config.hidden_size, config.num_attention_heads, 0.0};
+  LayerNorm layernorm{*this, "layernorm", config.hidden_size};
+  FeedForward mlp{*this, "mlp", {"fc1", "fc2", config.hidden_size, config.intermediate_size, config.hidden_act}};
 };
 
 struct SiglipVisionModel : Module {
-  SiglipVisionModel(Module& parent, std::string_view name, const Config& c)
-      : Module(parent, name),
-        config(c, true),
-        embeddings(*this, "embeddings", config),
-        encoder(*this, "encoder", config),
-        post_layernorm(*this, "post_layernorm", config.hidden_size),
-        head(*this, "head", config) {
+  SiglipVisionModel(Module& parent, std::string_view name, const Config& c) : Module(parent, name), config(c, true) {
     if (!c.flag({"vision_use_head"}, true))
       throw Error(fmt::format("[{}] vision_use_head false: texts would have nothing to be compared with", c.source()), "leave it out");
   }
@@ -116,10 +101,10 @@ struct SiglipVisionModel : Module {
   }
 
   ClipVisionConfig config;
-  ClipVisionEmbeddings embeddings;
-  ClipEncoder encoder;
-  LayerNorm post_layernorm;
-  SiglipPoolingHead head;
+  ClipVisionEmbeddings embeddings{*this, "embeddings", config};
+  ClipEncoder encoder{*this, "encoder", config};
+  LayerNorm post_layernorm{*this, "post_layernorm", config.hidden_size};
+  SiglipPoolingHead head{*this, "head", config};
 };
 
 struct SiglipModel : Model {
@@ -176,8 +161,17 @@ struct SiglipModel : Model {
   SiglipVisionModel vision_model;
 };
 
+std::unique_ptr<Model> make_siglip(Build& build, const Config& config) { return std::make_unique<SiglipModel>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_siglip(Build& build, const Config& config) { return std::make_unique<SiglipModel>(build, config); }
+const Family& siglip_family() {
+  static const Family kFamily{
+      .name = "siglip",
+      .models = {{"siglip", {"SiglipModel"}, InputKind::own, 64, make_siglip}},
+      .presets = {{"siglip-base-patch16-224", R"({})", 64}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

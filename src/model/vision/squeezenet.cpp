@@ -1,5 +1,5 @@
 // torchvision.models.squeezenet: SqueezeNet 1.0 and 1.1.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reshape.h"
 
@@ -11,11 +11,8 @@ struct Fire : Module {
   Fire(Module& parent, std::string_view name, int64_t in, int64_t squeeze_planes, int64_t expand_planes)
       : Module(parent, name),
         squeeze(*this, "squeeze", in, squeeze_planes, {.kernel = 1}),
-        squeeze_activation(*this, "squeeze_activation", Act::relu, true),
         expand1x1(*this, "expand1x1", squeeze_planes, expand_planes, {.kernel = 1}),
-        expand1x1_activation(*this, "expand1x1_activation", Act::relu, true),
-        expand3x3(*this, "expand3x3", squeeze_planes, expand_planes, {.kernel = 3, .padding = 1}),
-        expand3x3_activation(*this, "expand3x3_activation", Act::relu, true) {}
+        expand3x3(*this, "expand3x3", squeeze_planes, expand_planes, {.kernel = 3, .padding = 1}) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -26,16 +23,15 @@ struct Fire : Module {
   }
 
   Conv2d squeeze;
-  Activation squeeze_activation;
+  Activation squeeze_activation{*this, "squeeze_activation", Act::relu, true};
   Conv2d expand1x1;
-  Activation expand1x1_activation;
+  Activation expand1x1_activation{*this, "expand1x1_activation", Act::relu, true};
   Conv2d expand3x3;
-  Activation expand3x3_activation;
+  Activation expand3x3_activation{*this, "expand3x3_activation", Act::relu, true};
 };
 
 struct SqueezeNet : ImageClassifier {
-  SqueezeNet(Build& build, const Config& c, bool newer)
-      : ImageClassifier(build), features(*this, "features"), classifier(*this, "classifier") {
+  SqueezeNet(Build& build, const Config& c, bool newer) : ImageClassifier(build) {
     require_known_arguments(c, "squeezenet", {"dropout"});
     if (newer) {
       make_1_1();
@@ -88,13 +84,23 @@ struct SqueezeNet : ImageClassifier {
     return flatten(x, 1);         // (N, classes)
   }
 
-  Sequential features, classifier;
+  Sequential features{*this, "features"};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_squeezenet(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<SqueezeNet>(build, config, name == "squeezenet1_1");
+}
+
+}  // namespace
+
+const Family& squeezenet_family() {
+  static const Family kFamily{
+      .name = "squeezenet",
+      .library = "torchvision",
+      .models = torchvision_models(make_squeezenet, {{"squeezenet1_0"}, {"squeezenet1_1"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

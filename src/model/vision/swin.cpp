@@ -1,6 +1,6 @@
 // torchvision.models.swin_transformer: SwinTransformer, swin_t to swin_b and swin_v2_t to swin_v2_b.
 #include <nlohmann/json.hpp>
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mlp.h"
 #include "nn/shifted_window_attention.h"
 #include "nn/stochastic_depth.h"
@@ -149,11 +149,7 @@ struct SwinStage : ModuleList<SwinTransformerBlock> {
 
 struct SwinTransformer : ImageClassifier {
   SwinTransformer(Build& build, const SwinConfig& c)
-      : ImageClassifier(build),
-        features(*this, "features"),
-        norm(add_features(c), "norm", 8 * c.variant.embed_dim),
-        avgpool(*this, "avgpool", 1),
-        head(*this, "head", 8 * c.variant.embed_dim, c.num_classes) {}
+      : ImageClassifier(build), config(c), norm(add_features(c), "norm", 8 * c.variant.embed_dim) {}
 
   Module& add_features(const SwinConfig& c) {
     const SwinVariant& v = c.variant;
@@ -183,16 +179,26 @@ struct SwinTransformer : ImageClassifier {
     return x;
   }
 
-  Sequential features;
+  const SwinConfig& config;
+  Sequential features{*this, "features"};
   LayerNorm norm;
-  AdaptiveAvgPool2d avgpool;
-  Linear head;
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 1};
+  Linear head{*this, "head", 8 * config.variant.embed_dim, config.num_classes};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_swin(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<SwinTransformer>(build, SwinConfig(config, swin_variant(name)));
+}
+
+}  // namespace
+
+const Family& swin_family() {
+  static const Family kFamily{
+      .name = "swin",
+      .library = "torchvision",
+      .models = torchvision_models(make_swin, {{"swin_t"}, {"swin_s"}, {"swin_b"}, {"swin_v2_t"}, {"swin_v2_s"}, {"swin_v2_b"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // torchvision.models.vision_transformer: VisionTransformer, from vit_b_16 to vit_h_14.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/mlp.h"
 #include "nn/multihead_attention.h"
 #include "nn/vision.h"
@@ -50,13 +50,7 @@ struct TorchvisionVitConfig {
 };
 
 struct EncoderBlock : Module {
-  EncoderBlock(Module& parent, std::string_view name, const TorchvisionVitConfig& c)
-      : Module(parent, name),
-        ln_1(*this, "ln_1", c.hidden_dim),
-        self_attention(*this, "self_attention", c.hidden_dim, c.num_heads, c.attention_dropout),
-        dropout(*this, "dropout", c.dropout),
-        ln_2(*this, "ln_2", c.hidden_dim),
-        mlp(*this, "mlp", c.hidden_dim, c.mlp_dim, c.dropout) {}
+  EncoderBlock(Module& parent, std::string_view name, const TorchvisionVitConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& input) const {
     Forward here(*this);
@@ -69,19 +63,19 @@ struct EncoderBlock : Module {
     return add(x, y);
   }
 
-  LayerNorm ln_1;
-  MultiheadAttention self_attention;
-  Dropout dropout;
-  LayerNorm ln_2;
-  MLP mlp;
+  const TorchvisionVitConfig& config;
+  LayerNorm ln_1{*this, "ln_1", config.hidden_dim};
+  MultiheadAttention self_attention{*this, "self_attention", config.hidden_dim, config.num_heads, config.attention_dropout};
+  Dropout dropout{*this, "dropout", config.dropout};
+  LayerNorm ln_2{*this, "ln_2", config.hidden_dim};
+  MLP mlp{*this, "mlp", config.hidden_dim, config.mlp_dim, config.dropout};
 };
 
 struct Encoder : Module {
   Encoder(Module& parent, std::string_view name, const TorchvisionVitConfig& c, int64_t seq_length)
       : Module(parent, name),
+        config(c),
         pos_embedding(parameter("pos_embedding", {1, seq_length, c.hidden_dim})),
-        dropout(*this, "dropout", c.dropout),
-        layers(*this, "layers"),
         ln(add_layers(c), "ln", c.hidden_dim) {}
 
   Module& add_layers(const TorchvisionVitConfig& c) {
@@ -99,9 +93,10 @@ struct Encoder : Module {
     return ln(hidden);
   }
 
+  const TorchvisionVitConfig& config;
   Tensor pos_embedding;
-  Dropout dropout;
-  ModuleList<EncoderBlock> layers;
+  Dropout dropout{*this, "dropout", config.dropout};
+  ModuleList<EncoderBlock> layers{*this, "layers"};
   LayerNorm ln;
 };
 
@@ -126,12 +121,7 @@ struct Heads : Module {
 
 struct VisionTransformer : ImageClassifier {
   VisionTransformer(Build& build, const TorchvisionVitConfig& c)
-      : ImageClassifier(build),
-        config(c),
-        class_token(parameter("class_token", {1, 1, c.hidden_dim})),
-        conv_proj(*this, "conv_proj", 3, c.hidden_dim, {.kernel = c.patch_size, .stride = c.patch_size}),
-        encoder(*this, "encoder", c, (c.image_size / c.patch_size) * (c.image_size / c.patch_size) + 1),
-        heads(*this, "heads", c) {}
+      : ImageClassifier(build), config(c), class_token(parameter("class_token", {1, 1, c.hidden_dim})) {}
 
   Tensor process_input(const Tensor& pixels) const {
     if (pixels.size(2) != config.image_size || pixels.size(3) != config.image_size)
@@ -155,15 +145,24 @@ struct VisionTransformer : ImageClassifier {
 
   TorchvisionVitConfig config;
   Tensor class_token;
-  Conv2d conv_proj;
-  Encoder encoder;
-  Heads heads;
+  Conv2d conv_proj{*this, "conv_proj", 3, config.hidden_dim, {.kernel = config.patch_size, .stride = config.patch_size}};
+  Encoder encoder{*this, "encoder", config, (config.image_size / config.patch_size) * (config.image_size / config.patch_size) + 1};
+  Heads heads{*this, "heads", config};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_torchvision_vit(Build& build, const Config& config, const std::string& name) {
   return std::make_unique<VisionTransformer>(build, TorchvisionVitConfig(config, torchvision_vit_variant(name)));
+}
+
+}  // namespace
+
+const Family& torchvision_vit_family() {
+  static const Family kFamily{
+      .name = "torchvision_vit",
+      .library = "torchvision",
+      .models = torchvision_models(make_torchvision_vit, {{"vit_b_16"}, {"vit_b_32"}, {"vit_l_16"}, {"vit_l_32"}, {"vit_h_14"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // mmaction2 0.x: 2D recognizers of videos, TSN and TSM, on a ResNet. A sample is so many frames, each an image of the batch.
 #include <fmt/format.h>
 
-#include "model/openmmlab.h"
+#include "model/family.h"
 #include "nn/resnet.h"
 #include "ops/loss.h"
 #include "ops/reduce.h"
@@ -45,12 +45,7 @@ struct TsnBackbone : Module {
 
 // TSNHead and TSMHead: the mean over frames comes before the classifier or after it.
 struct TsnHead : Module {
-  TsnHead(Module& parent, std::string_view name, const TsnConfig& c)
-      : Module(parent, name),
-        config(c),
-        avg_pool(*this, "avg_pool", 1),
-        dropout(*this, "dropout", c.dropout),
-        fc_cls(*this, "fc_cls", 2048, c.num_classes) {}
+  TsnHead(Module& parent, std::string_view name, const TsnConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& features) const {
     Forward here(*this);
@@ -64,14 +59,13 @@ struct TsnHead : Module {
   }
 
   const TsnConfig& config;
-  AdaptiveAvgPool2d avg_pool;
-  Dropout dropout;
-  Linear fc_cls;
+  AdaptiveAvgPool2d avg_pool{*this, "avg_pool", 1};
+  Dropout dropout{*this, "dropout", config.dropout};
+  Linear fc_cls{*this, "fc_cls", 2048, config.num_classes};
 };
 
 struct Recognizer2D : Model {
-  Recognizer2D(Build& build, const Config& c)
-      : Model(build), config(c), backbone(*this, "backbone", config), cls_head(*this, "cls_head", config) {}
+  Recognizer2D(Build& build, const Config& c) : Model(build), config(c) {}
 
   Tensors make_inputs(int64_t samples, int64_t side, DType dtype) override {
     return {empty(tape(), {samples, config.num_segments, 3, side, side}, dtype), empty(tape(), {samples}, DType::int64)};
@@ -86,12 +80,21 @@ struct Recognizer2D : Model {
   }
 
   TsnConfig config;
-  TsnBackbone backbone;
-  TsnHead cls_head;
+  TsnBackbone backbone{*this, "backbone", config};
+  TsnHead cls_head{*this, "cls_head", config};
 };
+
+std::unique_ptr<Model> make_tsn(Build& build, const Config& config) { return std::make_unique<Recognizer2D>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_tsn(Build& build, const Config& config) { return std::make_unique<Recognizer2D>(build, config); }
+const Family& tsn_family() {
+  static const Family kFamily{
+      .name = "tsn",
+      .library = "mmaction2",
+      .models = {{"tsn", {}, InputKind::own, 224, make_tsn}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -2,7 +2,7 @@
 // convolutions or bilinearly, cross entropy of every pixel. tools/recorder/unet_segmentation.py is the reference.
 #include <fmt/format.h>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/conv.h"
 #include "ops/loss.h"
@@ -14,8 +14,7 @@ namespace plimsoll {
 namespace {
 
 struct DoubleConv : Module {
-  DoubleConv(Module& parent, std::string_view name, int64_t in, int64_t mid, int64_t out)
-      : Module(parent, name), double_conv(*this, "double_conv") {
+  DoubleConv(Module& parent, std::string_view name, int64_t in, int64_t mid, int64_t out) : Module(parent, name) {
     add_conv(double_conv, in, mid, {.kernel = 3, .padding = 1}, true);
     add_conv(double_conv, mid, out, {.kernel = 3, .padding = 1}, true);
   }
@@ -25,11 +24,11 @@ struct DoubleConv : Module {
     return double_conv(x);
   }
 
-  Sequential double_conv;
+  Sequential double_conv{*this, "double_conv"};
 };
 
 struct Down : Module {
-  Down(Module& parent, std::string_view name, int64_t in, int64_t out) : Module(parent, name), maxpool_conv(*this, "maxpool_conv") {
+  Down(Module& parent, std::string_view name, int64_t in, int64_t out) : Module(parent, name) {
     maxpool_conv.add<MaxPool2d>(PoolOptions{2, 2});
     maxpool_conv.add<DoubleConv>(in, out, out);
   }
@@ -39,7 +38,7 @@ struct Down : Module {
     return maxpool_conv(x);
   }
 
-  Sequential maxpool_conv;
+  Sequential maxpool_conv{*this, "maxpool_conv"};
 };
 
 struct ConvTranspose2d : Module {
@@ -80,16 +79,6 @@ struct UNet : Model {
         n_classes(c.size({"n_classes"}, 2)),
         width(c.size({"base_channels"}, 64)),
         bilinear(c.flag({"bilinear"}, false)),
-        inc(*this, "inc", n_channels, width, width),
-        down1(*this, "down1", width, level(1)),
-        down2(*this, "down2", level(1), level(2)),
-        down3(*this, "down3", level(2), level(3)),
-        down4(*this, "down4", level(3), halved(level(4))),
-        up1(*this, "up1", level(4), halved(level(3)), bilinear),
-        up2(*this, "up2", level(3), halved(level(2)), bilinear),
-        up3(*this, "up3", level(2), halved(level(1)), bilinear),
-        up4(*this, "up4", level(1), width, bilinear),
-        outc(*this, "outc"),
         conv(outc, "conv", width, n_classes, {}) {
     require_known_arguments(c, "unet-segmentation", {"n_channels", "n_classes", "base_channels", "bilinear"});
   }
@@ -128,15 +117,30 @@ struct UNet : Model {
 
   int64_t n_channels, n_classes, width;
   bool bilinear;
-  DoubleConv inc;
-  Down down1, down2, down3, down4;
-  Up up1, up2, up3, up4;
-  OutConv outc;
+  DoubleConv inc{*this, "inc", n_channels, width, width};
+  Down down1{*this, "down1", width, level(1)};
+  Down down2{*this, "down2", level(1), level(2)};
+  Down down3{*this, "down3", level(2), level(3)};
+  Down down4{*this, "down4", level(3), halved(level(4))};
+  Up up1{*this, "up1", level(4), halved(level(3)), bilinear};
+  Up up2{*this, "up2", level(3), halved(level(2)), bilinear};
+  Up up3{*this, "up3", level(2), halved(level(1)), bilinear};
+  Up up4{*this, "up4", level(1), width, bilinear};
+  OutConv outc{*this, "outc"};
   Conv2d conv;
 };
 
+std::unique_ptr<Model> make_unet_segmentation(Build& build, const Config& config) { return std::make_unique<UNet>(build, config); }
+
 }  // namespace
 
-std::unique_ptr<Model> make_unet_segmentation(Build& build, const Config& config) { return std::make_unique<UNet>(build, config); }
+const Family& unet_segmentation_family() {
+  static const Family kFamily{
+      .name = "unet-segmentation",
+      .library = "milesial/Pytorch-UNet",
+      .models = {{"unet-segmentation", {}, InputKind::own, 512, make_unet_segmentation}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

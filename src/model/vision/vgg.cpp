@@ -1,5 +1,5 @@
 // torchvision.models.vgg: VGG, with and without batch norm.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/reshape.h"
 
@@ -21,8 +21,7 @@ constexpr VggVariant kVggVariants[] = {
 constexpr int64_t kChannels[5] = {64, 128, 256, 512, 512};
 
 struct VGG : ImageClassifier {
-  VGG(Build& build, const Config& c, const VggVariant& v, bool batch_norm)
-      : ImageClassifier(build), features(*this, "features"), avgpool(*this, "avgpool", 7), classifier(*this, "classifier") {
+  VGG(Build& build, const Config& c, const VggVariant& v, bool batch_norm) : ImageClassifier(build) {
     require_known_arguments(c, "vgg", {"dropout"});
     make_features(v, batch_norm);
     const double dropout = probability(c, "dropout", 0.5);
@@ -57,12 +56,10 @@ struct VGG : ImageClassifier {
     return x;
   }
 
-  Sequential features;
-  AdaptiveAvgPool2d avgpool;
-  Sequential classifier;
+  Sequential features{*this, "features"};
+  AdaptiveAvgPool2d avgpool{*this, "avgpool", 7};
+  Sequential classifier{*this, "classifier"};
 };
-
-}  // namespace
 
 std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::string& name) {
   for (const VggVariant& v : kVggVariants) {
@@ -70,6 +67,18 @@ std::unique_ptr<Model> make_vgg(Build& build, const Config& config, const std::s
     if (name == std::string(v.name) + "_bn") return std::make_unique<VGG>(build, config, v, true);
   }
   throw Error("[vgg] '" + name + "' is not one of its variants", "see the list of models");
+}
+
+}  // namespace
+
+const Family& vgg_family() {
+  static const Family kFamily{
+      .name = "vgg",
+      .library = "torchvision",
+      .models = torchvision_models(make_vgg,
+                                   {{"vgg11"}, {"vgg11_bn"}, {"vgg13"}, {"vgg13_bn"}, {"vgg16"}, {"vgg16_bn"}, {"vgg19"}, {"vgg19_bn"}}),
+  };
+  return kFamily;
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // transformers.models.vit: ViTForImageClassification.
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/classification.h"
 #include "nn/feed_forward.h"
 #include "nn/layers.h"
@@ -39,9 +39,7 @@ struct ViTEmbeddings : Module {
       : Module(parent, name),
         config(c),
         cls_token(parameter("cls_token", {1, 1, c.hidden_size})),
-        position_embeddings(parameter("position_embeddings", {1, c.patches.num_patches() + 1, c.hidden_size})),
-        patch_embeddings(*this, "patch_embeddings", c.patches, c.hidden_size),
-        dropout(*this, "dropout", c.hidden_dropout_prob) {}
+        position_embeddings(parameter("position_embeddings", {1, c.patches.num_patches() + 1, c.hidden_size})) {}
 
   Tensor operator()(const Tensor& pixel_values) const {
     Forward here(*this);
@@ -59,18 +57,12 @@ struct ViTEmbeddings : Module {
 
   const ViTConfig& config;
   Tensor cls_token, position_embeddings;
-  PatchEmbeddings patch_embeddings;
-  Dropout dropout;
+  PatchEmbeddings patch_embeddings{*this, "patch_embeddings", config.patches, config.hidden_size};
+  Dropout dropout{*this, "dropout", config.hidden_dropout_prob};
 };
 
 struct ViTAttention : Module {
-  ViTAttention(Module& parent, std::string_view name, const ViTConfig& c)
-      : Module(parent, name),
-        config(c),
-        q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        k_proj(*this, "k_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        v_proj(*this, "v_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-        o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size) {}
+  ViTAttention(Module& parent, std::string_view name, const ViTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x, Tensor* weights) const {
     Forward here(*this);
@@ -89,17 +81,14 @@ struct ViTAttention : Module {
   }
 
   const ViTConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
+  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
+  Linear o_proj{*this, "o_proj", (config.num_attention_heads * config.head_dim), config.hidden_size};
 };
 
 struct ViTLayer : Module {
-  ViTLayer(Module& parent, std::string_view name, const ViTConfig& c)
-      : Module(parent, name),
-        attention(*this, "attention", c),
-        layernorm_before(*this, "layernorm_before", c.hidden_size),
-        layernorm_after(*this, "layernorm_after", c.hidden_size),
-        mlp(*this, "mlp", {"fc1", "fc2", c.hidden_size, c.intermediate_size, c.hidden_act}),
-        dropout(*this, "dropout", c.hidden_dropout_prob) {}
+  ViTLayer(Module& parent, std::string_view name, const ViTConfig& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -117,18 +106,17 @@ struct ViTLayer : Module {
     return hidden;
   }
 
-  ViTAttention attention;
-  LayerNorm layernorm_before, layernorm_after;
-  FeedForward mlp;
-  Dropout dropout;
+  const ViTConfig& config;
+  ViTAttention attention{*this, "attention", config};
+  LayerNorm layernorm_before{*this, "layernorm_before", config.hidden_size};
+  LayerNorm layernorm_after{*this, "layernorm_after", config.hidden_size};
+  FeedForward mlp{*this, "mlp", {"fc1", "fc2", config.hidden_size, config.intermediate_size, config.hidden_act}};
+  Dropout dropout{*this, "dropout", config.hidden_dropout_prob};
 };
 
 struct ViTModel : Module {
   ViTModel(Module& parent, std::string_view name, const ViTConfig& c)
-      : Module(parent, name),
-        embeddings(*this, "embeddings", c),
-        layers(*this, "layers"),
-        layernorm(add_layers(c), "layernorm", c.hidden_size) {}
+      : Module(parent, name), config(c), layernorm(add_layers(c), "layernorm", c.hidden_size) {}
 
   Module& add_layers(const ViTConfig& c) {
     for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
@@ -147,18 +135,14 @@ struct ViTModel : Module {
     return layernorm(hidden);
   }
 
-  ViTEmbeddings embeddings;
-  ModuleList<ViTLayer> layers;
+  const ViTConfig& config;
+  ViTEmbeddings embeddings{*this, "embeddings", config};
+  ModuleList<ViTLayer> layers{*this, "layers"};
   LayerNorm layernorm;
 };
 
 struct ViTForImageClassification : Model {
-  ViTForImageClassification(Build& build, const Config& c)
-      : Model(build),
-        config(c),
-        classes(c),
-        vit(*this, "vit", config),
-        classifier(*this, "classifier", config.hidden_size, classes.num_labels) {}
+  ViTForImageClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
   Output forward(const Batch& batch) override {
     const Tensor sequence_output = vit(batch.pixel_values);      // (B, T, C)
@@ -169,12 +153,30 @@ struct ViTForImageClassification : Model {
 
   ViTConfig config;
   Classification classes;
-  ViTModel vit;
-  Linear classifier;
+  ViTModel vit{*this, "vit", config};
+  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
 };
+
+std::unique_ptr<Model> make_vit(Build& build, const Config& config) { return std::make_unique<ViTForImageClassification>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_vit(Build& build, const Config& config) { return std::make_unique<ViTForImageClassification>(build, config); }
+const Family& vit_family() {
+  static const Family kFamily{
+      .name = "vit",
+      .models = {{"vit", {"ViTForImageClassification"}, InputKind::image, 224, make_vit}},
+      .presets = {{"vit-b16", R"({})", 224},
+                  {"vit-s16", R"({"hidden_size":384,"num_attention_heads":6,"intermediate_size":1536})", 224},
+                  {"vit-ti16", R"({"hidden_size":192,"num_attention_heads":3,"intermediate_size":768})", 224},
+                  {"vit-b32", R"({"patch_size":32})", 224},
+                  {"vit-l16", R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096})", 224},
+                  {"vit-l32",
+                   R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"patch_size":32})", 224},
+                  {"vit-h14",
+                   R"({"hidden_size":1280,"num_hidden_layers":32,"num_attention_heads":16,"intermediate_size":5120,"patch_size":14})",
+                   224}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "model/families.h"
+#include "model/family.h"
 #include "nn/vision.h"
 #include "ops/loss.h"
 #include "ops/matmul.h"
@@ -54,8 +54,7 @@ struct Conv : Module {
   Conv(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t kernel = 1, int64_t stride = 1)
       : Module(parent, name),
         conv(*this, "conv", in, out, {.kernel = kernel, .stride = stride, .padding = kernel / 2, .bias = false}),
-        bn(*this, "bn", out),
-        act(*this, "act", Act::silu, true) {}
+        bn(*this, "bn", out) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -66,7 +65,7 @@ struct Conv : Module {
 
   Conv2d conv;
   BatchNorm2d bn;
-  Activation act;
+  Activation act{*this, "act", Act::silu, true};
 };
 
 struct Bottleneck : Module {
@@ -86,7 +85,7 @@ struct Bottleneck : Module {
 
 struct C2f : Module {
   C2f(Module& parent, std::string_view name, int64_t in, int64_t out, int64_t repeats, bool shortcut)
-      : Module(parent, name), cv1(*this, "cv1", in, out / 2 * 2), cv2(*this, "cv2", checked_mul(2 + repeats, out / 2), out), m(*this, "m") {
+      : Module(parent, name), cv1(*this, "cv1", in, out / 2 * 2), cv2(*this, "cv2", checked_mul(2 + repeats, out / 2), out) {
     for (int64_t i = 0; i < repeats; ++i) m.add(out / 2, shortcut);
   }
 
@@ -98,12 +97,12 @@ struct C2f : Module {
   }
 
   Conv cv1, cv2;
-  ModuleList<Bottleneck> m;
+  ModuleList<Bottleneck> m{*this, "m"};
 };
 
 struct SPPF : Module {
   SPPF(Module& parent, std::string_view name, int64_t in, int64_t out)
-      : Module(parent, name), cv1(*this, "cv1", in, in / 2), cv2(*this, "cv2", in / 2 * 4, out), m(*this, "m", PoolOptions{5, 1, 2}) {}
+      : Module(parent, name), cv1(*this, "cv1", in, in / 2), cv2(*this, "cv2", in / 2 * 4, out) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -113,7 +112,7 @@ struct SPPF : Module {
   }
 
   Conv cv1, cv2;
-  MaxPool2d m;
+  MaxPool2d m{*this, "m", PoolOptions{5, 1, 2}};
 };
 
 // One branch of the head at one level: boxes or classes.
@@ -126,8 +125,7 @@ struct YoloBranch : Sequential {
 };
 
 struct Detect : Module {
-  Detect(Module& parent, std::string_view name, int64_t nc, const std::vector<int64_t>& channels)
-      : Module(parent, name), cv2(*this, "cv2"), cv3(*this, "cv3"), dfl(*this, "dfl") {
+  Detect(Module& parent, std::string_view name, int64_t nc, const std::vector<int64_t>& channels) : Module(parent, name) {
     const int64_t box = std::max({int64_t{16}, channels[0] / 4, 4 * kBins}), cls = std::max(channels[0], std::min<int64_t>(nc, 100));
     for (const int64_t c : channels) cv2.add(c, box, 4 * kBins);
     for (const int64_t c : channels) cv3.add(c, cls, nc);
@@ -152,8 +150,9 @@ struct Detect : Module {
     Frozen conv;
   };
 
-  ModuleList<YoloBranch> cv2, cv3;
-  DFL dfl;
+  ModuleList<YoloBranch> cv2{*this, "cv2"};
+  ModuleList<YoloBranch> cv3{*this, "cv3"};
+  DFL dfl{*this, "dfl"};
 };
 
 // The layers of yolov8.yaml, by their numbers; those without parameters (up-sampling, concatenation) have no object.
@@ -215,7 +214,7 @@ struct YoloLayers : Module {
 };
 
 struct YOLOv8 : Model {
-  YOLOv8(Build& build, const Config& c) : Model(build), config(c), model(*this, "model", config) {}
+  YOLOv8(Build& build, const Config& c) : Model(build), config(c) {}
 
   Tensors make_inputs(int64_t samples, int64_t side, DType dtype) override {
     if (side % 32 != 0)
@@ -253,11 +252,25 @@ struct YOLOv8 : Model {
   }
 
   YoloConfig config;
-  YoloLayers model;
+  YoloLayers model{*this, "model", config};
 };
+
+std::unique_ptr<Model> make_yolov8(Build& build, const Config& config) { return std::make_unique<YOLOv8>(build, config); }
 
 }  // namespace
 
-std::unique_ptr<Model> make_yolov8(Build& build, const Config& config) { return std::make_unique<YOLOv8>(build, config); }
+const Family& yolov8_family() {
+  static const Family kFamily{
+      .name = "yolov8",
+      .library = "ultralytics",
+      .models = {{"yolov8", {}, InputKind::own, 640, make_yolov8}},
+      .presets = {{"yolov8n", R"({"scale":"n"})", 640},
+                  {"yolov8s", R"({"scale":"s"})", 640},
+                  {"yolov8m", R"({"scale":"m"})", 640},
+                  {"yolov8l", R"({"scale":"l"})", 640},
+                  {"yolov8x", R"({"scale":"x"})", 640}},
+  };
+  return kFamily;
+}
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Models of images that others see through.
+// CLIP's model of images, which LLaVA sees through.
 #pragma once
 
 #include "nn/clip_encoder.h"
