@@ -42,10 +42,10 @@ class Adadelta final : public Optimizer {
     Tensors grads, std, deltas;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
-      std = foreach ("_foreach_add", gather(group, [&](size_t i) { return states_[i].square_avg; }));
-      deltas = foreach ("_foreach_add", gather(group, [&](size_t i) { return states_[i].acc_delta; }));
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
+      std = foreach_op("_foreach_add", gather(group, [&](size_t i) { return states_[i].square_avg; }));
+      deltas = foreach_op("_foreach_add", gather(group, [&](size_t i) { return states_[i].acc_delta; }));
     }
   }
 

@@ -90,7 +90,7 @@ class Adafactor final : public Optimizer {
     Tensors grads, var_estimates, updates;
     for (const Positions& group : by_dtype_and_dims(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
       for (size_t i : group) norm_item(all[i]->value);
       if (grads[0].dim() > 1) {
         each(grads, [](const Tensor& g) { return reduced("linalg_vector_norm", g, -1); });  // row_means, deleted after use
@@ -99,9 +99,8 @@ class Adafactor final : public Optimizer {
         const Tensors rows = gather(group, [&](size_t i) { return states_[i].row_var; });
         each(rows, [](const Tensor& r) { return reduced("mean", r, -2); });  // row_var_means, deleted after use
       } else {
-        foreach ("_foreach_mul", grads)
-          ;  // grads_squared, deleted after use
-        var_estimates = foreach ("clone", gather(group, [&](size_t i) { return states_[i].variance; }));
+        foreach_op("_foreach_mul", grads);  // grads_squared, deleted after use
+        var_estimates = foreach_op("clone", gather(group, [&](size_t i) { return states_[i].variance; }));
       }
       updates = var_estimates;
       for (const Tensor& u : updates) norm_item(u);

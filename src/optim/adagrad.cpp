@@ -47,13 +47,13 @@ class Adagrad final : public Optimizer {
     Tensors grads, std, numerator;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       {
         const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
       }
-      std = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].sum; }));
-      numerator = decay_ || maximize_ ? grads : foreach ("_foreach_mul", grads);
+      std = foreach_op("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].sum; }));
+      numerator = decay_ || maximize_ ? grads : foreach_op("_foreach_mul", grads);
       redistributed_gradients(all, group);  // _foreach_addcdiv_, of the numerator
     }
   }

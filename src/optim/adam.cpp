@@ -52,8 +52,8 @@ class Adam final : public Optimizer {
     Tensors grads, correction1, correction2, step_size, correction2_sqrt, roots;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (adds_decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       redistributed_gradients(all, group);  // _foreach_lerp_
       {
         const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
@@ -61,14 +61,14 @@ class Adam final : public Optimizer {
       grads.clear();
       if (capturable_) {
         const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
-        correction1 = foreach ("_foreach_pow", steps);
-        correction2 = foreach ("_foreach_pow", steps);
+        correction1 = foreach_op("_foreach_pow", steps);
+        correction2 = foreach_op("_foreach_pow", steps);
         step_size = correction1;
         correction2_sqrt = correction2;
       }
-      roots = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      roots = foreach_op("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
       // Until PyTorch 2.1 (pull 104898) epsilon was added into a second set.
-      if (all[group.front()]->value.tape().dialect.torch < Version{2, 1}) roots = foreach ("_foreach_add", roots);
+      if (all[group.front()]->value.tape().dialect.torch < Version{2, 1}) roots = foreach_op("_foreach_add", roots);
     }
   }
 

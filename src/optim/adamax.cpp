@@ -42,12 +42,12 @@ class Adamax final : public Optimizer {
     Tensors grads, corrections, denominators;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
-      if (!maximize_ && !decay_) grads = foreach ("_foreach_abs", grads);  // else the copy at hand is overwritten
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
+      if (!maximize_ && !decay_) grads = foreach_op("_foreach_abs", grads);  // else the copy at hand is overwritten
       if (!capturable_) continue;
-      corrections = foreach ("_foreach_pow", gather(group, [&](size_t i) { return states_[i].step; }));
-      denominators = foreach ("_foreach_mul", gather(group, [&](size_t i) { return states_[i].exp_inf; }), corrections);
+      corrections = foreach_op("_foreach_pow", gather(group, [&](size_t i) { return states_[i].step; }));
+      denominators = foreach_op("_foreach_mul", gather(group, [&](size_t i) { return states_[i].exp_inf; }), corrections);
     }
   }
 

@@ -52,15 +52,13 @@ class Asgd final : public Optimizer {
     for (const Positions& group : by_dtype(all)) {
       const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      intermediate = decay_ && maximize_ ? grads : foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      intermediate = decay_ && maximize_ ? grads : foreach_op("_foreach_add", grads);
       intermediate.clear();
-      foreach ("_foreach_sub", gather(group, [&](size_t i) { return all[i]->value; }))
-        ;  // intermediate, deleted after use
+      foreach_op("_foreach_sub", gather(group, [&](size_t i) { return all[i]->value; }));  // intermediate, deleted after use
       if (capturable_) {
-        foreach ("_foreach_sub", steps)
-          ;  // new_mus, deleted after use
-        new_etas = foreach ("_foreach_mul", steps);
+        foreach_op("_foreach_sub", steps);  // new_mus, deleted after use
+        new_etas = foreach_op("_foreach_mul", steps);
         continue;
       }
       Tensors etas, mus;

@@ -64,14 +64,14 @@ Tensor chain(Tensor t, std::initializer_list<const char*> ops) {
 
 Tensor rdiv(Tensor t) { return chain(t, {"reciprocal", "mul"}); }
 
-Tensors foreach (const char* op, const Tensors& like) {
+Tensors foreach_op(const char* op, const Tensors& like) {
   Tensors out;
   out.reserve(like.size());
   for (const Tensor& t : like) out.push_back(temporary(op, t));
   return out;
 }
 
-Tensors foreach (const char* op, const Tensors& a, const Tensors& b) {
+Tensors foreach_op(const char* op, const Tensors& a, const Tensors& b) {
   Tensors out;
   out.reserve(a.size());
   for (size_t i = 0; i < a.size(); ++i) out.push_back(temporary(op, a[i], b[i]));

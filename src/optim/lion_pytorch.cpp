@@ -22,7 +22,7 @@ class LionPytorch final : public Optimizer {
       if (!exp_avg_[i]) exp_avg_[i] = zeros_like(all[i]->value);
       if (form_ == Form::loop) chain(exp_avg_[i], {"clone", "add"});  // the result becomes the sign in place
     }
-    if (form_ == Form::foreach) updates = foreach ("clone", gather(positions, [&](size_t i) { return exp_avg_[i]; }));
+    if (form_ == Form::foreach) updates = foreach_op("clone", gather(positions, [&](size_t i) { return exp_avg_[i]; }));
   }
 
   Tensors states() const override {

@@ -48,32 +48,29 @@ class NAdam final : public Optimizer {
     Tensors grads, roots, mus, mu_nexts, step_size_grads, step_size_expavg, numerator;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (adds_decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       redistributed_gradients(all, group);  // _foreach_lerp_
       {
         const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
       }
-      roots = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      roots = foreach_op("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
       if (!capturable_) {
         redistributed_gradients(all, group);  // _foreach_addcdiv_
         continue;
       }
       const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
       const Tensors mu_products = gather(group, [&](size_t i) { return states_[i].mu_product; });
-      Tensors exponent = foreach ("_foreach_mul", steps);
-      mus = foreach ("_foreach_pow", exponent);
-      mu_nexts = foreach ("_foreach_pow", exponent);
+      Tensors exponent = foreach_op("_foreach_mul", steps);
+      mus = foreach_op("_foreach_pow", exponent);
+      mu_nexts = foreach_op("_foreach_pow", exponent);
       exponent.clear();
-      foreach ("_foreach_pow", steps)
-        ;  // bias_correction_sqrt, deleted after use
-      foreach ("_foreach_sub", mu_products)
-        ;  // denom, deleted after use
+      foreach_op("_foreach_pow", steps);        // bias_correction_sqrt, deleted after use
+      foreach_op("_foreach_sub", mu_products);  // denom, deleted after use
       step_size_grads = mus;
-      foreach ("_foreach_mul", mu_products)
-        ;  // denom
+      foreach_op("_foreach_mul", mu_products);  // denom
       step_size_expavg = mu_nexts;
-      numerator = foreach ("_foreach_mul", step_size_grads, grads);
+      numerator = foreach_op("_foreach_mul", step_size_grads, grads);
     }
   }
 

@@ -55,12 +55,12 @@ class RAdam final : public Optimizer {
     for (const Positions& group : by_dtype(all)) {
       const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
       if (capturable_) {
-        correction1 = foreach ("_foreach_pow", steps);
-        correction2 = foreach ("_foreach_pow", steps);  // becomes rho_t
+        correction1 = foreach_op("_foreach_pow", steps);
+        correction2 = foreach_op("_foreach_pow", steps);  // becomes rho_t
       }
-      if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (adds_decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       grads.clear();
       if (capturable_) {
         Tensors rect = rectification(correction2);
@@ -70,21 +70,19 @@ class RAdam final : public Optimizer {
           sizes.push_back(where_scalars(positive));
         }
         unrect_step_size = std::move(sizes);
-        correction1 = foreach ("_foreach_pow", steps);
-        correction2 = foreach ("_foreach_pow", steps);
+        correction1 = foreach_op("_foreach_pow", steps);
+        correction2 = foreach_op("_foreach_pow", steps);
         rect.clear();
         correction1.clear();
       }
-      buffer = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      buffer = foreach_op("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
     }
   }
 
   static Tensors rectification(const Tensors& rho) {
-    const Tensors num = foreach ("_foreach_sub", rho);
-    foreach ("_foreach_sub", rho)
-      ;  // sub2, deleted after use
-    foreach ("_foreach_mul", rho)
-      ;  // denom, deleted after use
+    const Tensors num = foreach_op("_foreach_sub", rho);
+    foreach_op("_foreach_sub", rho);  // sub2, deleted after use
+    foreach_op("_foreach_mul", rho);  // denom, deleted after use
     Tensors rect;
     for (const Tensor& n : num) {
       const Tensor large = temporary("gt", n.sizes(), DType::bool_, n.tape());

@@ -48,13 +48,13 @@ class RmsProp final : public Optimizer {
     Tensors grads, avg;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       {
         const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
       }
       if (centered_) redistributed_gradients(all, group);  // _foreach_lerp_
-      avg = foreach (centered_ ? "_foreach_addcmul" : "_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].square_avg; }));
+      avg = foreach_op(centered_ ? "_foreach_addcmul" : "_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].square_avg; }));
       redistributed_gradients(all, group);  // _foreach_addcdiv_
     }
   }

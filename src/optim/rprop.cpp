@@ -62,7 +62,7 @@ class Rprop final : public Optimizer {
     Tensor sign;  // the loop variable outlives the list
     Tensors signs, grad_signs;
     for (const Positions& group : by_dtype(all)) {
-      signs = foreach ("_foreach_mul", gradients(all, group));
+      signs = foreach_op("_foreach_mul", gradients(all, group));
       for (const Tensor& s : signs) {
         sign = s;
         choose(sign);
@@ -72,7 +72,7 @@ class Rprop final : public Optimizer {
         where_scalar(turned, states_[group[k]].prev);
       }
       signs.clear();
-      Tensors next = foreach ("sign", gather(group, [&](size_t i) { return states_[i].prev; }));
+      Tensors next = foreach_op("sign", gather(group, [&](size_t i) { return states_[i].prev; }));
       grad_signs = std::move(next);
     }
   }

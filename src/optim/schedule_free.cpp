@@ -53,9 +53,9 @@ class ScheduleFree final : public Optimizer {
   }
 
   void step_all(const Positions& active) const {
-    const Tensors denom = foreach ("div", gather(active, [&](size_t i) { return states_[i].exp_avg_sq; }));
+    const Tensors denom = foreach_op("div", gather(active, [&](size_t i) { return states_[i].exp_avg_sq; }));
     Tensors normalized;
-    if (momentum_) normalized = foreach ("div", gather(active, [&](size_t i) { return states_[i].exp_avg; }));
+    if (momentum_) normalized = foreach_op("div", gather(active, [&](size_t i) { return states_[i].exp_avg; }));
   }
 
   void step_each(const Positions& active) const {

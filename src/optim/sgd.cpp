@@ -42,8 +42,8 @@ class Sgd final : public Optimizer {
     Tensors grads;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       for (size_t k = 0; k < group.size() && momentum_; ++k)
         if (Tensor& buffer = buffers_[group[k]]; !buffer) buffer = temporary("clone", grads[k]);
       if (momentum_ && !nesterov_) grads.clear();  // the buffers take the name

@@ -68,8 +68,7 @@ class StableAdamW final : public Optimizer {
   }
 
   void step_all(const std::vector<Parameter*>& all, const Positions& group) const {
-    foreach ("maximum", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }))
-      ;
+    foreach_op("maximum", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
     for (const Tensor& grad : gradients(all, group)) {
       const Tensor mean = number("mean", grad);
       number("sqrt", grad);
