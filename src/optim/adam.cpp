@@ -1,54 +1,36 @@
 // torch.optim.Adam and AdamW: exp_avg and exp_avg_sq (and max_exp_avg_sq with amsgrad) for every parameter.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 #include "tensor/number.h"
 
 namespace plimsoll {
 
 namespace {
 
-class Adam final : public Optimizer {
+struct AdamState {
+  Tensor step, exp_avg, exp_avg_sq, max_exp_avg_sq;
+  Tensors tensors() const { return {step, exp_avg, exp_avg_sq, max_exp_avg_sq}; }
+};
+
+class Adam final : public StatefulOptimizer<AdamState> {
  public:
   Adam(const Arguments& args, bool decoupled)
-      : form_(args.form()),
+      : StatefulOptimizer(args.form()),
         amsgrad_(args.flag("amsgrad")),
         maximize_(args.flag("maximize")),
         capturable_(args.flag("capturable")),
         adds_decay_(!decoupled && args.nonzero("weight_decay")) {}
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
-    if (form_ == Form::foreach) step_foreach(all);
-    if (form_ == Form::loop) step_loop(all);
-    if (form_ == Form::fused) redistributed_gradients(all, with_gradients(all));  // one kernel that takes everything as an argument
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.exp_avg, s.exp_avg_sq, s.max_exp_avg_sq})
-        if (t) out.push_back(t);
-    return out;
-  }
-
-  bool supports_amp_scaling() const override { return form_ == Form::fused; }
-
  private:
-  struct State {
-    Tensor step, exp_avg, exp_avg_sq, max_exp_avg_sq;
-  };
-
-  void init(State& s, const Tensor& value) const {
-    if (form_ == Form::fused || capturable_) s.step = device_scalar("zeros", value.tape());
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
+    if (form() == Form::fused || capturable_) s.step = device_scalar("zeros", value.tape());
     s.exp_avg = zeros_like(value);
     s.exp_avg_sq = zeros_like(value);
     if (amsgrad_) s.max_exp_avg_sq = zeros_like(value);
   }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, correction1, correction2, step_size, correction2_sqrt, roots;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
@@ -60,22 +42,22 @@ class Adam final : public Optimizer {
       }
       grads.clear();
       if (capturable_) {
-        const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
+        const Tensors steps = each(group, &State::step);
         correction1 = foreach_op("_foreach_pow", steps);
         correction2 = foreach_op("_foreach_pow", steps);
         step_size = correction1;
         correction2_sqrt = correction2;
       }
-      roots = foreach_op("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      roots = foreach_op("_foreach_sqrt", each(group, &State::exp_avg_sq));
       // Until PyTorch 2.1 (pull 104898) epsilon was added into a second set.
       if (all[group.front()]->value.tape().dialect.torch < Version{2, 1}) roots = foreach_op("_foreach_add", roots);
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, correction1, correction2, step_size, step_size_neg, correction2_sqrt, denominator;
     for (size_t i : with_gradients(all)) {
-      const State& s = states_[i];
+      const State& s = state(i);
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       if (adds_decay_) grad = temporary("add", grad);
       redistributed_gradients(all, {i});
@@ -101,6 +83,9 @@ class Adam final : public Optimizer {
     }
   }
 
+  // One kernel that takes everything as an argument.
+  void step_fused(const std::vector<Parameter*>& all) override { redistributed_gradients(all, with_gradients(all)); }
+
   // exp_avg_sq.sqrt() / number, with the numbers that the update takes before and after it.
   static Tensor denominator_of(const Tensor& exp_avg_sq) {
     Tape& tape = exp_avg_sq.tape();
@@ -116,9 +101,7 @@ class Adam final : public Optimizer {
     return out;
   }
 
-  Form form_;
   bool amsgrad_, maximize_, capturable_, adds_decay_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace

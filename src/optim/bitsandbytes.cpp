@@ -3,9 +3,8 @@
 // of 256 numbers serve all parameters. AdEMAMix keeps a fast and a slow average in its first state, which is twice as large. Paged ones
 // keep the states of tensors from 100,000 elements on in CUDA managed memory (cudaMallocManaged), which PyTorch's allocator does not
 // see; scales and tables stay in it.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -21,28 +20,24 @@ struct Kind {
   bool twofold = false;  // the first state holds two averages
 };
 
-class BitsAndBytes final : public Optimizer {
+class BitsAndBytes final : public StatefulOptimizer<Tensors> {
  public:
   BitsAndBytes(const Arguments& args, Kind kind) : kind_(kind), smallest_(args.integer("min_8bit_size", 4096)) {
     kind_.paged = kind.paged || args.flag("is_paged");
-  }
-
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (states_[i].empty()) init(states_[i], all[i]->value);
   }
 
   Bytes managed() const override { return managed_; }
 
   Tensors states() const override {
     Tensors out = tables_;
-    for (const Tensors& s : states_) out.insert(out.end(), s.begin(), s.end());
+    const Tensors own = StatefulOptimizer::states();
+    out.insert(out.end(), own.begin(), own.end());
     return out;
   }
 
  private:
-  void init(Tensors& s, const Tensor& value) {
+  void init(Tensors& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     Tape& tape = value.tape();
     const bool quantised = kind_.bits == 8 && value.numel() >= smallest_;
     if (quantised && tables_.empty())
@@ -69,7 +64,6 @@ class BitsAndBytes final : public Optimizer {
   int64_t smallest_;
   Tensors tables_;
   Bytes managed_;
-  std::vector<Tensors> states_;  // by position in the parameter list
 };
 
 std::unique_ptr<Optimizer> make(const char* name, const Config& args, Kind kind) {

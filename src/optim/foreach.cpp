@@ -1,6 +1,7 @@
 #include "optim/foreach.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace plimsoll {
 
@@ -96,6 +97,11 @@ Tensor where_scalars(const Tensor& condition) {
 double step_count(const Tape& tape) {
   constexpr double kLateStep = 1000;  // past every warm-up; ASGD's default t0 of a million steps is not reached
   return tape.dialect.item.value_or(kLateStep);
+}
+
+double rectified_length(double beta2, const Tape& tape) {
+  const double step = step_count(tape), power = std::pow(beta2, step);
+  return 2 / (1 - beta2) - 1 - 2 * step * power / (1 - power);
 }
 
 }  // namespace plimsoll

@@ -50,5 +50,7 @@ Tensor where_scalars(const Tensor& condition);
 // The step count that `.item()` gives: what the recorder said, or that of a run well under way, which is what the
 // simulated steps stand for.
 double step_count(const Tape& tape);
+// RAdam's warm-up: over how many steps its average of squares reaches at that count. Steps on which it is short have no denominator.
+double rectified_length(double beta2, const Tape& tape);
 
 }  // namespace plimsoll

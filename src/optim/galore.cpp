@@ -4,27 +4,32 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
-#include "optim/foreach.h"
 #include "optim/low_rank.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class GaLoreAdamW final : public Optimizer {
+struct GaLoreAdamWState {
+  Tensor ortho_matrix, exp_avg, exp_avg_sq;
+  Tensors tensors() const { return {ortho_matrix, exp_avg, exp_avg_sq}; }
+};
+
+class GaLoreAdamW final : public StatefulOptimizer<GaLoreAdamWState> {
  public:
   explicit GaLoreAdamW(const Arguments& args) : targets_(args), settings_(args) {}
 
   void know_linear_layers(const std::vector<LinearWeight>& layers) override { targets_.choose(layers); }
   void attach(const std::vector<Parameter*>&) override { targets_.check_chosen(); }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, denom, norm_grad;
     for (size_t i : targets_.in_order(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      State& s = states_[i];
+      State& s = state(i);
       const bool low_rank = targets_.holds(all[i]);
       grad = all[i]->grad;
       if (low_rank) {
@@ -38,22 +43,8 @@ class GaLoreAdamW final : public Optimizer {
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.ortho_matrix, s.exp_avg, s.exp_avg_sq})
-        if (t) out.push_back(t);
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor ortho_matrix, exp_avg, exp_avg_sq;
-  };
-
   LowRankTargets targets_;
   ProjectionSettings settings_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 // galore_torch/adamw8bit.py: bitsandbytes' kernels see a parameter whose data and gradient are the projected ones; the weight waits in a

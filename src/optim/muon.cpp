@@ -5,9 +5,8 @@
 
 #include "job/tuning.h"
 #include "ops/reshape.h"
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -30,7 +29,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-class Muon final : public Optimizer {
+class Muon final : public StatefulOptimizer<Tensor> {
  public:
   explicit Muon(const Arguments& args) : nesterov_(args.flag("nesterov", true)), iterations_(args.integer("ns_steps", 5)) {
     if (iterations_ < 0 || iterations_ >= 100)
@@ -48,26 +47,18 @@ class Muon final : public Optimizer {
                 "take optimizer Muon+AdamW: matrices by Muon, the rest by AdamW");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    buffers_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!buffers_[i]) buffers_[i] = zeros_like(all[i]->grad);
+ private:
+  void init(Tensor& buffer, const Parameter& p) override { buffer = zeros_like(p.grad); }
+
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor update;
     for (size_t i : with_gradients(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      update = nesterov_ ? temporary("lerp", all[i]->grad) : buffers_[i];
+      update = nesterov_ ? temporary("lerp", all[i]->grad) : state(i);
       update = orthogonal(update);
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const Tensor& b : buffers_)
-      if (b) out.push_back(b);
-    return out;
-  }
-
- private:
   // _zeropower_via_newtonschulz. A bf16 update is normalised in place: .bfloat16() makes no copy of it.
   Tensor orthogonal(const Tensor& update) const {
     const bool tall = update.size(0) > update.size(1);
@@ -84,7 +75,6 @@ class Muon final : public Optimizer {
 
   bool nesterov_;
   int64_t iterations_;
-  Tensors buffers_;  // by position in the parameter list
 };
 
 // Two optimizers, one step after the other.

@@ -1,41 +1,27 @@
 // torch.optim.NAdam: exp_avg and exp_avg_sq for every parameter; capturable keeps step and mu_product on the device.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class NAdam final : public Optimizer {
+struct NAdamState {
+  Tensor step, mu_product, exp_avg, exp_avg_sq;
+  Tensors tensors() const { return {step, mu_product, exp_avg, exp_avg_sq}; }
+};
+
+class NAdam final : public StatefulOptimizer<NAdamState> {
  public:
   explicit NAdam(const Arguments& args)
-      : form_(args.form()),
+      : StatefulOptimizer(args.form()),
         capturable_(args.flag("capturable")),
         adds_decay_(!args.flag("decoupled_weight_decay") && args.nonzero("weight_decay")),
         maximize_(args.flag("maximize")) {}
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.mu_product, s.exp_avg, s.exp_avg_sq})
-        if (t) out.push_back(t);
-    return out;
-  }
-
  private:
-  struct State {
-    Tensor step, mu_product, exp_avg, exp_avg_sq;
-  };
-
-  void init(State& s, const Tensor& value) const {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     if (capturable_) {
       s.step = device_scalar("zeros", value.tape());
       s.mu_product = device_scalar("ones", value.tape());
@@ -44,7 +30,7 @@ class NAdam final : public Optimizer {
     s.exp_avg_sq = zeros_like(value);
   }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, roots, mus, mu_nexts, step_size_grads, step_size_expavg, numerator;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
@@ -54,13 +40,13 @@ class NAdam final : public Optimizer {
       {
         const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
       }
-      roots = foreach_op("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      roots = foreach_op("_foreach_sqrt", each(group, &State::exp_avg_sq));
       if (!capturable_) {
         redistributed_gradients(all, group);  // _foreach_addcdiv_
         continue;
       }
-      const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
-      const Tensors mu_products = gather(group, [&](size_t i) { return states_[i].mu_product; });
+      const Tensors steps = each(group, &State::step);
+      const Tensors mu_products = each(group, &State::mu_product);
       Tensors exponent = foreach_op("_foreach_mul", steps);
       mus = foreach_op("_foreach_pow", exponent);
       mu_nexts = foreach_op("_foreach_pow", exponent);
@@ -74,10 +60,10 @@ class NAdam final : public Optimizer {
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, exp_avg, correction2, mu, mu_next, denominator, mu_product_next;
     for (size_t i : with_gradients(all)) {
-      const State& s = states_[i];
+      const State& s = state(i);
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       exp_avg = s.exp_avg;
       if (capturable_) correction2 = chain(s.step, {"pow", "rsub"});
@@ -107,9 +93,7 @@ class NAdam final : public Optimizer {
     return temporary("mul", t, quotient);
   }
 
-  Form form_;
   bool capturable_, adds_decay_, maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace

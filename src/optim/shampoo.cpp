@@ -4,10 +4,9 @@
 #include <algorithm>
 
 #include "ops/reshape.h"
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/optimizers.h"
 #include "optim/schur_newton.h"
+#include "optim/stateful_optimizer.h"
 #include "optim/tensordot.h"
 
 namespace plimsoll {
@@ -18,7 +17,20 @@ enum class Graft : int64_t { none, sgd, adagrad, rmsprop, sqrtn };  // LayerWise
 
 Tensor norm(const Tensor& t) { return temporary("linalg_vector_norm", Dims{}, t.dtype(), t.tape()); }
 
-class ScalableShampoo final : public Optimizer {
+struct ShampooState {
+  Tensor momentum, graft_momentum, graft_statistics;
+  Dims shape;                             // after small dimensions were merged
+  std::vector<std::vector<int64_t>> cut;  // sizes along each dimension
+  Tensors statistics, roots;              // by block and side; views of one tensor where all are of one size
+  Tensors tensors() const {
+    Tensors out{momentum, graft_momentum, graft_statistics};
+    out.insert(out.end(), statistics.begin(), statistics.end());
+    out.insert(out.end(), roots.begin(), roots.end());
+    return out;
+  }
+};
+
+class ScalableShampoo final : public StatefulOptimizer<ShampooState> {
  public:
   explicit ScalableShampoo(const Arguments& args)
       : block_(args.size("block_size", 512)),
@@ -47,42 +59,22 @@ class ScalableShampoo final : public Optimizer {
             "take precision fp32 or amp");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].momentum) init(states_[i], *all[i]);
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     ++step_;
     Names names;
     for (size_t i : with_gradients(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      update(states_[i], all[i]->grad, names);
+      update(state(i), all[i]->grad, names);
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_) {
-      for (const Tensor& t : {s.momentum, s.graft_momentum, s.graft_statistics})
-        if (t) out.push_back(t);
-      out.insert(out.end(), s.statistics.begin(), s.statistics.end());
-      out.insert(out.end(), s.roots.begin(), s.roots.end());
-    }
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor momentum, graft_momentum, graft_statistics;
-    Dims shape;                             // after small dimensions were merged
-    std::vector<std::vector<int64_t>> cut;  // sizes along each dimension
-    Tensors statistics, roots;              // by block and side; views of one tensor where all are of one size
-  };
   // Of step() itself, from one parameter to the next.
   struct Names {
     Tensor graft_grad, shampoo_grad, graft_norm, shampoo_norm, decayed, nesterov;
   };
 
-  void init(State& s, const Parameter& p) const {
+  void init(State& s, const Parameter& p) override {
     const ScopeGuard module(p.value.tape(), p.value.tape().scope_of(p.value));
     s.momentum = zeros_like(p.grad);
     s.shape = merges_ ? merged(p.value.sizes()) : p.value.sizes();
@@ -229,7 +221,6 @@ class ScalableShampoo final : public Optimizer {
   bool merges_, nesterov_;
   Graft graft_;
   int64_t step_ = 0;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace

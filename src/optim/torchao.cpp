@@ -4,9 +4,8 @@
 // fuses it, also with bf16_stochastic_round, and it is taken to allocate nothing; no recorded run has checked that.
 #include <fmt/format.h>
 
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -21,7 +20,7 @@ struct Codes {
 };
 constexpr Codes k8bit{1, 256, 256}, k4bit{2, 16, 128}, kFp8{1, 0, 256}, kPlain{};
 
-class TorchAo final : public Optimizer {
+class TorchAo final : public StatefulOptimizer<Tensors> {
  public:
   TorchAo(const Arguments& args, Codes codes) : codes_(codes), states_each_(args.flag("amsgrad") ? 3 : 2) {
     if (codes.block == 0) return;
@@ -30,20 +29,11 @@ class TorchAo final : public Optimizer {
       args.refuse(fmt::format("block_size {} is odd, and two codes share a byte", codes_.block), "take an even one; the default is 128");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (states_[i].empty())
-        for (int k = 0; k < states_each_; ++k) add_state(states_[i], all[i]->value);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const Tensors& s : states_) out.insert(out.end(), s.begin(), s.end());
-    return out;
-  }
-
  private:
+  void init(Tensors& s, const Parameter& p) override {
+    for (int k = 0; k < states_each_; ++k) add_state(s, p.value);
+  }
+
   void add_state(Tensors& s, const Tensor& value) const {
     const ScopeGuard module(value.tape(), value.tape().scope_of(value));
     const int64_t n = value.numel();
@@ -58,7 +48,6 @@ class TorchAo final : public Optimizer {
 
   Codes codes_;
   int states_each_;
-  std::vector<Tensors> states_;  // by position in the parameter list
 };
 
 std::unique_ptr<Optimizer> make(const char* name, const Config& args, Codes codes) {

@@ -1,10 +1,9 @@
 // transformers.optimization.Adafactor (the Trainer's `optim: adafactor`): factored second moments, a loop over the parameters, fp32
 // copies of what is in half precision. Names of the Python step live from one parameter to the next. galore_torch's is a copy of it that
 // works on projected gradients of linear layers.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
 #include "optim/low_rank.h"
 #include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -33,7 +32,12 @@ struct LowRank {
   ProjectionSettings settings;
 };
 
-class TransformersAdafactor final : public Optimizer {
+struct TransformersAdafactorState {
+  Tensor exp_avg, row, column, whole, rms, ortho_matrix;
+  Tensors tensors() const { return {exp_avg, row, column, whole, rms, ortho_matrix}; }
+};
+
+class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafactorState> {
  public:
   explicit TransformersAdafactor(const Arguments& args, std::optional<LowRank> low_rank = std::nullopt)
       : first_moment_(args.nonzero("beta1")),
@@ -48,11 +52,11 @@ class TransformersAdafactor final : public Optimizer {
     if (low_rank_) low_rank_->targets.check_chosen();
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, value, lr, update;
     for (size_t i : low_rank_ ? low_rank_->targets.in_order(all) : with_gradients(all)) {
-      State& s = states_[i];
+      State& s = state(i);
       const bool projects = low_rank_ && low_rank_->targets.holds(all[i]), right = projects && low_rank_->settings.is_right(all[i]->grad);
       grad = all[i]->grad;
       grad = widened(grad);
@@ -60,7 +64,7 @@ class TransformersAdafactor final : public Optimizer {
         s.ortho_matrix = singular_vectors(grad, low_rank_->settings);
         grad = projected(grad, s.ortho_matrix, low_rank_->settings);
       }
-      init(s, grad);
+      start(s, grad);
       value = all[i]->value;
       value = widened(value);
       s.rms = rms(grad.tape());
@@ -81,20 +85,7 @@ class TransformersAdafactor final : public Optimizer {
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.exp_avg, s.row, s.column, s.whole, s.rms, s.ortho_matrix})
-        if (t) out.push_back(t);
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor exp_avg, row, column, whole, rms, ortho_matrix;
-  };
-
-  void init(State& s, const Tensor& grad) const {
+  void start(State& s, const Tensor& grad) const {
     if (s.row || s.whole) return;
     if (first_moment_) s.exp_avg = zeros_like(grad);
     if (grad.dim() < 2) {
@@ -123,7 +114,6 @@ class TransformersAdafactor final : public Optimizer {
 
   bool first_moment_, decay_, scales_;
   std::optional<LowRank> low_rank_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
