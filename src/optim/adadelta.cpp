@@ -1,5 +1,4 @@
 // torch.optim.Adadelta: square_avg and acc_delta for every parameter.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -54,8 +53,19 @@ class Adadelta final : public StatefulOptimizer<AdadeltaState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adadelta(const Config& args) {
-  return std::make_unique<Adadelta>(Arguments("Adadelta", args, {"rho", "eps", "weight_decay", "foreach", "capturable", "differentiable"}));
-}
+extern const OptimizerEntry kAdadelta{
+    .name = "Adadelta",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<Adadelta>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"rho", 0.9},
+                  {"eps", 1e-6},
+                  {"weight_decay", 0},
+                  {"foreach"},
+                  {"capturable", false},
+                  {"maximize", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

@@ -1,6 +1,5 @@
 // torch.optim.Adafactor: a row and a column of second moments for what has two dimensions or more, the whole second moment
 // for vectors. The loop is the default, also on CUDA.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -26,7 +25,7 @@ struct AdafactorState {
 
 class Adafactor final : public StatefulOptimizer<AdafactorState> {
  public:
-  explicit Adafactor(const Arguments& args) : StatefulOptimizer(args.form(Form::loop)), maximize_(args.flag("maximize")) {}
+  explicit Adafactor(const Arguments& args) : StatefulOptimizer(args.form()), maximize_(args.flag("maximize")) {}
 
  private:
   void init(State& s, const Parameter& p) override {
@@ -105,8 +104,13 @@ class Adafactor final : public StatefulOptimizer<AdafactorState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adafactor(const Config& args) {
-  return std::make_unique<Adafactor>(Arguments("Adafactor", args, {"beta2_decay", "eps", "d", "weight_decay", "foreach"}));
-}
+extern const OptimizerEntry kAdafactor{
+    .name = "Adafactor",
+    .library = "torch.optim",
+    .keeps = "a row and a column for matrices, 1 state for vectors",
+    .make = make<Adafactor>,
+    .forms = {Form::loop, Form::foreach},
+    .arguments = {{"beta2_decay", -0.8}, {"eps"}, {"d", 1.0}, {"weight_decay", 0.0}, {"foreach"}, {"maximize", false}},
+};
 
 }  // namespace plimsoll

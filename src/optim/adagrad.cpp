@@ -1,5 +1,4 @@
 // torch.optim.Adagrad: the sum of squares for every parameter, made by the constructor whether or not a gradient ever comes.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -55,9 +54,21 @@ class Adagrad final : public StatefulOptimizer<AdagradState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adagrad(const Config& args) {
-  return std::make_unique<Adagrad>(
-      Arguments("Adagrad", args, {"lr_decay", "weight_decay", "initial_accumulator_value", "eps", "foreach", "differentiable", "fused"}));
-}
+extern const OptimizerEntry kAdagrad{
+    .name = "Adagrad",
+    .library = "torch.optim",
+    .keeps = "1 state a parameter",
+    .make = make<Adagrad>,
+    .forms = {Form::foreach, Form::loop, Form::fused},
+    .arguments = {{"lr_decay", 0},
+                  {"weight_decay", 0},
+                  {"initial_accumulator_value", 0},
+                  {"eps", 1e-10},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false},
+                  {"fused"}},
+    .transformers = {{"adagrad"}},
+};
 
 }  // namespace plimsoll

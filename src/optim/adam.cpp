@@ -1,5 +1,4 @@
 // torch.optim.Adam and AdamW: exp_avg and exp_avg_sq (and max_exp_avg_sq with amsgrad) for every parameter.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 #include "tensor/number.h"
 
@@ -14,6 +13,7 @@ struct AdamState {
 
 class Adam final : public StatefulOptimizer<AdamState> {
  public:
+  explicit Adam(const Arguments& args) : Adam(args, args.flag("decoupled_weight_decay")) {}
   Adam(const Arguments& args, bool decoupled)
       : StatefulOptimizer(args.form()),
         amsgrad_(args.flag("amsgrad")),
@@ -104,18 +104,47 @@ class Adam final : public StatefulOptimizer<AdamState> {
   bool amsgrad_, maximize_, capturable_, adds_decay_;
 };
 
+std::unique_ptr<Optimizer> make_adamw(const Arguments& args) { return std::make_unique<Adam>(args, true); }
+
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adam(const Config& args) {
-  const Arguments a(
-      "Adam", args,
-      {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused", "decoupled_weight_decay"});
-  return std::make_unique<Adam>(a, a.flag("decoupled_weight_decay"));
-}
+extern const OptimizerEntry kAdam{
+    .name = "Adam",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter (3 with amsgrad)",
+    .make = make<Adam>,
+    .forms = {Form::foreach, Form::loop, Form::fused},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"amsgrad", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"capturable", false},
+                  {"differentiable", false},
+                  {"fused"},
+                  {"decoupled_weight_decay", false}},
+};
 
-std::unique_ptr<Optimizer> make_adamw(const Config& args) {
-  return std::make_unique<Adam>(
-      Arguments("AdamW", args, {"betas", "eps", "weight_decay", "amsgrad", "foreach", "capturable", "differentiable", "fused"}), true);
-}
+extern const OptimizerEntry kAdamW{
+    .name = "AdamW",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter (3 with amsgrad)",
+    .make = make_adamw,
+    .forms = {Form::foreach, Form::loop, Form::fused},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 1e-2},
+                  {"amsgrad", false},
+                  {"maximize", false},
+                  {"foreach"},
+                  {"capturable", false},
+                  {"differentiable", false},
+                  {"fused"}},
+    .transformers = {{"adamw_torch"},
+                     {"adamw_torch_fused", R"({"fused": true})"},
+                     {"adamw_torch_xla", R"({"fused": true})"},
+                     {"adamw_torch_npu_fused", R"({"fused": true})"}},
+};
 
 }  // namespace plimsoll

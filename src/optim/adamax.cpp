@@ -1,5 +1,4 @@
 // torch.optim.Adamax: exp_avg and exp_inf for every parameter.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -58,8 +57,19 @@ class Adamax final : public StatefulOptimizer<AdamaxState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamax(const Config& args) {
-  return std::make_unique<Adamax>(Arguments("Adamax", args, {"betas", "eps", "weight_decay", "foreach", "differentiable", "capturable"}));
-}
+extern const OptimizerEntry kAdamax{
+    .name = "Adamax",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<Adamax>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false},
+                  {"capturable", false}},
+};
 
 }  // namespace plimsoll

@@ -1,6 +1,5 @@
 // AnyPrecisionAdamW (pytorch/torchdistx): Adam's moments in types that the user chooses, a loop over the parameters, and with Kahan's
 // summation a compensation for each.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 #include "util/text.h"
 
@@ -8,8 +7,8 @@ namespace plimsoll {
 
 namespace {
 
-DType state_type(const Arguments& args, const char* key, const char* fallback) {
-  const std::string name = args.config().text({key}, fallback);
+DType state_type(const Arguments& args, const char* key) {
+  const std::string name = args.text(key);
   if (name == "float32") return DType::float32;
   if (name == "bfloat16") return DType::bfloat16;
   if (name == "float16") return DType::float16;
@@ -26,9 +25,9 @@ class AnyPrecisionAdamW final : public StatefulOptimizer<AnyPrecisionAdamWState>
   explicit AnyPrecisionAdamW(const Arguments& args)
       : StatefulOptimizer(Form::loop, StatesMade::one_by_one),
         kahan_(args.flag("use_kahan_summation")),
-        momentum_(state_type(args, "momentum_dtype", "float32")),
-        variance_(state_type(args, "variance_dtype", "bfloat16")),
-        compensation_(state_type(args, "compensation_buffer_dtype", "bfloat16")) {}
+        momentum_(state_type(args, "momentum_dtype")),
+        variance_(state_type(args, "variance_dtype")),
+        compensation_(state_type(args, "compensation_buffer_dtype")) {}
 
  private:
   void step_loop(const std::vector<Parameter*>& all) override {
@@ -54,10 +53,20 @@ class AnyPrecisionAdamW final : public StatefulOptimizer<AnyPrecisionAdamWState>
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_any_precision_adamw(const Config& args) {
-  return std::make_unique<AnyPrecisionAdamW>(Arguments(
-      "AnyPrecisionAdamW", args,
-      {"betas", "eps", "weight_decay", "use_kahan_summation", "momentum_dtype", "variance_dtype", "compensation_buffer_dtype"}, false));
-}
+extern const OptimizerEntry kAnyPrecisionAdamW{
+    .name = "AnyPrecisionAdamW",
+    .library = "torchdistx",
+    .keeps = "2 states a parameter in fp32 and bf16, 1 more with use_kahan_summation",
+    .make = make<AnyPrecisionAdamW>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0.0},
+                  {"use_kahan_summation", false},
+                  {"momentum_dtype", "float32"},
+                  {"variance_dtype", "bfloat16"},
+                  {"compensation_buffer_dtype", "bfloat16"}},
+    .transformers = {{"adamw_anyprecision", R"({"variance_dtype": "float32"})"}},
+    .optim_args = "use_kahan_summation momentum_dtype variance_dtype compensation_buffer_dtype",
+};
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 // factor a channel, or one in all, for the whole gradient. Every step here is one that draws the projection anew, as every
 // update_proj_gap-th of a real run is.
 #include "optim/low_rank.h"
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 #include "util/text.h"
 
@@ -48,11 +47,11 @@ class ApolloAdamW final : public StatefulOptimizer<ApolloAdamWState> {
     Tensor grad, denom, norm_grad, factor, scaled_grad, norm;
   };
 
-  static bool one_of(const Arguments& args, const char* key, const char* fallback, const char* other) {
-    const std::string value = args.config().text({key}, fallback);
-    if (value != fallback && value != other)
-      args.refuse(std::string(key) + " is '" + printable(value, 40) + "'", std::string("one of ") + fallback + ", " + other);
-    return value == fallback;
+  static bool one_of(const Arguments& args, const char* key, const char* usual, const char* other) {
+    const std::string value = args.text(key);
+    if (value != usual && value != other)
+      args.refuse(std::string(key) + " is '" + printable(value, 40) + "'", std::string("one of ") + usual + ", " + other);
+    return value == usual;
   }
 
   static Tensor number(const char* op, const Tensor& like) { return temporary(op, Dims{}, like.dtype(), like.tape()); }
@@ -96,12 +95,27 @@ class ApolloAdamW final : public StatefulOptimizer<ApolloAdamWState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_apollo_adamw(const Config& args) {
-  return std::make_unique<ApolloAdamW>(
-      Arguments("APOLLOAdamW", args,
-                {"betas", "eps", "weight_decay", "correct_bias", "scale_front", "disable_nl", "no_deprecation_warning", "rank", "proj",
-                 "scale_type", "update_proj_gap", "scale", "proj_type", "target_modules"},
-                false));
-}
+extern const OptimizerEntry kApolloAdamW{
+    .name = "APOLLOAdamW",
+    .library = "apollo-torch",
+    .keeps = "2 states of rank 128 for linear layers, and what projects on it; 2 for the rest",
+    .make = make<ApolloAdamW>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-6},
+                  {"weight_decay", 0.0},
+                  {"correct_bias", true},
+                  {"scale_front", false},
+                  {"disable_nl", false},
+                  {"no_deprecation_warning", true},
+                  {"rank", 128},
+                  {"proj", "random"},
+                  {"scale_type", "channel"},
+                  {"update_proj_gap", 200},
+                  {"scale", 1.0},
+                  {"proj_type", "std"},
+                  {"target_modules", "all-linear"}},
+    .transformers = {{"apollo_adamw"}, {"apollo_adamw_layerwise"}},
+    .optim_args = "rank proj scale_type proj_type",
+};
 
 }  // namespace plimsoll

@@ -1,5 +1,4 @@
 // torch.optim.ASGD: the averaged copy ax for every parameter, and step, eta and mu as scalars on the device.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -15,7 +14,7 @@ class Asgd final : public StatefulOptimizer<AsgdState> {
  public:
   explicit Asgd(const Arguments& args)
       : StatefulOptimizer(args.form()),
-        t0_(args.number("t0", 1e6)),
+        t0_(args.number("t0")),
         capturable_(args.flag("capturable")),
         decay_(args.nonzero("weight_decay")),
         maximize_(args.flag("maximize")) {}
@@ -84,9 +83,20 @@ class Asgd final : public StatefulOptimizer<AsgdState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_asgd(const Config& args) {
-  return std::make_unique<Asgd>(
-      Arguments("ASGD", args, {"lambd", "alpha", "t0", "weight_decay", "foreach", "differentiable", "capturable"}));
-}
+extern const OptimizerEntry kAsgd{
+    .name = "ASGD",
+    .library = "torch.optim",
+    .keeps = "1 state a parameter",
+    .make = make<Asgd>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"lambd", 1e-4},
+                  {"alpha", 0.75},
+                  {"t0", 1e6},
+                  {"weight_decay", 0},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false},
+                  {"capturable", false}},
+};
 
 }  // namespace plimsoll

@@ -1,6 +1,5 @@
 // GrokAdamW (cognitivecomputations/grokadamw): its three states lie in the host's memory and come to the device for each parameter's
 // update, as copies that live until the next parameter's.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -13,8 +12,8 @@ struct GrokAdamWState {
 
 class GrokAdamW final : public StatefulOptimizer<GrokAdamWState> {
  public:
-  explicit GrokAdamW(const Arguments& args) : clips_(args.number("gradient_clipping", 1.0) > 0) {
-    if (args.config().find({"grokking_signal_fns"}))
+  explicit GrokAdamW(const Arguments& args) : clips_(args.number("gradient_clipping") > 0) {
+    if (args.given("grokking_signal_fns"))
       args.refuse("grokking_signal_fns are functions and not simulated", "leave grokking_signal_fns out");
   }
 
@@ -57,11 +56,22 @@ class GrokAdamW final : public StatefulOptimizer<GrokAdamWState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_grok_adamw(const Config& args) {
-  return std::make_unique<GrokAdamW>(Arguments("GrokAdamW", args,
-                                               {"betas", "eps", "weight_decay", "alpha_init", "lamb", "gamma", "grokking_signal_fns",
-                                                "grokking_signal_decay_rate", "gradient_clipping"},
-                                               false));
-}
+extern const OptimizerEntry kGrokAdamW{
+    .name = "GrokAdamW",
+    .library = "grokadamw",
+    .keeps = "3 states a parameter, in the host's memory",
+    .make = make<GrokAdamW>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 1e-2},
+                  {"alpha_init", 0.98},
+                  {"lamb", 2.0},
+                  {"gamma", 0.1},
+                  {"grokking_signal_fns"},
+                  {"grokking_signal_decay_rate", 0.1},
+                  {"gradient_clipping", 1.0}},
+    .transformers = {{"grokadamw"}},
+    .optim_args = "gradient_clipping",
+};
 
 }  // namespace plimsoll

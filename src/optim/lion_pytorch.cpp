@@ -1,6 +1,5 @@
 // lion_pytorch.Lion (lucidrains/lion-pytorch): exp_avg for every parameter, in its type. `foreach: true` is the class of the same name in
 // lion_pytorch.foreach, which updates all parameters at once.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -9,7 +8,7 @@ namespace {
 
 class LionPytorch final : public StatefulOptimizer<Tensor> {
  public:
-  explicit LionPytorch(const Arguments& args) : StatefulOptimizer(args.form(Form::loop), StatesMade::one_by_one) {
+  explicit LionPytorch(const Arguments& args) : StatefulOptimizer(args.form(), StatesMade::one_by_one) {
     if (args.flag("use_triton")) args.refuse("use_triton true is not simulated", "leave use_triton out");
   }
 
@@ -27,9 +26,13 @@ class LionPytorch final : public StatefulOptimizer<Tensor> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_lion_pytorch(const Config& args) {
-  return std::make_unique<LionPytorch>(
-      Arguments("lion_pytorch.Lion", args, {"betas", "weight_decay", "use_triton", "decoupled_weight_decay", "foreach"}, false));
-}
+extern const OptimizerEntry kLionPytorch{
+    .name = "lion_pytorch.Lion",
+    .library = "lion-pytorch",
+    .keeps = "1 state a parameter",
+    .make = make<LionPytorch>,
+    .forms = {Form::loop, Form::foreach},
+    .arguments = {{"betas", {0.9, 0.99}}, {"weight_decay", 0.0}, {"use_triton", false}, {"decoupled_weight_decay", false}, {"foreach"}},
+};
 
 }  // namespace plimsoll

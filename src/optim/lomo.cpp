@@ -2,7 +2,6 @@
 // (step/in_backward.h), in fp32 copies if they are of another type. AdaLomo keeps a row and a column of second moments in fp32.
 #include <fmt/format.h>
 
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -14,7 +13,7 @@ Tensor in_fp32(const Tensor& t) { return t.dtype() == DType::float32 ? t : tempo
 class Lomo final : public Optimizer {
  public:
   explicit Lomo(const Arguments& args) {
-    if (args.config().find({"clip_grad_norm"}))
+    if (args.given("clip_grad_norm"))
       args.refuse("clip_grad_norm takes another backward, which is not simulated", "leave clip_grad_norm out");
   }
 
@@ -34,7 +33,7 @@ class AdaLomo final : public StatefulOptimizer<Tensors> {
  public:
   explicit AdaLomo(const Arguments& args)
       : StatefulOptimizer(Form::loop, StatesMade::by_constructor), decays_(args.nonzero("weight_decay")) {
-    if (args.config().find({"clip_grad_norm"}))
+    if (args.given("clip_grad_norm"))
       args.refuse("clip_grad_norm takes another backward, which is not simulated", "leave clip_grad_norm out");
   }
 
@@ -87,13 +86,28 @@ class AdaLomo final : public StatefulOptimizer<Tensors> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_lomo(const Config& args) {
-  return std::make_unique<Lomo>(Arguments("Lomo", args, {"clip_grad_norm", "clip_grad_value", "weight_decay"}, false));
-}
+extern const OptimizerEntry kLomo{
+    .name = "Lomo",
+    .library = "lomo-optim",
+    .keeps = "no state: weights are updated in backward",
+    .make = make<Lomo>,
+    .arguments = {{"clip_grad_norm"}, {"clip_grad_value"}, {"weight_decay", 0.0}},
+    .transformers = {{"lomo"}},
+};
 
-std::unique_ptr<Optimizer> make_adalomo(const Config& args) {
-  return std::make_unique<AdaLomo>(Arguments(
-      "AdaLomo", args, {"loss_scale", "eps", "clip_threshold", "decay_rate", "clip_grad_norm", "clip_grad_value", "weight_decay"}, false));
-}
+extern const OptimizerEntry kAdaLomo{
+    .name = "AdaLomo",
+    .library = "lomo-optim",
+    .keeps = "a row and a column for matrices, 1 state for vectors, in fp32; updates in backward",
+    .make = make<AdaLomo>,
+    .arguments = {{"loss_scale", 1024},
+                  {"eps", {1e-30, 1e-3}},
+                  {"clip_threshold", 1.0},
+                  {"decay_rate", -0.8},
+                  {"clip_grad_norm"},
+                  {"clip_grad_value"},
+                  {"weight_decay", 0.0}},
+    .transformers = {{"adalomo"}},
+};
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 
 #include "job/tuning.h"
 #include "ops/reshape.h"
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -31,7 +30,7 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b) {
 
 class Muon final : public StatefulOptimizer<Tensor> {
  public:
-  explicit Muon(const Arguments& args) : nesterov_(args.flag("nesterov", true)), iterations_(args.integer("ns_steps", 5)) {
+  explicit Muon(const Arguments& args) : nesterov_(args.flag("nesterov")), iterations_(args.integer("ns_steps")) {
     if (iterations_ < 0 || iterations_ >= 100)
       args.refuse(fmt::format("ns_steps {} is not below 100", iterations_), "PyTorch raises a ValueError here; its default is 5");
   }
@@ -80,8 +79,12 @@ class Muon final : public StatefulOptimizer<Tensor> {
 // Two optimizers, one step after the other.
 class MuonAndAdamW final : public Optimizer {
  public:
-  MuonAndAdamW(std::unique_ptr<Optimizer> muon, std::unique_ptr<Optimizer> adamw, std::vector<std::string> adamw_modules)
-      : muon_(std::move(muon)), adamw_(std::move(adamw)), adamw_modules_(std::move(adamw_modules)) {}
+  explicit MuonAndAdamW(const Arguments& args) : muon_(std::make_unique<Muon>(args)) {
+    const nlohmann::json* adamw = args.config().find({"adamw"});
+    const nlohmann::json* modules = args.config().find({"adamw_modules"});
+    adamw_ = make_optimizer("AdamW", adamw ? Config("adamw", *adamw) : Config());
+    if (modules) adamw_modules_ = parse_name_list(*modules, "adamw_modules");
+  }
 
   void attach(const std::vector<Parameter*>& all) override {
     for (Parameter* p : all) (by_muon(*p) ? matrices_ : rest_).push_back(p);
@@ -121,20 +124,35 @@ class MuonAndAdamW final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_muon(const Config& args) {
-  return std::make_unique<Muon>(
-      Arguments("Muon", args, {"weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn"}, false));
-}
+extern const OptimizerEntry kMuon{
+    .name = "Muon",
+    .library = "torch.optim",
+    .keeps = "1 state a parameter; takes matrices alone",
+    .make = make<Muon>,
+    .arguments = {{"weight_decay", 0.1},
+                  {"momentum", 0.95},
+                  {"nesterov", true},
+                  {"ns_coefficients", {3.4445, -4.775, 2.0315}},
+                  {"eps", 1e-7},
+                  {"ns_steps", 5},
+                  {"adjust_lr_fn"}},
+};
 
 // Its arguments are Muon's; `adamw` holds AdamW's, `adamw_modules` the names of matrices that are left to AdamW, too.
-std::unique_ptr<Optimizer> make_muon_and_adamw(const Config& args) {
-  const Arguments a(
-      "Muon+AdamW", args,
-      {"weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn", "adamw", "adamw_modules"}, false);
-  const nlohmann::json* adamw = args.find({"adamw"});
-  const nlohmann::json* modules = args.find({"adamw_modules"});
-  return std::make_unique<MuonAndAdamW>(std::make_unique<Muon>(a), make_adamw(adamw ? Config("adamw", *adamw) : Config()),
-                                        modules ? parse_name_list(*modules, "adamw_modules") : std::vector<std::string>{});
-}
+extern const OptimizerEntry kMuonAndAdamW{
+    .name = "Muon+AdamW",
+    .library = "torch.optim",
+    .keeps = "1 state for matrices by Muon, 2 for the rest by AdamW",
+    .make = make<MuonAndAdamW>,
+    .arguments = {{"weight_decay", 0.1},
+                  {"momentum", 0.95},
+                  {"nesterov", true},
+                  {"ns_coefficients", {3.4445, -4.775, 2.0315}},
+                  {"eps", 1e-7},
+                  {"ns_steps", 5},
+                  {"adjust_lr_fn"},
+                  {"adamw"},
+                  {"adamw_modules"}},
+};
 
 }  // namespace plimsoll

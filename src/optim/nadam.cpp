@@ -1,5 +1,4 @@
 // torch.optim.NAdam: exp_avg and exp_avg_sq for every parameter; capturable keeps step and mu_product on the device.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -98,10 +97,21 @@ class NAdam final : public StatefulOptimizer<NAdamState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_nadam(const Config& args) {
-  return std::make_unique<NAdam>(
-      Arguments("NAdam", args,
-                {"betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
-}
+extern const OptimizerEntry kNAdam{
+    .name = "NAdam",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<NAdam>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"momentum_decay", 4e-3},
+                  {"decoupled_weight_decay", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"capturable", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

@@ -1,7 +1,6 @@
 // Prodigy (konstmish/prodigy, prodigyopt 1.1): exp_avg, exp_avg_sq, s and the first weights p0 for every parameter; `slice_p` keeps one of
 // so many elements of the last two. A parameter that starts as zeros (B of LoRA) has one number for p0; which those are is not known here,
 // so all are taken to have the whole.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -16,9 +15,7 @@ struct ProdigyState {
 class Prodigy final : public StatefulOptimizer<ProdigyState> {
  public:
   explicit Prodigy(const Arguments& args)
-      : StatefulOptimizer(Form::loop, StatesMade::one_by_one),
-        first_moment_(args.pair("betas", {0.9, 0.999}).first > 0),
-        slice_(args.size("slice_p", 1)) {
+      : StatefulOptimizer(Form::loop, StatesMade::one_by_one), first_moment_(args.pair("betas").first > 0), slice_(args.size("slice_p")) {
     if (args.flag("fsdp_in_use")) args.refuse("fsdp_in_use true is for sharded parameters, which are not simulated", "leave it out");
   }
 
@@ -57,11 +54,23 @@ class Prodigy final : public StatefulOptimizer<ProdigyState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_prodigy(const Config& args) {
-  return std::make_unique<Prodigy>(Arguments("Prodigy", args,
-                                             {"betas", "beta3", "eps", "weight_decay", "decouple", "use_bias_correction",
-                                              "safeguard_warmup", "d0", "d_coef", "growth_rate", "fsdp_in_use", "slice_p"},
-                                             false));
-}
+extern const OptimizerEntry kProdigy{
+    .name = "Prodigy",
+    .library = "prodigyopt",
+    .keeps = "4 states a parameter; slice_p makes 2 of them smaller",
+    .make = make<Prodigy>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"beta3"},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"decouple", true},
+                  {"use_bias_correction", false},
+                  {"safeguard_warmup", false},
+                  {"d0", 1e-6},
+                  {"d_coef", 1.0},
+                  {"growth_rate"},
+                  {"fsdp_in_use", false},
+                  {"slice_p", 1}},
+};
 
 }  // namespace plimsoll

@@ -1,5 +1,4 @@
 // torch.optim.RAdam: exp_avg and exp_avg_sq for every parameter.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -15,7 +14,7 @@ class RAdam final : public StatefulOptimizer<RAdamState> {
  public:
   explicit RAdam(const Arguments& args)
       : StatefulOptimizer(args.form()),
-        beta2_(args.pair("betas", {0.9, 0.999}).second),
+        beta2_(args.pair("betas").second),
         capturable_(args.flag("capturable")),
         adds_decay_(!args.flag("decoupled_weight_decay") && args.nonzero("weight_decay")),
         maximize_(args.flag("maximize")) {}
@@ -146,9 +145,20 @@ class RAdam final : public StatefulOptimizer<RAdamState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_radam(const Config& args) {
-  return std::make_unique<RAdam>(
-      Arguments("RAdam", args, {"betas", "eps", "weight_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
-}
+extern const OptimizerEntry kRAdam{
+    .name = "RAdam",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<RAdam>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"decoupled_weight_decay", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"capturable", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

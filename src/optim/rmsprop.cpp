@@ -1,5 +1,4 @@
 // torch.optim.RMSprop: square_avg for every parameter, momentum_buffer with momentum, grad_avg when centered.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -60,9 +59,22 @@ class RmsProp final : public StatefulOptimizer<RmsPropState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_rmsprop(const Config& args) {
-  return std::make_unique<RmsProp>(
-      Arguments("RMSprop", args, {"alpha", "eps", "weight_decay", "momentum", "centered", "capturable", "foreach", "differentiable"}));
-}
+extern const OptimizerEntry kRmsProp{
+    .name = "RMSprop",
+    .library = "torch.optim",
+    .keeps = "1 state a parameter, 1 more each with momentum and centered",
+    .make = make<RmsProp>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"alpha", 0.99},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"momentum", 0},
+                  {"centered", false},
+                  {"capturable", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false}},
+    .transformers = {{"rmsprop"}},
+};
 
 }  // namespace plimsoll

@@ -1,5 +1,4 @@
 // torch.optim.Rprop: the previous gradient and a step size for every element of every parameter.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -88,8 +87,18 @@ class Rprop final : public StatefulOptimizer<RpropState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_rprop(const Config& args) {
-  return std::make_unique<Rprop>(Arguments("Rprop", args, {"etas", "step_sizes", "capturable", "foreach", "differentiable"}));
-}
+extern const OptimizerEntry kRprop{
+    .name = "Rprop",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<Rprop>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"etas", {0.5, 1.2}},
+                  {"step_sizes", {1e-6, 50}},
+                  {"capturable", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

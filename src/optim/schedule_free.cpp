@@ -1,6 +1,5 @@
 // schedulefree (facebookresearch/schedule_free 1.4): z, the point that steps are taken from, for every parameter, and exp_avg_sq but for
 // SGD. The gradient is normalised in place, so the denominator is the only temporary.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -17,10 +16,7 @@ class ScheduleFree final : public StatefulOptimizer<ScheduleFreeState> {
   enum class Kind { sgd, adamw, radam };
 
   ScheduleFree(const Arguments& args, Kind kind)
-      : StatefulOptimizer(args.form()),
-        kind_(kind),
-        momentum_(args.nonzero("inner_momentum")),
-        beta2_(args.pair("betas", {0.9, 0.999}).second) {}
+      : StatefulOptimizer(args.form()), kind_(kind), momentum_(args.nonzero("inner_momentum")), beta2_(args.pair("betas").second) {}
 
  private:
   void init(State& s, const Parameter& p) override {
@@ -59,25 +55,54 @@ class ScheduleFree final : public StatefulOptimizer<ScheduleFreeState> {
   double beta2_;
 };
 
+template <ScheduleFree::Kind kind>
+std::unique_ptr<Optimizer> schedule_free(const Arguments& args) {
+  return std::make_unique<ScheduleFree>(args, kind);
+}
+
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd_schedule_free(const Config& args) {
-  return std::make_unique<ScheduleFree>(
-      Arguments("SGDScheduleFree", args, {"momentum", "weight_decay", "warmup_steps", "r", "weight_lr_power", "foreach"}, false),
-      ScheduleFree::Kind::sgd);
-}
+extern const OptimizerEntry kSgdScheduleFree{
+    .name = "SGDScheduleFree",
+    .library = "schedulefree",
+    .keeps = "1 state a parameter",
+    .make = schedule_free<ScheduleFree::Kind::sgd>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"momentum", 0.9}, {"weight_decay", 0}, {"warmup_steps", 0}, {"r", 0.0}, {"weight_lr_power", 2.0}, {"foreach"}},
+    .transformers = {{"schedule_free_sgd"}},
+};
 
-std::unique_ptr<Optimizer> make_adamw_schedule_free(const Config& args) {
-  return std::make_unique<ScheduleFree>(
-      Arguments("AdamWScheduleFree", args,
-                {"betas", "eps", "weight_decay", "warmup_steps", "r", "weight_lr_power", "inner_momentum", "foreach"}, false),
-      ScheduleFree::Kind::adamw);
-}
+extern const OptimizerEntry kAdamWScheduleFree{
+    .name = "AdamWScheduleFree",
+    .library = "schedulefree",
+    .keeps = "2 states a parameter, 1 more with inner_momentum",
+    .make = schedule_free<ScheduleFree::Kind::adamw>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"warmup_steps", 0},
+                  {"r", 0.0},
+                  {"weight_lr_power", 2.0},
+                  {"inner_momentum", 0.0},
+                  {"foreach"}},
+    .transformers = {{"schedule_free_adamw"}},
+};
 
-std::unique_ptr<Optimizer> make_radam_schedule_free(const Config& args) {
-  return std::make_unique<ScheduleFree>(
-      Arguments("RAdamScheduleFree", args, {"betas", "eps", "weight_decay", "r", "weight_lr_power", "silent_sgd_phase", "foreach"}, false),
-      ScheduleFree::Kind::radam);
-}
+extern const OptimizerEntry kRAdamScheduleFree{
+    .name = "RAdamScheduleFree",
+    .library = "schedulefree",
+    .keeps = "2 states a parameter",
+    .make = schedule_free<ScheduleFree::Kind::radam>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"r", 0.0},
+                  {"weight_lr_power", 2.0},
+                  {"silent_sgd_phase", true},
+                  {"foreach"}},
+    .transformers = {{"schedule_free_radam"}},
+};
 
 }  // namespace plimsoll

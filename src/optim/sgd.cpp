@@ -1,5 +1,4 @@
 // torch.optim.SGD: nothing, or one momentum buffer for every parameter, made from the first gradient.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -56,9 +55,21 @@ class Sgd final : public StatefulOptimizer<Tensor> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd(const Config& args) {
-  return std::make_unique<Sgd>(
-      Arguments("SGD", args, {"momentum", "dampening", "weight_decay", "nesterov", "foreach", "differentiable", "fused"}));
-}
+extern const OptimizerEntry kSgd{
+    .name = "SGD",
+    .library = "torch.optim",
+    .keeps = "no state, 1 a parameter with momentum",
+    .make = make<Sgd>,
+    .forms = {Form::foreach, Form::loop, Form::fused},
+    .arguments = {{"momentum", 0},
+                  {"dampening", 0},
+                  {"weight_decay", 0},
+                  {"nesterov", false},
+                  {"maximize", false},
+                  {"foreach"},
+                  {"differentiable", false},
+                  {"fused"}},
+    .transformers = {{"sgd"}},
+};
 
 }  // namespace plimsoll

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "ops/reshape.h"
-#include "optim/optimizers.h"
 #include "optim/schur_newton.h"
 #include "optim/stateful_optimizer.h"
 #include "optim/tensordot.h"
@@ -33,19 +32,19 @@ struct ShampooState {
 class ScalableShampoo final : public StatefulOptimizer<ShampooState> {
  public:
   explicit ScalableShampoo(const Arguments& args)
-      : block_(args.size("block_size", 512)),
-        largest_(args.size("no_preconditioning_for_layers_with_dim_gt", 8192)),
-        smallest_rank_(args.integer("skip_preconditioning_rank_lt", 1)),
-        start_(args.size("start_preconditioning_step", 25)),
-        frequency_(args.size("preconditioning_compute_steps", 1000)),
-        statistics_frequency_(args.size("statistics_compute_steps", 1)),
-        exponent_(args.integer("inverse_exponent_override", 0)),
-        merges_(args.flag("shape_interpretation", true)),
-        nesterov_(args.flag("nesterov", true)),
-        graft_(static_cast<Graft>(args.integer("graft_type", 1))) {
+      : block_(args.size("block_size")),
+        largest_(args.size("no_preconditioning_for_layers_with_dim_gt")),
+        smallest_rank_(args.integer("skip_preconditioning_rank_lt")),
+        start_(args.size("start_preconditioning_step")),
+        frequency_(args.size("preconditioning_compute_steps")),
+        statistics_frequency_(args.size("statistics_compute_steps")),
+        exponent_(args.integer("inverse_exponent_override")),
+        merges_(args.flag("shape_interpretation")),
+        nesterov_(args.flag("nesterov")),
+        graft_(static_cast<Graft>(args.integer("graft_type"))) {
     if (graft_ < Graft::none || graft_ > Graft::sqrtn)
       args.refuse("graft_type is 0 to 4", "none 0, SGD 1, Adagrad 2, RMSprop 3, sqrt(n) 4");
-    if (args.integer("pre_conditioner_type", 0) != 0)
+    if (args.integer("pre_conditioner_type") != 0)
       args.refuse("only pre_conditioner_type 0 (every side) is simulated", "leave pre_conditioner_type out");
     if (args.flag("use_svd"))
       args.refuse("use_svd true is not simulated", "leave use_svd out: the default is Schur and Newton's iteration");
@@ -225,13 +224,31 @@ class ScalableShampoo final : public StatefulOptimizer<ShampooState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_scalable_shampoo(const Config& args) {
-  return std::make_unique<ScalableShampoo>(
-      Arguments("ScalableShampoo", args,
-                {"betas", "moving_average_for_momentum", "weight_decay", "decoupled_weight_decay", "decoupled_learning_rate",
-                 "inverse_exponent_override", "start_preconditioning_step", "preconditioning_compute_steps", "statistics_compute_steps",
-                 "block_size", "skip_preconditioning_rank_lt", "no_preconditioning_for_layers_with_dim_gt", "shape_interpretation",
-                 "graft_type", "pre_conditioner_type", "nesterov", "diagonal_eps", "matrix_eps", "use_svd"}));
-}
+extern const OptimizerEntry kScalableShampoo{
+    .name = "ScalableShampoo",
+    .library = "pytorch_optimizer",
+    .keeps = "2 states a parameter, 2 fp32 matrices for every side of every block of it",
+    .make = make<ScalableShampoo>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"moving_average_for_momentum", false},
+                  {"weight_decay", 0.0},
+                  {"decoupled_weight_decay", false},
+                  {"decoupled_learning_rate", true},
+                  {"inverse_exponent_override", 0},
+                  {"start_preconditioning_step", 25},
+                  {"preconditioning_compute_steps", 1000},
+                  {"statistics_compute_steps", 1},
+                  {"block_size", 512},
+                  {"skip_preconditioning_rank_lt", 1},
+                  {"no_preconditioning_for_layers_with_dim_gt", 8192},
+                  {"shape_interpretation", true},
+                  {"graft_type", 1},
+                  {"pre_conditioner_type", 0},
+                  {"nesterov", true},
+                  {"diagonal_eps", 1e-10},
+                  {"matrix_eps", 1e-6},
+                  {"use_svd", false},
+                  {"maximize", false}},
+};
 
 }  // namespace plimsoll

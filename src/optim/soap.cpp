@@ -3,7 +3,6 @@
 // cuSOLVER's own workspaces (eigh, qr) are not known and left out.
 #include "ops/matmul.h"
 #include "ops/reshape.h"
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 #include "optim/tensordot.h"
 
@@ -42,13 +41,12 @@ struct SoapState {
 class Soap final : public StatefulOptimizer<SoapState> {
  public:
   explicit Soap(const Arguments& args)
-      : largest_(args.size("max_precond_dim", 10000)),
-        frequency_(args.size("precondition_frequency", 10)),
+      : largest_(args.size("max_precond_dim")),
+        frequency_(args.size("precondition_frequency")),
         merge_(args.flag("merge_dims")),
         vectors_(args.flag("precondition_1d")),
         normalize_(args.flag("normalize_grads")) {
-    if (args.config().text({"data_format"}, "channels_first") != "channels_first")
-      args.refuse("only data_format channels_first is simulated", "leave data_format out");
+    if (args.text("data_format") != "channels_first") args.refuse("only data_format channels_first is simulated", "leave data_format out");
   }
 
   void attach(const std::vector<Parameter*>& all) override {
@@ -202,11 +200,22 @@ class Soap final : public StatefulOptimizer<SoapState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_soap(const Config& args) {
-  return std::make_unique<Soap>(Arguments("SOAP", args,
-                                          {"betas", "shampoo_beta", "eps", "weight_decay", "precondition_frequency", "max_precond_dim",
-                                           "merge_dims", "precondition_1d", "normalize_grads", "data_format", "correct_bias"},
-                                          false));
-}
+extern const OptimizerEntry kSoap{
+    .name = "SOAP",
+    .library = "nikhilvyas/SOAP",
+    .keeps = "2 states a parameter, 2 fp32 matrices for every side of it",
+    .make = make<Soap>,
+    .arguments = {{"betas", {0.95, 0.95}},
+                  {"shampoo_beta", -1},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0.01},
+                  {"precondition_frequency", 10},
+                  {"max_precond_dim", 10000},
+                  {"merge_dims", false},
+                  {"precondition_1d", false},
+                  {"normalize_grads", false},
+                  {"data_format", "channels_first"},
+                  {"correct_bias", true}},
+};
 
 }  // namespace plimsoll

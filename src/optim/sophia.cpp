@@ -1,6 +1,5 @@
 // SophiaG (Liuhong99/Sophia, sophia.py): exp_avg and hessian for every parameter, a loop. Every k steps (10 in its recipe) a second
 // backward on sampled labels feeds `update_hessian`, which works in place: its pass takes no more than the training step's own.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -49,8 +48,12 @@ class SophiaG final : public StatefulOptimizer<SophiaGState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sophia(const Config& args) {
-  return std::make_unique<SophiaG>(Arguments("SophiaG", args, {"betas", "rho", "weight_decay", "capturable"}));
-}
+extern const OptimizerEntry kSophiaG{
+    .name = "SophiaG",
+    .library = "Liuhong99/Sophia",
+    .keeps = "2 states a parameter",
+    .make = make<SophiaG>,
+    .arguments = {{"betas", {0.965, 0.99}}, {"rho", 0.04}, {"weight_decay", 0.1}, {"maximize", false}, {"capturable", false}},
+};
 
 }  // namespace plimsoll

@@ -1,7 +1,6 @@
 // StableAdamW (warner-benjamin/optimi, torch-optimi 0.3): exp_avg and exp_avg_sq for every parameter, and for half-precision ones the
 // compensation of Kahan's summation. Triton kernels update in place and are the default on devices with bf16; `triton: false` is the
 // loop, `foreach: true` the form of that name.
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -15,7 +14,7 @@ struct StableAdamWState {
 
 class StableAdamW final : public StatefulOptimizer<StableAdamWState> {
  public:
-  explicit StableAdamW(const Arguments& args) : StatefulOptimizer(form_of(args)), kahan_(args.flag("kahan_sum", true)) {
+  explicit StableAdamW(const Arguments& args) : StatefulOptimizer(form_of(args)), kahan_(args.flag("kahan_sum")) {
     if (args.flag("gradient_release")) args.refuse("gradient_release true is not simulated", "set optimizer_in_backward instead");
   }
 
@@ -24,8 +23,8 @@ class StableAdamW final : public StatefulOptimizer<StableAdamWState> {
  private:
   // Triton's kernels are the fused form.
   static Form form_of(const Arguments& args) {
-    const bool chosen = args.config().find({"triton"}) || args.config().find({"foreach"});
-    return args.flag("triton", !chosen) ? Form::fused : args.flag("foreach") ? Form::foreach : Form::loop;
+    const bool chosen = args.given("triton") || args.given("foreach");
+    return !chosen || args.flag("triton") ? Form::fused : args.flag("foreach") ? Form::foreach : Form::loop;
   }
 
   void init(State& s, const Parameter& p) override {
@@ -74,10 +73,22 @@ class StableAdamW final : public StatefulOptimizer<StableAdamWState> {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_stable_adamw(const Config& args) {
-  return std::make_unique<StableAdamW>(
-      Arguments("StableAdamW", args,
-                {"betas", "weight_decay", "eps", "decouple_lr", "max_lr", "kahan_sum", "foreach", "triton", "gradient_release"}, false));
-}
+extern const OptimizerEntry kStableAdamW{
+    .name = "StableAdamW",
+    .library = "torch-optimi",
+    .keeps = "2 states a parameter, 3 of half-precision ones",
+    .make = make<StableAdamW>,
+    .forms = {Form::fused, Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.99}},
+                  {"weight_decay", 1e-2},
+                  {"eps", 1e-6},
+                  {"decouple_lr", false},
+                  {"max_lr"},
+                  {"kahan_sum", true},
+                  {"foreach"},
+                  {"triton"},
+                  {"gradient_release", false}},
+    .transformers = {{"stable_adamw"}},
+};
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 // copies of what is in half precision. Names of the Python step live from one parameter to the next. galore_torch's is a copy of it that
 // works on projected gradients of linear layers.
 #include "optim/low_rank.h"
-#include "optim/optimizers.h"
 #include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
@@ -42,7 +41,7 @@ class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafact
   explicit TransformersAdafactor(const Arguments& args, std::optional<LowRank> low_rank = std::nullopt)
       : first_moment_(args.nonzero("beta1")),
         decay_(args.nonzero("weight_decay")),
-        scales_(args.flag("scale_parameter", true)),
+        scales_(args.flag("scale_parameter")),
         low_rank_(std::move(low_rank)) {}
 
   void know_linear_layers(const std::vector<LinearWeight>& layers) override {
@@ -116,19 +115,50 @@ class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafact
   std::optional<LowRank> low_rank_;
 };
 
+std::unique_ptr<Optimizer> make_galore_adafactor(const Arguments& args) {
+  return std::make_unique<TransformersAdafactor>(args, LowRank(args));
+}
+
 }  // namespace
 
-std::unique_ptr<Optimizer> make_transformers_adafactor(const Config& args) {
-  return std::make_unique<TransformersAdafactor>(
-      Arguments("TransformersAdafactor", args,
-                {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init"}));
-}
+extern const OptimizerEntry kTransformersAdafactor{
+    .name = "TransformersAdafactor",
+    .library = "transformers",
+    .keeps = "a row and a column for matrices, 1 state for vectors, in fp32",
+    .make = make<TransformersAdafactor>,
+    .arguments = {{"eps", {1e-30, 1e-3}},
+                  {"clip_threshold", 1.0},
+                  {"decay_rate", -0.8},
+                  {"beta1"},
+                  {"weight_decay", 0.0},
+                  {"scale_parameter", true},
+                  {"relative_step", true},
+                  {"warmup_init", false},
+                  {"maximize", false}},
+    .transformers = {{"adafactor"}},
+};
 
-std::unique_ptr<Optimizer> make_galore_adafactor(const Config& args) {
-  const Arguments own("GaLoreAdafactor", args,
-                      {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init",
-                       "rank", "update_proj_gap", "scale", "proj_type", "target_modules"});
-  return std::make_unique<TransformersAdafactor>(own, LowRank(own));
-}
+extern const OptimizerEntry kGaLoreAdafactor{
+    .name = "GaLoreAdafactor",
+    .library = "galore-torch",
+    .keeps = "a row and a column of what is of rank 128 for linear layers, and what projects on it; Adafactor's for the rest",
+    .make = make_galore_adafactor,
+    .arguments = {{"eps", {1e-30, 1e-3}},
+                  {"clip_threshold", 1.0},
+                  {"decay_rate", -0.8},
+                  {"beta1"},
+                  {"weight_decay", 0.0},
+                  {"scale_parameter", true},
+                  {"relative_step", true},
+                  {"warmup_init", false},
+                  {"rank", 128},
+                  {"update_proj_gap", 200},
+                  {"scale", 0.25},
+                  {"proj_type", "std"},
+                  {"target_modules", "all-linear"},
+                  {"maximize", false}},
+    .transformers = {{"galore_adafactor", R"({"scale_parameter": false})"}, {"galore_adafactor_layerwise"}},
+    .optim_args = "rank proj_type scale_parameter",
+};
 
 }  // namespace plimsoll
