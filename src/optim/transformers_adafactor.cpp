@@ -1,6 +1,7 @@
 // transformers.optimization.Adafactor (the Trainer's `optim: adafactor`): factored second moments, a loop over the parameters, fp32
 // copies of what is in half precision. Names of the Python step live from one parameter to the next. galore_torch's is a copy of it that
 // works on projected gradients of linear layers.
+#include "optim/factored.h"
 #include "optim/low_rank.h"
 #include "optim/stateful_optimizer.h"
 
@@ -8,21 +9,7 @@ namespace plimsoll {
 
 namespace {
 
-Dims without(const Dims& sizes, int dim) {
-  Dims out = sizes;
-  out.erase(dim < 0 ? sizes.size() + dim : dim);
-  return out;
-}
-
 Tensor scalar(const char* op, Tape& tape) { return temporary(op, Dims{}, DType::float32, tape); }
-
-// tensor.norm(2) / numel ** 0.5
-Tensor rms(Tape& tape) {
-  const Tensor norm = scalar("linalg_vector_norm", tape);
-  return scalar("div", tape);
-}
-
-Tensor widened(const Tensor& t) { return is_half(t.dtype()) ? temporary("_to_copy", t.sizes(), DType::float32, t.tape()) : t; }
 
 // Whose gradients are projected, and on what.
 struct LowRank {
@@ -32,8 +19,10 @@ struct LowRank {
 };
 
 struct TransformersAdafactorState {
-  Tensor exp_avg, row, column, whole, rms, ortho_matrix;
-  Tensors tensors() const { return {exp_avg, row, column, whole, rms, ortho_matrix}; }
+  Factors moments;  // or, of vectors:
+  Tensor whole;
+  Tensor exp_avg, rms, ortho_matrix;
+  Tensors tensors() const { return {exp_avg, moments.row, moments.column, whole, rms, ortho_matrix}; }
 };
 
 class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafactorState> {
@@ -66,15 +55,15 @@ class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafact
       start(s, grad);
       value = all[i]->value;
       value = widened(value);
-      s.rms = rms(grad.tape());
+      s.rms = rms(DType::float32, grad.tape());
       if (scales_) {
         temporary("gt", Dims{}, DType::bool_, grad.tape());  // max(eps, RMS)
         lr = scalar("mul", grad.tape());
       }
       update = chain(grad, {"pow", "add"});
-      update = direction(s, grad);
+      update = s.whole ? temporary("rsqrt", s.whole) : factored_rsqrt(s.moments, grad);
       {
-        const Tensor size = rms(grad.tape());
+        const Tensor size = rms(DType::float32, grad.tape());
         scalar("div", grad.tape());
       }
       if (first_moment_) update = s.exp_avg;
@@ -85,30 +74,12 @@ class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafact
   }
 
   void start(State& s, const Tensor& grad) const {
-    if (s.row || s.whole) return;
+    if (s.moments.row || s.whole) return;
     if (first_moment_) s.exp_avg = zeros_like(grad);
-    if (grad.dim() < 2) {
+    if (grad.dim() < 2)
       s.whole = zeros_like(grad);
-      return;
-    }
-    s.row = temporary("_to_copy", without(grad.sizes(), -1), grad.dtype(), grad.tape());
-    s.column = temporary("_to_copy", without(grad.sizes(), -2), grad.dtype(), grad.tape());
-  }
-
-  // The gradient over the root of its second moments.
-  static Tensor direction(const State& s, const Tensor& grad) {
-    if (s.whole) return temporary("rsqrt", s.whole);
-    temporary("mean", s.row);
-    temporary("mean", s.column);
-    Tensor rows;
-    {
-      Dims sizes = s.row.sizes();
-      sizes[-1] = 1;
-      const Tensor mean = temporary("mean", sizes, grad.dtype(), grad.tape());
-      rows = temporary("div", s.row);
-    }
-    const Tensor columns = temporary("rsqrt", s.column);
-    return temporary("mul", grad.sizes(), grad.dtype(), grad.tape());
+    else
+      s.moments = zero_factors(grad);
   }
 
   bool first_moment_, decay_, scales_;
