@@ -10,6 +10,7 @@
 #include "formats/readers.h"
 #include "job/fields.h"
 #include "job/settings.h"
+#include "optim/entry.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -19,63 +20,20 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
+// One of transformers' `optim` names (transformers 5.12, training_args.py, OptimizerNames) with the optimizer that trainer_optimizer.py
+// makes of it.
 struct HfOptimizer {
-  const char* name;
-  const char* ours;
-  const char* args = "{}";
-  const char* taken = "";  // keys of optim_args that it takes and memory depends on, beside those of memory_arguments
+  const TransformersName& spelling;
+  const OptimizerEntry& entry;
 };
 
-constexpr const char* kAnyPrecisionKeys = "use_kahan_summation momentum_dtype variance_dtype compensation_buffer_dtype";
-constexpr const char* kGaloreKeys = "rank proj_type";
-constexpr const char* kGaloreFactorKeys = "rank proj_type scale_parameter";
-constexpr const char* kApolloKeys = "rank proj scale_type proj_type";
-
-// transformers 5.12, training_args.py, OptimizerNames, and what trainer_optimizer.py makes of each.
 const std::vector<HfOptimizer>& hf_optimizers() {
-  static const std::vector<HfOptimizer> kOptimizers{
-      {"adamw_torch", "AdamW"},
-      {"adamw_torch_fused", "AdamW", R"({"fused": true})"},
-      {"adamw_torch_xla", "AdamW", R"({"fused": true})"},
-      {"adamw_torch_npu_fused", "AdamW", R"({"fused": true})"},
-      {"adafactor", "TransformersAdafactor"},
-      {"adamw_anyprecision", "AnyPrecisionAdamW", R"({"variance_dtype": "float32"})", kAnyPrecisionKeys},
-      {"adamw_torch_4bit", "torchao.AdamW4bit"},
-      {"adamw_torch_8bit", "torchao.AdamW8bit"},
-      {"ademamix", "AdEMAMix"},
-      {"sgd", "SGD"},
-      {"adagrad", "Adagrad"},
-      {"adamw_bnb_8bit", "AdamW8bit"},
-      {"adamw_8bit", "AdamW8bit"},
-      {"ademamix_8bit", "AdEMAMix8bit"},
-      {"lion_8bit", "Lion8bit"},
-      {"lion_32bit", "Lion"},
-      {"paged_adamw_32bit", "PagedAdamW32bit"},
-      {"paged_adamw_8bit", "PagedAdamW8bit"},
-      {"paged_ademamix_32bit", "PagedAdEMAMix"},
-      {"paged_ademamix_8bit", "PagedAdEMAMix8bit"},
-      {"paged_lion_32bit", "PagedLion"},
-      {"paged_lion_8bit", "PagedLion8bit"},
-      {"rmsprop", "RMSprop"},
-      {"rmsprop_bnb", "RMSprop32bit"},
-      {"rmsprop_bnb_8bit", "RMSprop8bit"},
-      {"rmsprop_bnb_32bit", "RMSprop32bit"},
-      {"galore_adamw", "GaLoreAdamW", "{}", kGaloreKeys},
-      {"galore_adamw_8bit", "GaLoreAdamW8bit", "{}", kGaloreKeys},
-      {"galore_adafactor", "GaLoreAdafactor", R"({"scale_parameter": false})", kGaloreFactorKeys},
-      {"galore_adamw_layerwise", "GaLoreAdamW", "{}", kGaloreKeys},
-      {"galore_adamw_8bit_layerwise", "GaLoreAdamW8bit", "{}", kGaloreKeys},
-      {"galore_adafactor_layerwise", "GaLoreAdafactor", "{}", kGaloreFactorKeys},
-      {"lomo", "Lomo"},
-      {"adalomo", "AdaLomo"},
-      {"grokadamw", "GrokAdamW", "{}", "gradient_clipping"},
-      {"schedule_free_radam", "RAdamScheduleFree"},
-      {"schedule_free_adamw", "AdamWScheduleFree"},
-      {"schedule_free_sgd", "SGDScheduleFree"},
-      {"apollo_adamw", "APOLLOAdamW", "{}", kApolloKeys},
-      {"apollo_adamw_layerwise", "APOLLOAdamW", "{}", kApolloKeys},
-      {"stable_adamw", "StableAdamW"},
-  };
+  static const std::vector<HfOptimizer> kOptimizers = [] {
+    std::vector<HfOptimizer> out;
+    for (const OptimizerEntry& entry : optimizer_registry())
+      for (const TransformersName& spelling : entry.transformers) out.push_back({spelling, entry});
+    return out;
+  }();
   return kOptimizers;
 }
 
@@ -108,8 +66,6 @@ void read_low_rank(Reader& r, const std::string& name, std::string_view path, Js
               "trainer_optimizer.py, _setup_low_rank_optimizer");
 }
 
-bool is_low_rank(const HfOptimizer& o) { return o.taken == kGaloreKeys || o.taken == kGaloreFactorKeys || o.taken == kApolloKeys; }
-
 // What of a name is not as transformers has it.
 void note_optimizer(Reader& r, const std::string& name, std::string_view path) {
   if (name == "adamw_torch_xla" || name == "adamw_torch_npu_fused")
@@ -131,19 +87,19 @@ void set_optimizer(Reader& r, const std::string& name, const Json& args, std::st
 void set_hf_optimizer(Reader& r, const std::string& name, const Json& args, std::string_view path) {
   std::vector<std::string> known;
   for (const HfOptimizer& o : hf_optimizers()) {
-    known.emplace_back(o.name);
-    if (name != o.name) continue;
+    known.emplace_back(o.spelling.name);
+    if (name != o.spelling.name) continue;
     Json all = args.is_string() && !args.get<std::string>().empty()
                    ? read_pairs(split_at(args.get<std::string>(), ','), r.origin("optim_args"), "write momentum=0.9,nesterov=true")
                    : args;
     if (!all.is_object()) all = Json::object();
-    const Json own = Json::parse(o.args);
-    const std::string taken = o.taken;
+    const Json own = Json::parse(o.spelling.args);
+    const std::string taken = o.entry.optim_args;
     for (const auto& item : own.items())
       if (!all.contains(item.key()) || taken.find(item.key()) == std::string::npos) all[item.key()] = item.value();
     Json kept = memory_arguments(all, taken);
-    if (is_low_rank(o)) read_low_rank(r, name, path, kept);
-    r.set("optimizer", o.ours, path);
+    if (o.entry.takes("target_modules")) read_low_rank(r, name, path, kept);
+    r.set("optimizer", o.entry.name, path);
     r.set("optimizer_args", kept, path);
     note_optimizer(r, name, path);
     return;
@@ -156,8 +112,8 @@ std::optional<HfOptimizerName> hf_optimizer_of(const OptimizerSpec& optimizer) {
   std::optional<HfOptimizerName> best;
   size_t said = 0;
   for (const HfOptimizer& o : hf_optimizers()) {
-    const Json own = Json::parse(o.args);
-    if (optimizer.name != o.ours || (best && own.size() <= said)) continue;
+    const Json own = Json::parse(o.spelling.args);
+    if (optimizer.name != o.entry.name || (best && own.size() <= said)) continue;
     std::vector<std::string> rest;
     bool fits = true;
     for (const auto& item : own.items()) fits = fits && wanted.value(item.key(), Json()) == item.value();
@@ -165,7 +121,7 @@ std::optional<HfOptimizerName> hf_optimizer_of(const OptimizerSpec& optimizer) {
       if (!own.contains(item.key())) rest.push_back(item.key() + "=" + dump(item.value()));
     // transformers hands optim_args on to these
     if (!fits || (!rest.empty() && optimizer.name != "SGD" && optimizer.name != "RMSprop")) continue;
-    best = HfOptimizerName{o.name, join(rest, ",")};
+    best = HfOptimizerName{o.spelling.name, join(rest, ",")};
     said = own.size();
   }
   return best;

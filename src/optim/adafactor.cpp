@@ -1,8 +1,6 @@
 // torch.optim.Adafactor: a row and a column of second moments for what has two dimensions or more, the whole second moment
 // for vectors. The loop is the default, also on CUDA.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -20,31 +18,18 @@ void norm_item(const Tensor& t) { temporary("linalg_vector_norm", Dims{}, t.dtyp
 // row_var @ col_var has the shape of the gradient.
 Tensor outer_product(const Tensor& grad) { return temporary(grad.dim() == 2 ? "mm" : "bmm", grad.sizes(), grad.dtype(), grad.tape()); }
 
-class Adafactor final : public Optimizer {
+struct AdafactorState {
+  Tensor row_var, col_var, variance;
+  Tensors tensors() const { return {row_var, col_var, variance}; }
+};
+
+class Adafactor final : public StatefulOptimizer<AdafactorState> {
  public:
-  explicit Adafactor(const Arguments& args) : form_(args.form(Form::loop)), maximize_(args.flag("maximize")) {}
-
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].row_var && !states_[i].variance) init(states_[i], all[i]->grad);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.row_var, s.col_var, s.variance})
-        if (t) out.push_back(t);
-    return out;
-  }
+  explicit Adafactor(const Arguments& args) : StatefulOptimizer(args.form()), maximize_(args.flag("maximize")) {}
 
  private:
-  struct State {
-    Tensor row_var, col_var, variance;
-  };
-
-  static void init(State& s, const Tensor& grad) {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& grad = p.grad;
     if (grad.dim() > 1) {
       s.row_var = reduced("new_zeros", grad, -1);
       s.col_var = reduced("new_zeros", grad, -2);
@@ -53,10 +38,10 @@ class Adafactor final : public Optimizer {
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, row_mean, col_mean, grad_squared, var_estimate, update;
     for (size_t i : with_gradients(all)) {
-      const State& s = states_[i];
+      const State& s = state(i);
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       norm_item(all[i]->value);
       if (s.row_var) {
@@ -86,22 +71,21 @@ class Adafactor final : public Optimizer {
     return out;
   }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, var_estimates, updates;
     for (const Positions& group : by_dtype_and_dims(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
       for (size_t i : group) norm_item(all[i]->value);
       if (grads[0].dim() > 1) {
-        each(grads, [](const Tensor& g) { return reduced("linalg_vector_norm", g, -1); });  // row_means, deleted after use
-        each(grads, [](const Tensor& g) { return reduced("linalg_vector_norm", g, -2); });  // col_means, deleted after use
-        var_estimates = each(grads, outer_product);
-        const Tensors rows = gather(group, [&](size_t i) { return states_[i].row_var; });
-        each(rows, [](const Tensor& r) { return reduced("mean", r, -2); });  // row_var_means, deleted after use
+        of_each(grads, [](const Tensor& g) { return reduced("linalg_vector_norm", g, -1); });  // row_means, deleted after use
+        of_each(grads, [](const Tensor& g) { return reduced("linalg_vector_norm", g, -2); });  // col_means, deleted after use
+        var_estimates = of_each(grads, outer_product);
+        const Tensors rows = each(group, &State::row_var);
+        of_each(rows, [](const Tensor& r) { return reduced("mean", r, -2); });  // row_var_means, deleted after use
       } else {
-        foreach ("_foreach_mul", grads)
-          ;  // grads_squared, deleted after use
-        var_estimates = foreach ("clone", gather(group, [&](size_t i) { return states_[i].variance; }));
+        foreach_op("_foreach_mul", grads);  // grads_squared, deleted after use
+        var_estimates = foreach_op("clone", each(group, &State::variance));
       }
       updates = var_estimates;
       for (const Tensor& u : updates) norm_item(u);
@@ -109,21 +93,24 @@ class Adafactor final : public Optimizer {
   }
 
   template <class F>
-  static Tensors each(const Tensors& list, F make) {
+  static Tensors of_each(const Tensors& list, F make) {
     Tensors out;
     for (const Tensor& t : list) out.push_back(make(t));
     return out;
   }
 
-  Form form_;
   bool maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adafactor(const Config& args) {
-  return std::make_unique<Adafactor>(Arguments("Adafactor", args, {"beta2_decay", "eps", "d", "weight_decay", "foreach"}));
-}
+extern const OptimizerEntry kAdafactor{
+    .name = "Adafactor",
+    .library = "torch.optim",
+    .keeps = "a row and a column for matrices, 1 state for vectors",
+    .make = make<Adafactor>,
+    .forms = {Form::loop, Form::foreach},
+    .arguments = {{"beta2_decay", -0.8}, {"eps"}, {"d", 1.0}, {"weight_decay", 0.0}, {"foreach"}, {"maximize", false}},
+};
 
 }  // namespace plimsoll

@@ -1,57 +1,45 @@
 // torch.optim.Adamax: exp_avg and exp_inf for every parameter.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class Adamax final : public Optimizer {
+struct AdamaxState {
+  Tensor step, exp_avg, exp_inf;
+  Tensors tensors() const { return {step, exp_avg, exp_inf}; }
+};
+
+class Adamax final : public StatefulOptimizer<AdamaxState> {
  public:
   explicit Adamax(const Arguments& args)
-      : form_(args.form()), capturable_(args.flag("capturable")), decay_(args.nonzero("weight_decay")), maximize_(args.flag("maximize")) {}
-
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.exp_avg, s.exp_inf})
-        if (t) out.push_back(t);
-    return out;
-  }
+      : StatefulOptimizer(args.form()),
+        capturable_(args.flag("capturable")),
+        decay_(args.nonzero("weight_decay")),
+        maximize_(args.flag("maximize")) {}
 
  private:
-  struct State {
-    Tensor step, exp_avg, exp_inf;
-  };
-
-  void init(State& s, const Tensor& value) const {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     if (capturable_) s.step = device_scalar("zeros", value.tape());
     s.exp_avg = zeros_like(value);
     s.exp_inf = zeros_like(value);
   }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, corrections, denominators;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
-      if (!maximize_ && !decay_) grads = foreach ("_foreach_abs", grads);  // else the copy at hand is overwritten
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
+      if (!maximize_ && !decay_) grads = foreach_op("_foreach_abs", grads);  // else the copy at hand is overwritten
       if (!capturable_) continue;
-      corrections = foreach ("_foreach_pow", gather(group, [&](size_t i) { return states_[i].step; }));
-      denominators = foreach ("_foreach_mul", gather(group, [&](size_t i) { return states_[i].exp_inf; }), corrections);
+      corrections = foreach_op("_foreach_pow", each(group, &State::step));
+      denominators = foreach_op("_foreach_mul", each(group, &State::exp_inf), corrections);
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, correction, denominator;
     for (size_t i : with_gradients(all)) {
       grad = all[i]->grad;
@@ -59,20 +47,29 @@ class Adamax final : public Optimizer {
       if (decay_) grad = temporary("add", grad);
       temporary("abs", grad);
       if (!capturable_) continue;
-      correction = chain(states_[i].step, {"pow", "sub"});
-      denominator = temporary("mul", states_[i].exp_inf, correction);
+      correction = chain(state(i).step, {"pow", "sub"});
+      denominator = temporary("mul", state(i).exp_inf, correction);
     }
   }
 
-  Form form_;
   bool capturable_, decay_, maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adamax(const Config& args) {
-  return std::make_unique<Adamax>(Arguments("Adamax", args, {"betas", "eps", "weight_decay", "foreach", "differentiable", "capturable"}));
-}
+extern const OptimizerEntry kAdamax{
+    .name = "Adamax",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<Adamax>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false},
+                  {"capturable", false}},
+};
 
 }  // namespace plimsoll

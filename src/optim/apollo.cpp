@@ -1,16 +1,20 @@
 // APOLLOAdamW (zhuhanqing/APOLLO, apollo_torch 1.0): Adam's moments of a gradient in a random space of low rank; what they say becomes one
 // factor a channel, or one in all, for the whole gradient. Every step here is one that draws the projection anew, as every
 // update_proj_gap-th of a real run is.
-#include "optim/foreach.h"
 #include "optim/low_rank.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
 
-class ApolloAdamW final : public Optimizer {
+struct ApolloAdamWState {
+  Tensor projection, exp_avg, exp_avg_sq, scaled_grad;  // the last: a norm
+  Tensors tensors() const { return {projection, exp_avg, exp_avg_sq, scaled_grad}; }
+};
+
+class ApolloAdamW final : public StatefulOptimizer<ApolloAdamWState> {
  public:
   explicit ApolloAdamW(const Arguments& args) : targets_(args), settings_(args), limits_(!args.flag("disable_nl")) {
     random_ = one_of(args, "proj", "random", "svd");
@@ -20,12 +24,12 @@ class ApolloAdamW final : public Optimizer {
   void know_linear_layers(const std::vector<LinearWeight>& layers) override { targets_.choose(layers); }
   void attach(const std::vector<Parameter*>&) override { targets_.check_chosen(); }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     Names names;
     for (size_t i : targets_.in_order(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      State& s = states_[i];
+      State& s = state(i);
       const bool low_rank = targets_.holds(all[i]);
       names.grad = all[i]->grad;
       if (low_rank) {
@@ -39,27 +43,15 @@ class ApolloAdamW final : public Optimizer {
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.projection, s.exp_avg, s.exp_avg_sq, s.scaled_grad})
-        if (t) out.push_back(t);
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor projection, exp_avg, exp_avg_sq, scaled_grad;  // the last: a norm
-  };
   struct Names {  // of the Python step: they outlive the parameter they were for
     Tensor grad, denom, norm_grad, factor, scaled_grad, norm;
   };
 
-  static bool one_of(const Arguments& args, const char* key, const char* fallback, const char* other) {
-    const std::string value = args.config().text({key}, fallback);
-    if (value != fallback && value != other)
-      args.refuse(std::string(key) + " is '" + printable(value, 40) + "'", std::string("one of ") + fallback + ", " + other);
-    return value == fallback;
+  static bool one_of(const Arguments& args, const char* key, const char* usual, const char* other) {
+    const std::string value = args.text(key);
+    if (value != usual && value != other)
+      args.refuse(std::string(key) + " is '" + printable(value, 40) + "'", std::string("one of ") + usual + ", " + other);
+    return value == usual;
   }
 
   static Tensor number(const char* op, const Tensor& like) { return temporary(op, Dims{}, like.dtype(), like.tape()); }
@@ -99,17 +91,31 @@ class ApolloAdamW final : public Optimizer {
   LowRankTargets targets_;
   ProjectionSettings settings_;
   bool limits_, random_ = true, by_channel_ = true;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_apollo_adamw(const Config& args) {
-  return std::make_unique<ApolloAdamW>(
-      Arguments("APOLLOAdamW", args,
-                {"betas", "eps", "weight_decay", "correct_bias", "scale_front", "disable_nl", "no_deprecation_warning", "rank", "proj",
-                 "scale_type", "update_proj_gap", "scale", "proj_type", "target_modules"},
-                false));
-}
+extern const OptimizerEntry kApolloAdamW{
+    .name = "APOLLOAdamW",
+    .library = "apollo-torch",
+    .keeps = "2 states of rank 128 for linear layers, and what projects on it; 2 for the rest",
+    .make = make<ApolloAdamW>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-6},
+                  {"weight_decay", 0.0},
+                  {"correct_bias", true},
+                  {"scale_front", false},
+                  {"disable_nl", false},
+                  {"no_deprecation_warning", true},
+                  {"rank", 128},
+                  {"proj", "random"},
+                  {"scale_type", "channel"},
+                  {"update_proj_gap", 200},
+                  {"scale", 1.0},
+                  {"proj_type", "std"},
+                  {"target_modules", "all-linear"}},
+    .transformers = {{"apollo_adamw"}, {"apollo_adamw_layerwise"}},
+    .optim_args = "rank proj scale_type proj_type",
+};
 
 }  // namespace plimsoll

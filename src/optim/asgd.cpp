@@ -1,42 +1,27 @@
 // torch.optim.ASGD: the averaged copy ax for every parameter, and step, eta and mu as scalars on the device.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class Asgd final : public Optimizer {
+struct AsgdState {
+  Tensor step, eta, mu, ax;
+  Tensors tensors() const { return {step, eta, mu, ax}; }
+};
+
+class Asgd final : public StatefulOptimizer<AsgdState> {
  public:
   explicit Asgd(const Arguments& args)
-      : form_(args.form()),
-        t0_(args.number("t0", 1e6)),
+      : StatefulOptimizer(args.form()),
+        t0_(args.number("t0")),
         capturable_(args.flag("capturable")),
         decay_(args.nonzero("weight_decay")),
         maximize_(args.flag("maximize")) {}
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].ax) init(states_[i], all[i]->value);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.eta, s.mu, s.ax})
-        if (t) out.push_back(t);
-    return out;
-  }
-
  private:
-  struct State {
-    Tensor step, eta, mu, ax;
-  };
-
-  static void init(State& s, const Tensor& value) {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     Tape& tape = value.tape();
     s.step = device_scalar("zeros", tape);
     s.eta = chain(device_scalar("as_tensor", tape), {"clone"});
@@ -47,20 +32,18 @@ class Asgd final : public Optimizer {
   // lr / ((1 + lambd * lr * step) ** alpha)
   static Tensor new_eta(const Tensor& step) { return rdiv(chain(step, {"mul", "add", "pow"})); }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, intermediate, new_etas, new_mus;
     for (const Positions& group : by_dtype(all)) {
-      const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
+      const Tensors steps = each(group, &State::step);
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      intermediate = decay_ && maximize_ ? grads : foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      intermediate = decay_ && maximize_ ? grads : foreach_op("_foreach_add", grads);
       intermediate.clear();
-      foreach ("_foreach_sub", gather(group, [&](size_t i) { return all[i]->value; }))
-        ;  // intermediate, deleted after use
+      foreach_op("_foreach_sub", gather(group, [&](size_t i) { return all[i]->value; }));  // intermediate, deleted after use
       if (capturable_) {
-        foreach ("_foreach_sub", steps)
-          ;  // new_mus, deleted after use
-        new_etas = foreach ("_foreach_mul", steps);
+        foreach_op("_foreach_sub", steps);  // new_mus, deleted after use
+        new_etas = foreach_op("_foreach_mul", steps);
         continue;
       }
       Tensors etas, mus;
@@ -71,10 +54,10 @@ class Asgd final : public Optimizer {
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad;
     for (size_t i : with_gradients(all)) {
-      const State& s = states_[i];
+      const State& s = state(i);
       grad = all[i]->grad;
       if (maximize_) grad = temporary("neg", grad);
       if (decay_) grad = temporary("add", grad);
@@ -94,17 +77,26 @@ class Asgd final : public Optimizer {
   // mu is 1 until more than one step after t0. The recorder gives its constant for mu itself.
   bool averaging(const Tape& tape) const { return tape.dialect.item ? *tape.dialect.item != 1 : step_count(tape) - t0_ > 1; }
 
-  Form form_;
   double t0_;
   bool capturable_, decay_, maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_asgd(const Config& args) {
-  return std::make_unique<Asgd>(
-      Arguments("ASGD", args, {"lambd", "alpha", "t0", "weight_decay", "foreach", "differentiable", "capturable"}));
-}
+extern const OptimizerEntry kAsgd{
+    .name = "ASGD",
+    .library = "torch.optim",
+    .keeps = "1 state a parameter",
+    .make = make<Asgd>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"lambd", 1e-4},
+                  {"alpha", 0.75},
+                  {"t0", 1e6},
+                  {"weight_decay", 0},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false},
+                  {"capturable", false}},
+};
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 #include "optim/foreach.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace plimsoll {
 
@@ -64,14 +65,14 @@ Tensor chain(Tensor t, std::initializer_list<const char*> ops) {
 
 Tensor rdiv(Tensor t) { return chain(t, {"reciprocal", "mul"}); }
 
-Tensors foreach (const char* op, const Tensors& like) {
+Tensors foreach_op(const char* op, const Tensors& like) {
   Tensors out;
   out.reserve(like.size());
   for (const Tensor& t : like) out.push_back(temporary(op, t));
   return out;
 }
 
-Tensors foreach (const char* op, const Tensors& a, const Tensors& b) {
+Tensors foreach_op(const char* op, const Tensors& a, const Tensors& b) {
   Tensors out;
   out.reserve(a.size());
   for (size_t i = 0; i < a.size(); ++i) out.push_back(temporary(op, a[i], b[i]));
@@ -96,6 +97,11 @@ Tensor where_scalars(const Tensor& condition) {
 double step_count(const Tape& tape) {
   constexpr double kLateStep = 1000;  // past every warm-up; ASGD's default t0 of a million steps is not reached
   return tape.dialect.item.value_or(kLateStep);
+}
+
+double rectified_length(double beta2, const Tape& tape) {
+  const double step = step_count(tape), power = std::pow(beta2, step);
+  return 2 / (1 - beta2) - 1 - 2 * step * power / (1 - power);
 }
 
 }  // namespace plimsoll

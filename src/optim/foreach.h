@@ -37,8 +37,8 @@ Tensor chain(Tensor t, std::initializer_list<const char*> ops);
 // number / t, which Python spells t.reciprocal() * number: t lives through both.
 Tensor rdiv(Tensor t);
 // One result per tensor, as a _foreach op makes it.
-Tensors foreach (const char* op, const Tensors& like);
-Tensors foreach (const char* op, const Tensors& a, const Tensors& b);
+Tensors foreach_op(const char* op, const Tensors& like);
+Tensors foreach_op(const char* op, const Tensors& a, const Tensors& b);
 
 Tensor zeros_like(const Tensor& t);
 // A zero-dimensional float32 on the device: a step count where the host may not read it (capturable, fused).
@@ -50,5 +50,7 @@ Tensor where_scalars(const Tensor& condition);
 // The step count that `.item()` gives: what the recorder said, or that of a run well under way, which is what the
 // simulated steps stand for.
 double step_count(const Tape& tape);
+// RAdam's warm-up: over how many steps its average of squares reaches at that count. Steps on which it is short have no denominator.
+double rectified_length(double beta2, const Tape& tape);
 
 }  // namespace plimsoll

@@ -2,29 +2,32 @@
 // of themselves. Every step here is one that computes the vectors anew, as every update_proj_gap-th of a real run is. cuSOLVER's own
 // workspaces are not known and left out. GaLoreAdafactor is in transformers_adafactor.cpp.
 #include <deque>
-#include <nlohmann/json.hpp>
 
-#include "optim/foreach.h"
 #include "optim/low_rank.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class GaLoreAdamW final : public Optimizer {
+struct GaLoreAdamWState {
+  Tensor ortho_matrix, exp_avg, exp_avg_sq;
+  Tensors tensors() const { return {ortho_matrix, exp_avg, exp_avg_sq}; }
+};
+
+class GaLoreAdamW final : public StatefulOptimizer<GaLoreAdamWState> {
  public:
   explicit GaLoreAdamW(const Arguments& args) : targets_(args), settings_(args) {}
 
   void know_linear_layers(const std::vector<LinearWeight>& layers) override { targets_.choose(layers); }
   void attach(const std::vector<Parameter*>&) override { targets_.check_chosen(); }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, denom, norm_grad;
     for (size_t i : targets_.in_order(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      State& s = states_[i];
+      State& s = state(i);
       const bool low_rank = targets_.holds(all[i]);
       grad = all[i]->grad;
       if (low_rank) {
@@ -38,30 +41,15 @@ class GaLoreAdamW final : public Optimizer {
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.ortho_matrix, s.exp_avg, s.exp_avg_sq})
-        if (t) out.push_back(t);
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor ortho_matrix, exp_avg, exp_avg_sq;
-  };
-
   LowRankTargets targets_;
   ProjectionSettings settings_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 // galore_torch/adamw8bit.py: bitsandbytes' kernels see a parameter whose data and gradient are the projected ones; the weight waits in a
 // copy of itself, whose storage is the parameter's from then on.
 class GaLoreAdamW8bit final : public Optimizer {
  public:
-  GaLoreAdamW8bit(const Arguments& args, std::unique_ptr<Optimizer> kernels)
-      : targets_(args), settings_(args), kernels_(std::move(kernels)) {}
+  explicit GaLoreAdamW8bit(const Arguments& args) : targets_(args), settings_(args), kernels_(make_optimizer("AdamW8bit", Config())) {}
 
   void know_linear_layers(const std::vector<LinearWeight>& layers) override { targets_.choose(layers); }
   void attach(const std::vector<Parameter*>&) override { targets_.check_chosen(); }
@@ -114,18 +102,40 @@ class GaLoreAdamW8bit final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_galore_adamw8bit(const Config& args) {
-  return std::make_unique<GaLoreAdamW8bit>(
-      Arguments("GaLoreAdamW8bit", args,
-                {"betas", "eps", "weight_decay", "rank", "update_proj_gap", "scale", "proj_type", "target_modules"}, false),
-      make_adamw8bit(Config("GaLoreAdamW8bit", nlohmann::json::object())));
-}
+extern const OptimizerEntry kGaLoreAdamW{
+    .name = "GaLoreAdamW",
+    .library = "galore-torch",
+    .keeps = "2 states of rank 128 for linear layers, and what projects on it; 2 for the rest",
+    .make = make<GaLoreAdamW>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-6},
+                  {"weight_decay", 0.0},
+                  {"correct_bias", true},
+                  {"no_deprecation_warning", false},
+                  {"rank", 128},
+                  {"update_proj_gap", 200},
+                  {"scale", 0.25},
+                  {"proj_type", "std"},
+                  {"target_modules", "all-linear"}},
+    .transformers = {{"galore_adamw"}, {"galore_adamw_layerwise"}},
+    .optim_args = "rank proj_type",
+};
 
-std::unique_ptr<Optimizer> make_galore_adamw(const Config& args) {
-  return std::make_unique<GaLoreAdamW>(Arguments("GaLoreAdamW", args,
-                                                 {"betas", "eps", "weight_decay", "correct_bias", "no_deprecation_warning", "rank",
-                                                  "update_proj_gap", "scale", "proj_type", "target_modules"},
-                                                 false));
-}
+extern const OptimizerEntry kGaLoreAdamW8bit{
+    .name = "GaLoreAdamW8bit",
+    .library = "galore-torch",
+    .keeps = "2 bytes for each element of rank 128 of linear layers, and what projects on it; AdamW8bit's for the rest",
+    .make = make<GaLoreAdamW8bit>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 1e-2},
+                  {"rank", 128},
+                  {"update_proj_gap", 200},
+                  {"scale", 0.25},
+                  {"proj_type", "std"},
+                  {"target_modules", "all-linear"}},
+    .transformers = {{"galore_adamw_8bit"}, {"galore_adamw_8bit_layerwise"}},
+    .optim_args = "rank proj_type",
+};
 
 }  // namespace plimsoll

@@ -2,9 +2,7 @@
 // (step/in_backward.h), in fp32 copies if they are of another type. AdaLomo keeps a row and a column of second moments in fp32.
 #include <fmt/format.h>
 
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -15,7 +13,7 @@ Tensor in_fp32(const Tensor& t) { return t.dtype() == DType::float32 ? t : tempo
 class Lomo final : public Optimizer {
  public:
   explicit Lomo(const Arguments& args) {
-    if (args.config().find({"clip_grad_norm"}))
+    if (args.given("clip_grad_norm"))
       args.refuse("clip_grad_norm takes another backward, which is not simulated", "leave clip_grad_norm out");
   }
 
@@ -30,33 +28,33 @@ class Lomo final : public Optimizer {
   Tensors states() const override { return {}; }
 };
 
-class AdaLomo final : public Optimizer {
+// The state: moments of a vector, or a row and a column of a matrix.
+class AdaLomo final : public StatefulOptimizer<Tensors> {
  public:
-  explicit AdaLomo(const Arguments& args) : decays_(args.nonzero("weight_decay")) {
-    if (args.config().find({"clip_grad_norm"}))
+  explicit AdaLomo(const Arguments& args)
+      : StatefulOptimizer(Form::loop, StatesMade::by_constructor), decays_(args.nonzero("weight_decay")) {
+    if (args.given("clip_grad_norm"))
       args.refuse("clip_grad_norm takes another backward, which is not simulated", "leave clip_grad_norm out");
   }
 
-  void attach(const std::vector<Parameter*>& all) override {
-    for (const Parameter* p : all) {
-      const Tensor& value = p->value;
-      if (value.dim() > 2)
-        throw Error(fmt::format("[optimizer] AdaLomo: {} of shape {} has more than two dimensions, for which its code has no moments",
-                                p->name, to_string(value.sizes())),
-                    "take Lomo, or an optimizer that keeps moments of any shape");
-      moments_.emplace_back();
-      for (int d = 0; d < value.dim(); ++d) moments_.back().push_back(temporary("_to_copy", {value.size(d)}, DType::float32, value.tape()));
-    }
+ private:
+  void init(Tensors& moments, const Parameter& p) override {
+    const Tensor& value = p.value;
+    if (value.dim() > 2)
+      throw Error(fmt::format("[optimizer] AdaLomo: {} of shape {} has more than two dimensions, for which its code has no moments", p.name,
+                              to_string(value.sizes())),
+                  "take Lomo, or an optimizer that keeps moments of any shape");
+    for (int d = 0; d < value.dim(); ++d) moments.push_back(temporary("_to_copy", {value.size(d)}, DType::float32, value.tape()));
   }
 
-  void step(const std::vector<Parameter*>& all) override {
+  void step_loop(const std::vector<Parameter*>& all) override {
     for (size_t i : with_gradients(all)) {
       Tape& tape = all[i]->value.tape();
       const auto number = [&](const char* op) { return temporary(op, Dims{}, DType::float32, tape); };
       const Tensor grad = in_fp32(all[i]->grad);
       all[i]->grad.reset();
       Tensor update = chain(grad, {"pow", "add"});
-      update = direction(moments_[i], grad);
+      update = direction(state(i), grad);
       {
         Tensor size = number("linalg_vector_norm");
         for (const char* op : {"div", "div"}) size = number(op);
@@ -71,13 +69,6 @@ class AdaLomo final : public Optimizer {
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const Tensors& m : moments_) out.insert(out.end(), m.begin(), m.end());
-    return out;
-  }
-
- private:
   static Tensor direction(const Tensors& moments, const Tensor& grad) {
     if (moments.size() < 2) return temporary("rsqrt", moments[0]);
     for (const Tensor& m : moments) temporary("mean", m);
@@ -91,18 +82,32 @@ class AdaLomo final : public Optimizer {
   }
 
   bool decays_;
-  std::vector<Tensors> moments_;  // by position in the parameter list: one of vectors, a row and a column of matrices
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_lomo(const Config& args) {
-  return std::make_unique<Lomo>(Arguments("Lomo", args, {"clip_grad_norm", "clip_grad_value", "weight_decay"}, false));
-}
+extern const OptimizerEntry kLomo{
+    .name = "Lomo",
+    .library = "lomo-optim",
+    .keeps = "no state: weights are updated in backward",
+    .make = make<Lomo>,
+    .arguments = {{"clip_grad_norm"}, {"clip_grad_value"}, {"weight_decay", 0.0}},
+    .transformers = {{"lomo"}},
+};
 
-std::unique_ptr<Optimizer> make_adalomo(const Config& args) {
-  return std::make_unique<AdaLomo>(Arguments(
-      "AdaLomo", args, {"loss_scale", "eps", "clip_threshold", "decay_rate", "clip_grad_norm", "clip_grad_value", "weight_decay"}, false));
-}
+extern const OptimizerEntry kAdaLomo{
+    .name = "AdaLomo",
+    .library = "lomo-optim",
+    .keeps = "a row and a column for matrices, 1 state for vectors, in fp32; updates in backward",
+    .make = make<AdaLomo>,
+    .arguments = {{"loss_scale", 1024},
+                  {"eps", {1e-30, 1e-3}},
+                  {"clip_threshold", 1.0},
+                  {"decay_rate", -0.8},
+                  {"clip_grad_norm"},
+                  {"clip_grad_value"},
+                  {"weight_decay", 0.0}},
+    .transformers = {{"adalomo"}},
+};
 
 }  // namespace plimsoll

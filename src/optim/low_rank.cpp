@@ -39,7 +39,7 @@ LowRankTargets::LowRankTargets(const Arguments& args) {
     if (parts_.empty()) args.refuse("target_modules is an empty list", "e.g. [attn, mlp], or all-linear");
     return;
   }
-  pattern_ = args.config().text({"target_modules"}, "all-linear");
+  pattern_ = args.text("target_modules");
   if (pattern_ == "all_linear") pattern_ = "all-linear";
   if (pattern_ != "all-linear" && !pattern_of(pattern_))
     args.refuse("target_modules '" + printable(pattern_, 80) + "' is not a regular expression of at most 1000 characters",
@@ -75,8 +75,8 @@ std::vector<size_t> LowRankTargets::in_order(const std::vector<Parameter*>& all)
   return order;
 }
 
-ProjectionSettings::ProjectionSettings(const Arguments& args) : rank(args.size("rank", 128)) {
-  const std::string name = args.config().text({"proj_type"}, "std");
+ProjectionSettings::ProjectionSettings(const Arguments& args) : rank(args.size("rank")) {
+  const std::string name = args.text("proj_type");
   if (name == "std")
     kind = ProjectionKind::std;
   else if (name == "reverse_std")

@@ -5,9 +5,7 @@
 
 #include "job/tuning.h"
 #include "ops/reshape.h"
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -30,9 +28,9 @@ Tensor product(const char* name, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-class Muon final : public Optimizer {
+class Muon final : public StatefulOptimizer<Tensor> {
  public:
-  explicit Muon(const Arguments& args) : nesterov_(args.flag("nesterov", true)), iterations_(args.integer("ns_steps", 5)) {
+  explicit Muon(const Arguments& args) : nesterov_(args.flag("nesterov")), iterations_(args.integer("ns_steps")) {
     if (iterations_ < 0 || iterations_ >= 100)
       args.refuse(fmt::format("ns_steps {} is not below 100", iterations_), "PyTorch raises a ValueError here; its default is 5");
   }
@@ -48,26 +46,18 @@ class Muon final : public Optimizer {
                 "take optimizer Muon+AdamW: matrices by Muon, the rest by AdamW");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    buffers_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!buffers_[i]) buffers_[i] = zeros_like(all[i]->grad);
+ private:
+  void init(Tensor& buffer, const Parameter& p) override { buffer = zeros_like(p.grad); }
+
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor update;
     for (size_t i : with_gradients(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      update = nesterov_ ? temporary("lerp", all[i]->grad) : buffers_[i];
+      update = nesterov_ ? temporary("lerp", all[i]->grad) : state(i);
       update = orthogonal(update);
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const Tensor& b : buffers_)
-      if (b) out.push_back(b);
-    return out;
-  }
-
- private:
   // _zeropower_via_newtonschulz. A bf16 update is normalised in place: .bfloat16() makes no copy of it.
   Tensor orthogonal(const Tensor& update) const {
     const bool tall = update.size(0) > update.size(1);
@@ -84,14 +74,17 @@ class Muon final : public Optimizer {
 
   bool nesterov_;
   int64_t iterations_;
-  Tensors buffers_;  // by position in the parameter list
 };
 
 // Two optimizers, one step after the other.
 class MuonAndAdamW final : public Optimizer {
  public:
-  MuonAndAdamW(std::unique_ptr<Optimizer> muon, std::unique_ptr<Optimizer> adamw, std::vector<std::string> adamw_modules)
-      : muon_(std::move(muon)), adamw_(std::move(adamw)), adamw_modules_(std::move(adamw_modules)) {}
+  explicit MuonAndAdamW(const Arguments& args) : muon_(std::make_unique<Muon>(args)) {
+    const nlohmann::json* adamw = args.config().find({"adamw"});
+    const nlohmann::json* modules = args.config().find({"adamw_modules"});
+    adamw_ = make_optimizer("AdamW", adamw ? Config("adamw", *adamw) : Config());
+    if (modules) adamw_modules_ = parse_name_list(*modules, "adamw_modules");
+  }
 
   void attach(const std::vector<Parameter*>& all) override {
     for (Parameter* p : all) (by_muon(*p) ? matrices_ : rest_).push_back(p);
@@ -131,20 +124,35 @@ class MuonAndAdamW final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_muon(const Config& args) {
-  return std::make_unique<Muon>(
-      Arguments("Muon", args, {"weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn"}, false));
-}
+extern const OptimizerEntry kMuon{
+    .name = "Muon",
+    .library = "torch.optim",
+    .keeps = "1 state a parameter; takes matrices alone",
+    .make = make<Muon>,
+    .arguments = {{"weight_decay", 0.1},
+                  {"momentum", 0.95},
+                  {"nesterov", true},
+                  {"ns_coefficients", {3.4445, -4.775, 2.0315}},
+                  {"eps", 1e-7},
+                  {"ns_steps", 5},
+                  {"adjust_lr_fn"}},
+};
 
 // Its arguments are Muon's; `adamw` holds AdamW's, `adamw_modules` the names of matrices that are left to AdamW, too.
-std::unique_ptr<Optimizer> make_muon_and_adamw(const Config& args) {
-  const Arguments a(
-      "Muon+AdamW", args,
-      {"weight_decay", "momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn", "adamw", "adamw_modules"}, false);
-  const nlohmann::json* adamw = args.find({"adamw"});
-  const nlohmann::json* modules = args.find({"adamw_modules"});
-  return std::make_unique<MuonAndAdamW>(std::make_unique<Muon>(a), make_adamw(adamw ? Config("adamw", *adamw) : Config()),
-                                        modules ? parse_name_list(*modules, "adamw_modules") : std::vector<std::string>{});
-}
+extern const OptimizerEntry kMuonAndAdamW{
+    .name = "Muon+AdamW",
+    .library = "torch.optim",
+    .keeps = "1 state for matrices by Muon, 2 for the rest by AdamW",
+    .make = make<MuonAndAdamW>,
+    .arguments = {{"weight_decay", 0.1},
+                  {"momentum", 0.95},
+                  {"nesterov", true},
+                  {"ns_coefficients", {3.4445, -4.775, 2.0315}},
+                  {"eps", 1e-7},
+                  {"ns_steps", 5},
+                  {"adjust_lr_fn"},
+                  {"adamw"},
+                  {"adamw_modules"}},
+};
 
 }  // namespace plimsoll

@@ -1,41 +1,26 @@
 // torch.optim.NAdam: exp_avg and exp_avg_sq for every parameter; capturable keeps step and mu_product on the device.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class NAdam final : public Optimizer {
+struct NAdamState {
+  Tensor step, mu_product, exp_avg, exp_avg_sq;
+  Tensors tensors() const { return {step, mu_product, exp_avg, exp_avg_sq}; }
+};
+
+class NAdam final : public StatefulOptimizer<NAdamState> {
  public:
   explicit NAdam(const Arguments& args)
-      : form_(args.form()),
+      : StatefulOptimizer(args.form()),
         capturable_(args.flag("capturable")),
         adds_decay_(!args.flag("decoupled_weight_decay") && args.nonzero("weight_decay")),
         maximize_(args.flag("maximize")) {}
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.mu_product, s.exp_avg, s.exp_avg_sq})
-        if (t) out.push_back(t);
-    return out;
-  }
-
  private:
-  struct State {
-    Tensor step, mu_product, exp_avg, exp_avg_sq;
-  };
-
-  void init(State& s, const Tensor& value) const {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     if (capturable_) {
       s.step = device_scalar("zeros", value.tape());
       s.mu_product = device_scalar("ones", value.tape());
@@ -44,43 +29,40 @@ class NAdam final : public Optimizer {
     s.exp_avg_sq = zeros_like(value);
   }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, roots, mus, mu_nexts, step_size_grads, step_size_expavg, numerator;
     for (const Positions& group : by_dtype(all)) {
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
-      if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
+      if (adds_decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       redistributed_gradients(all, group);  // _foreach_lerp_
       {
         const Tensors first = redistributed_gradients(all, group), second = redistributed_gradients(all, group);  // _foreach_addcmul_
       }
-      roots = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      roots = foreach_op("_foreach_sqrt", each(group, &State::exp_avg_sq));
       if (!capturable_) {
         redistributed_gradients(all, group);  // _foreach_addcdiv_
         continue;
       }
-      const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
-      const Tensors mu_products = gather(group, [&](size_t i) { return states_[i].mu_product; });
-      Tensors exponent = foreach ("_foreach_mul", steps);
-      mus = foreach ("_foreach_pow", exponent);
-      mu_nexts = foreach ("_foreach_pow", exponent);
+      const Tensors steps = each(group, &State::step);
+      const Tensors mu_products = each(group, &State::mu_product);
+      Tensors exponent = foreach_op("_foreach_mul", steps);
+      mus = foreach_op("_foreach_pow", exponent);
+      mu_nexts = foreach_op("_foreach_pow", exponent);
       exponent.clear();
-      foreach ("_foreach_pow", steps)
-        ;  // bias_correction_sqrt, deleted after use
-      foreach ("_foreach_sub", mu_products)
-        ;  // denom, deleted after use
+      foreach_op("_foreach_pow", steps);        // bias_correction_sqrt, deleted after use
+      foreach_op("_foreach_sub", mu_products);  // denom, deleted after use
       step_size_grads = mus;
-      foreach ("_foreach_mul", mu_products)
-        ;  // denom
+      foreach_op("_foreach_mul", mu_products);  // denom
       step_size_expavg = mu_nexts;
-      numerator = foreach ("_foreach_mul", step_size_grads, grads);
+      numerator = foreach_op("_foreach_mul", step_size_grads, grads);
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, exp_avg, correction2, mu, mu_next, denominator, mu_product_next;
     for (size_t i : with_gradients(all)) {
-      const State& s = states_[i];
+      const State& s = state(i);
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       exp_avg = s.exp_avg;
       if (capturable_) correction2 = chain(s.step, {"pow", "rsub"});
@@ -110,17 +92,26 @@ class NAdam final : public Optimizer {
     return temporary("mul", t, quotient);
   }
 
-  Form form_;
   bool capturable_, adds_decay_, maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_nadam(const Config& args) {
-  return std::make_unique<NAdam>(
-      Arguments("NAdam", args,
-                {"betas", "eps", "weight_decay", "momentum_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
-}
+extern const OptimizerEntry kNAdam{
+    .name = "NAdam",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<NAdam>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"momentum_decay", 4e-3},
+                  {"decoupled_weight_decay", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"capturable", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

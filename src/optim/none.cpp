@@ -1,21 +1,25 @@
-#include "optim/arguments.h"
-#include "optim/optimizers.h"
+#include "optim/optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
 // Benchmarks of forward and backward: gradients are made and dropped, nothing is updated.
-struct NoUpdate : Optimizer {
+struct NoUpdate final : Optimizer {
   void step(const std::vector<Parameter*>&) override {}
   Tensors states() const override { return {}; }
 };
 
+std::unique_ptr<Optimizer> make_no_update(const Arguments&) { return std::make_unique<NoUpdate>(); }
+
 }  // namespace
 
-std::unique_ptr<Optimizer> make_no_update(const Config& args) {
-  Arguments("none", args, {});
-  return std::make_unique<NoUpdate>();
-}
+extern const OptimizerEntry kNoUpdate{
+    .name = "none",
+    .library = "",
+    .keeps = "nothing: forward and backward alone",
+    .make = make_no_update,
+    .arguments = {{"maximize", false}},
+};
 
 }  // namespace plimsoll

@@ -3,11 +3,11 @@
 // temporaries.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "job/config.h"
+#include "optim/entry.h"
 #include "tensor/node.h"
 #include "util/bytes.h"
 
@@ -38,14 +38,8 @@ class Optimizer {
   virtual bool supports_amp_scaling() const { return false; }
 };
 
-struct OptimizerEntry {
-  const char* name;     // what a job calls it; "library.name" is understood, too
-  const char* library;  // whose code it follows
-  const char* keeps;    // for `plimsoll list optimizers`
-  std::function<std::unique_ptr<Optimizer>(const Config& args)> make;
-};
-
-const std::vector<OptimizerEntry>& optimizer_registry();
+// By the name in a job, in any case, with or without its library.
 std::unique_ptr<Optimizer> make_optimizer(const std::string& name, const Config& args);
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerEntry& entry, const Config& args);
 
 }  // namespace plimsoll

@@ -1,66 +1,46 @@
 // torch.optim.RAdam: exp_avg and exp_avg_sq for every parameter.
-#include <cmath>
-
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class RAdam final : public Optimizer {
+struct RAdamState {
+  Tensor step, exp_avg, exp_avg_sq;
+  Tensors tensors() const { return {step, exp_avg, exp_avg_sq}; }
+};
+
+class RAdam final : public StatefulOptimizer<RAdamState> {
  public:
   explicit RAdam(const Arguments& args)
-      : form_(args.form()),
-        beta2_(args.pair("betas", {0.9, 0.999}).second),
+      : StatefulOptimizer(args.form()),
+        beta2_(args.pair("betas").second),
         capturable_(args.flag("capturable")),
         adds_decay_(!args.flag("decoupled_weight_decay") && args.nonzero("weight_decay")),
         maximize_(args.flag("maximize")) {}
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].exp_avg) init(states_[i], all[i]->value);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.exp_avg, s.exp_avg_sq})
-        if (t) out.push_back(t);
-    return out;
-  }
-
  private:
-  struct State {
-    Tensor step, exp_avg, exp_avg_sq;
-  };
-
-  void init(State& s, const Tensor& value) const {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     if (capturable_) s.step = device_scalar("zeros", value.tape());
     s.exp_avg = zeros_like(value);
     s.exp_avg_sq = zeros_like(value);
   }
 
-  // rho_t > 5: the variance is rectified, in the default betas from the sixth step on.
-  bool rectified(double step) const {
-    const double power = std::pow(beta2_, step);
-    return 2 / (1 - beta2_) - 1 - 2 * step * power / (1 - power) > 5;
-  }
+  // The variance is rectified, in the default betas from the sixth step on.
+  bool rectified(const Tape& tape) const { return rectified_length(beta2_, tape) > 5; }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensors grads, correction1, correction2, unrect_step_size, buffer;
     for (const Positions& group : by_dtype(all)) {
-      const Tensors steps = gather(group, [&](size_t i) { return states_[i].step; });
+      const Tensors steps = each(group, &State::step);
       grads = gradients(all, group);
-      if (maximize_) grads = foreach ("_foreach_neg", grads);
+      if (maximize_) grads = foreach_op("_foreach_neg", grads);
       if (capturable_) {
-        correction1 = foreach ("_foreach_pow", steps);
-        correction2 = foreach ("_foreach_pow", steps);  // becomes rho_t
+        correction1 = foreach_op("_foreach_pow", steps);
+        correction2 = foreach_op("_foreach_pow", steps);  // becomes rho_t
       }
-      if (adds_decay_ && !maximize_) grads = foreach ("_foreach_add", grads);
+      if (adds_decay_ && !maximize_) grads = foreach_op("_foreach_add", grads);
       grads.clear();
       if (capturable_) {
         Tensors rect = rectification(correction2);
@@ -70,21 +50,19 @@ class RAdam final : public Optimizer {
           sizes.push_back(where_scalars(positive));
         }
         unrect_step_size = std::move(sizes);
-        correction1 = foreach ("_foreach_pow", steps);
-        correction2 = foreach ("_foreach_pow", steps);
+        correction1 = foreach_op("_foreach_pow", steps);
+        correction2 = foreach_op("_foreach_pow", steps);
         rect.clear();
         correction1.clear();
       }
-      buffer = foreach ("_foreach_sqrt", gather(group, [&](size_t i) { return states_[i].exp_avg_sq; }));
+      buffer = foreach_op("_foreach_sqrt", each(group, &State::exp_avg_sq));
     }
   }
 
   static Tensors rectification(const Tensors& rho) {
-    const Tensors num = foreach ("_foreach_sub", rho);
-    foreach ("_foreach_sub", rho)
-      ;  // sub2, deleted after use
-    foreach ("_foreach_mul", rho)
-      ;  // denom, deleted after use
+    const Tensors num = foreach_op("_foreach_sub", rho);
+    foreach_op("_foreach_sub", rho);  // sub2, deleted after use
+    foreach_op("_foreach_mul", rho);  // denom, deleted after use
     Tensors rect;
     for (const Tensor& n : num) {
       const Tensor large = temporary("gt", n.sizes(), DType::bool_, n.tape());
@@ -93,10 +71,10 @@ class RAdam final : public Optimizer {
     return rect;
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, correction1, correction2, corrected, rho, update;
     for (size_t i : with_gradients(all)) {
-      const State& s = states_[i];
+      const State& s = state(i);
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
       if (adds_decay_) grad = temporary("add", grad);
       if (!capturable_) {
@@ -117,7 +95,7 @@ class RAdam final : public Optimizer {
   // param.add_(corrected * lr [* adaptive_lr * rect])
   void add_step(const State& s, const Tensor& corrected) const {
     Tensor scaled = temporary("mul", corrected);
-    if (!rectified(step_count(scaled.tape()))) return;
+    if (!rectified(scaled.tape())) return;
     Tensor adaptive = rdiv(temporary("sqrt", s.exp_avg_sq));
     scaled = temporary("mul", scaled);
     adaptive.reset();
@@ -161,17 +139,26 @@ class RAdam final : public Optimizer {
     return where_scalar(large, product);
   }
 
-  Form form_;
   double beta2_;
   bool capturable_, adds_decay_, maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_radam(const Config& args) {
-  return std::make_unique<RAdam>(
-      Arguments("RAdam", args, {"betas", "eps", "weight_decay", "decoupled_weight_decay", "foreach", "capturable", "differentiable"}));
-}
+extern const OptimizerEntry kRAdam{
+    .name = "RAdam",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<RAdam>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"decoupled_weight_decay", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"capturable", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

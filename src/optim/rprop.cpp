@@ -1,37 +1,22 @@
 // torch.optim.Rprop: the previous gradient and a step size for every element of every parameter.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class Rprop final : public Optimizer {
+struct RpropState {
+  Tensor step, prev, step_size;
+  Tensors tensors() const { return {step, prev, step_size}; }
+};
+
+class Rprop final : public StatefulOptimizer<RpropState> {
  public:
-  explicit Rprop(const Arguments& args) : form_(args.form()), capturable_(args.flag("capturable")), maximize_(args.flag("maximize")) {}
-
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].prev) init(states_[i], *all[i]);
-    form_ == Form::foreach ? step_foreach(all) : step_loop(all);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.step, s.prev, s.step_size})
-        if (t) out.push_back(t);
-    return out;
-  }
+  explicit Rprop(const Arguments& args)
+      : StatefulOptimizer(args.form()), capturable_(args.flag("capturable")), maximize_(args.flag("maximize")) {}
 
  private:
-  struct State {
-    Tensor step, prev, step_size;
-  };
-
-  void init(State& s, const Parameter& p) const {
+  void init(State& s, const Parameter& p) override {
     if (capturable_) s.step = device_scalar("zeros", p.value.tape());
     s.prev = zeros_like(p.value);
     s.step_size = temporary("full_like", p.grad);
@@ -58,26 +43,26 @@ class Rprop final : public Optimizer {
     }
   }
 
-  void step_foreach(const std::vector<Parameter*>& all) const {
+  void step_foreach(const std::vector<Parameter*>& all) override {
     Tensor sign;  // the loop variable outlives the list
     Tensors signs, grad_signs;
     for (const Positions& group : by_dtype(all)) {
-      signs = foreach ("_foreach_mul", gradients(all, group));
+      signs = foreach_op("_foreach_mul", gradients(all, group));
       for (const Tensor& s : signs) {
         sign = s;
         choose(sign);
       }
       for (size_t k = 0; k < group.size(); ++k) {
         const Tensor turned = mask("eq", signs[k]);
-        where_scalar(turned, states_[group[k]].prev);
+        where_scalar(turned, state(group[k]).prev);
       }
       signs.clear();
-      Tensors next = foreach ("sign", gather(group, [&](size_t i) { return states_[i].prev; }));
+      Tensors next = foreach_op("sign", each(group, &State::prev));
       grad_signs = std::move(next);
     }
   }
 
-  void step_loop(const std::vector<Parameter*>& all) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, sign;
     for (size_t i : with_gradients(all)) {
       grad = all[i]->grad;
@@ -97,15 +82,23 @@ class Rprop final : public Optimizer {
     }
   }
 
-  Form form_;
   bool capturable_, maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_rprop(const Config& args) {
-  return std::make_unique<Rprop>(Arguments("Rprop", args, {"etas", "step_sizes", "capturable", "foreach", "differentiable"}));
-}
+extern const OptimizerEntry kRprop{
+    .name = "Rprop",
+    .library = "torch.optim",
+    .keeps = "2 states a parameter",
+    .make = make<Rprop>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"etas", {0.5, 1.2}},
+                  {"step_sizes", {1e-6, 50}},
+                  {"capturable", false},
+                  {"foreach"},
+                  {"maximize", false},
+                  {"differentiable", false}},
+};
 
 }  // namespace plimsoll

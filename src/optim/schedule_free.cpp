@@ -1,97 +1,108 @@
 // schedulefree (facebookresearch/schedule_free 1.4): z, the point that steps are taken from, for every parameter, and exp_avg_sq but for
 // SGD. The gradient is normalised in place, so the denominator is the only temporary.
-#include <cmath>
-
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class ScheduleFree final : public Optimizer {
+struct ScheduleFreeState {
+  Tensor z, exp_avg_sq, exp_avg;
+  Tensors tensors() const { return {z, exp_avg_sq, exp_avg}; }
+};
+
+class ScheduleFree final : public StatefulOptimizer<ScheduleFreeState> {
  public:
   enum class Kind { sgd, adamw, radam };
 
   ScheduleFree(const Arguments& args, Kind kind)
-      : form_(args.form()), kind_(kind), momentum_(args.nonzero("inner_momentum")), beta2_(args.pair("betas", {0.9, 0.999}).second) {}
-
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    const Positions active = with_gradients(all);
-    for (size_t i : active)
-      if (!states_[i].z) init(states_[i], all[i]->value);
-    if (active.empty() || !divides(all[active[0]]->value.tape())) return;
-    form_ == Form::foreach ? step_all(active) : step_each(active);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.z, s.exp_avg_sq, s.exp_avg})
-        if (t) out.push_back(t);
-    return out;
-  }
+      : StatefulOptimizer(args.form()), kind_(kind), momentum_(args.nonzero("inner_momentum")), beta2_(args.pair("betas").second) {}
 
  private:
-  struct State {
-    Tensor z, exp_avg_sq, exp_avg;
-  };
-
-  void init(State& s, const Tensor& value) const {
+  void init(State& s, const Parameter& p) override {
+    const Tensor& value = p.value;
     s.z = temporary("clone", value);
     if (kind_ != Kind::sgd) s.exp_avg_sq = zeros_like(value);
     if (momentum_) s.exp_avg = zeros_like(value);
   }
 
   // RAdam's first steps have no denominator: while the length of the approximated average is at most 4.
-  bool divides(const Tape& tape) const {
-    if (kind_ != Kind::radam) return kind_ == Kind::adamw;
-    const double step = step_count(tape), power = std::pow(beta2_, step), longest = 2 / (1 - beta2_) - 1;
-    return longest - 2 * step * power / (1 - power) > 4.0;
+  bool divides(const Positions& active, const std::vector<Parameter*>& all) const {
+    if (active.empty() || kind_ != Kind::radam) return kind_ == Kind::adamw;
+    return rectified_length(beta2_, all[active[0]]->value.tape()) > 4.0;
   }
 
-  void step_all(const Positions& active) const {
-    const Tensors denom = foreach ("div", gather(active, [&](size_t i) { return states_[i].exp_avg_sq; }));
+  void step_foreach(const std::vector<Parameter*>& all) override {
+    const Positions active = with_gradients(all);
+    if (!divides(active, all)) return;
+    const Tensors denom = foreach_op("div", each(active, &State::exp_avg_sq));
     Tensors normalized;
-    if (momentum_) normalized = foreach ("div", gather(active, [&](size_t i) { return states_[i].exp_avg; }));
+    if (momentum_) normalized = foreach_op("div", each(active, &State::exp_avg));
   }
 
-  void step_each(const Positions& active) const {
+  void step_loop(const std::vector<Parameter*>& all) override {
+    const Positions active = with_gradients(all);
+    if (!divides(active, all)) return;
     Tensor denom, normalized;
     for (size_t i : active) {
-      denom = temporary("div", states_[i].exp_avg_sq);
-      if (momentum_) normalized = temporary("div", states_[i].exp_avg);
+      denom = temporary("div", state(i).exp_avg_sq);
+      if (momentum_) normalized = temporary("div", state(i).exp_avg);
     }
   }
 
-  Form form_;
   Kind kind_;
   bool momentum_;
   double beta2_;
-  std::vector<State> states_;  // by position in the parameter list
 };
+
+template <ScheduleFree::Kind kind>
+std::unique_ptr<Optimizer> schedule_free(const Arguments& args) {
+  return std::make_unique<ScheduleFree>(args, kind);
+}
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd_schedule_free(const Config& args) {
-  return std::make_unique<ScheduleFree>(
-      Arguments("SGDScheduleFree", args, {"momentum", "weight_decay", "warmup_steps", "r", "weight_lr_power", "foreach"}, false),
-      ScheduleFree::Kind::sgd);
-}
+extern const OptimizerEntry kSgdScheduleFree{
+    .name = "SGDScheduleFree",
+    .library = "schedulefree",
+    .keeps = "1 state a parameter",
+    .make = schedule_free<ScheduleFree::Kind::sgd>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"momentum", 0.9}, {"weight_decay", 0}, {"warmup_steps", 0}, {"r", 0.0}, {"weight_lr_power", 2.0}, {"foreach"}},
+    .transformers = {{"schedule_free_sgd"}},
+};
 
-std::unique_ptr<Optimizer> make_adamw_schedule_free(const Config& args) {
-  return std::make_unique<ScheduleFree>(
-      Arguments("AdamWScheduleFree", args,
-                {"betas", "eps", "weight_decay", "warmup_steps", "r", "weight_lr_power", "inner_momentum", "foreach"}, false),
-      ScheduleFree::Kind::adamw);
-}
+extern const OptimizerEntry kAdamWScheduleFree{
+    .name = "AdamWScheduleFree",
+    .library = "schedulefree",
+    .keeps = "2 states a parameter, 1 more with inner_momentum",
+    .make = schedule_free<ScheduleFree::Kind::adamw>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"warmup_steps", 0},
+                  {"r", 0.0},
+                  {"weight_lr_power", 2.0},
+                  {"inner_momentum", 0.0},
+                  {"foreach"}},
+    .transformers = {{"schedule_free_adamw"}},
+};
 
-std::unique_ptr<Optimizer> make_radam_schedule_free(const Config& args) {
-  return std::make_unique<ScheduleFree>(
-      Arguments("RAdamScheduleFree", args, {"betas", "eps", "weight_decay", "r", "weight_lr_power", "silent_sgd_phase", "foreach"}, false),
-      ScheduleFree::Kind::radam);
-}
+extern const OptimizerEntry kRAdamScheduleFree{
+    .name = "RAdamScheduleFree",
+    .library = "schedulefree",
+    .keeps = "2 states a parameter",
+    .make = schedule_free<ScheduleFree::Kind::radam>,
+    .forms = {Form::foreach, Form::loop},
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0},
+                  {"r", 0.0},
+                  {"weight_lr_power", 2.0},
+                  {"silent_sgd_phase", true},
+                  {"foreach"}},
+    .transformers = {{"schedule_free_radam"}},
+};
 
 }  // namespace plimsoll

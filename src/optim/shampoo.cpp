@@ -4,10 +4,8 @@
 #include <algorithm>
 
 #include "ops/reshape.h"
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
 #include "optim/schur_newton.h"
+#include "optim/stateful_optimizer.h"
 #include "optim/tensordot.h"
 
 namespace plimsoll {
@@ -18,22 +16,35 @@ enum class Graft : int64_t { none, sgd, adagrad, rmsprop, sqrtn };  // LayerWise
 
 Tensor norm(const Tensor& t) { return temporary("linalg_vector_norm", Dims{}, t.dtype(), t.tape()); }
 
-class ScalableShampoo final : public Optimizer {
+struct ShampooState {
+  Tensor momentum, graft_momentum, graft_statistics;
+  Dims shape;                             // after small dimensions were merged
+  std::vector<std::vector<int64_t>> cut;  // sizes along each dimension
+  Tensors statistics, roots;              // by block and side; views of one tensor where all are of one size
+  Tensors tensors() const {
+    Tensors out{momentum, graft_momentum, graft_statistics};
+    out.insert(out.end(), statistics.begin(), statistics.end());
+    out.insert(out.end(), roots.begin(), roots.end());
+    return out;
+  }
+};
+
+class ScalableShampoo final : public StatefulOptimizer<ShampooState> {
  public:
   explicit ScalableShampoo(const Arguments& args)
-      : block_(args.size("block_size", 512)),
-        largest_(args.size("no_preconditioning_for_layers_with_dim_gt", 8192)),
-        smallest_rank_(args.integer("skip_preconditioning_rank_lt", 1)),
-        start_(args.size("start_preconditioning_step", 25)),
-        frequency_(args.size("preconditioning_compute_steps", 1000)),
-        statistics_frequency_(args.size("statistics_compute_steps", 1)),
-        exponent_(args.integer("inverse_exponent_override", 0)),
-        merges_(args.flag("shape_interpretation", true)),
-        nesterov_(args.flag("nesterov", true)),
-        graft_(static_cast<Graft>(args.integer("graft_type", 1))) {
+      : block_(args.size("block_size")),
+        largest_(args.size("no_preconditioning_for_layers_with_dim_gt")),
+        smallest_rank_(args.integer("skip_preconditioning_rank_lt")),
+        start_(args.size("start_preconditioning_step")),
+        frequency_(args.size("preconditioning_compute_steps")),
+        statistics_frequency_(args.size("statistics_compute_steps")),
+        exponent_(args.integer("inverse_exponent_override")),
+        merges_(args.flag("shape_interpretation")),
+        nesterov_(args.flag("nesterov")),
+        graft_(static_cast<Graft>(args.integer("graft_type"))) {
     if (graft_ < Graft::none || graft_ > Graft::sqrtn)
       args.refuse("graft_type is 0 to 4", "none 0, SGD 1, Adagrad 2, RMSprop 3, sqrt(n) 4");
-    if (args.integer("pre_conditioner_type", 0) != 0)
+    if (args.integer("pre_conditioner_type") != 0)
       args.refuse("only pre_conditioner_type 0 (every side) is simulated", "leave pre_conditioner_type out");
     if (args.flag("use_svd"))
       args.refuse("use_svd true is not simulated", "leave use_svd out: the default is Schur and Newton's iteration");
@@ -47,42 +58,22 @@ class ScalableShampoo final : public Optimizer {
             "take precision fp32 or amp");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].momentum) init(states_[i], *all[i]);
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     ++step_;
     Names names;
     for (size_t i : with_gradients(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
-      update(states_[i], all[i]->grad, names);
+      update(state(i), all[i]->grad, names);
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_) {
-      for (const Tensor& t : {s.momentum, s.graft_momentum, s.graft_statistics})
-        if (t) out.push_back(t);
-      out.insert(out.end(), s.statistics.begin(), s.statistics.end());
-      out.insert(out.end(), s.roots.begin(), s.roots.end());
-    }
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor momentum, graft_momentum, graft_statistics;
-    Dims shape;                             // after small dimensions were merged
-    std::vector<std::vector<int64_t>> cut;  // sizes along each dimension
-    Tensors statistics, roots;              // by block and side; views of one tensor where all are of one size
-  };
   // Of step() itself, from one parameter to the next.
   struct Names {
     Tensor graft_grad, shampoo_grad, graft_norm, shampoo_norm, decayed, nesterov;
   };
 
-  void init(State& s, const Parameter& p) const {
+  void init(State& s, const Parameter& p) override {
     const ScopeGuard module(p.value.tape(), p.value.tape().scope_of(p.value));
     s.momentum = zeros_like(p.grad);
     s.shape = merges_ ? merged(p.value.sizes()) : p.value.sizes();
@@ -229,18 +220,35 @@ class ScalableShampoo final : public Optimizer {
   bool merges_, nesterov_;
   Graft graft_;
   int64_t step_ = 0;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_scalable_shampoo(const Config& args) {
-  return std::make_unique<ScalableShampoo>(
-      Arguments("ScalableShampoo", args,
-                {"betas", "moving_average_for_momentum", "weight_decay", "decoupled_weight_decay", "decoupled_learning_rate",
-                 "inverse_exponent_override", "start_preconditioning_step", "preconditioning_compute_steps", "statistics_compute_steps",
-                 "block_size", "skip_preconditioning_rank_lt", "no_preconditioning_for_layers_with_dim_gt", "shape_interpretation",
-                 "graft_type", "pre_conditioner_type", "nesterov", "diagonal_eps", "matrix_eps", "use_svd"}));
-}
+extern const OptimizerEntry kScalableShampoo{
+    .name = "ScalableShampoo",
+    .library = "pytorch_optimizer",
+    .keeps = "2 states a parameter, 2 fp32 matrices for every side of every block of it",
+    .make = make<ScalableShampoo>,
+    .arguments = {{"betas", {0.9, 0.999}},
+                  {"moving_average_for_momentum", false},
+                  {"weight_decay", 0.0},
+                  {"decoupled_weight_decay", false},
+                  {"decoupled_learning_rate", true},
+                  {"inverse_exponent_override", 0},
+                  {"start_preconditioning_step", 25},
+                  {"preconditioning_compute_steps", 1000},
+                  {"statistics_compute_steps", 1},
+                  {"block_size", 512},
+                  {"skip_preconditioning_rank_lt", 1},
+                  {"no_preconditioning_for_layers_with_dim_gt", 8192},
+                  {"shape_interpretation", true},
+                  {"graft_type", 1},
+                  {"pre_conditioner_type", 0},
+                  {"nesterov", true},
+                  {"diagonal_eps", 1e-10},
+                  {"matrix_eps", 1e-6},
+                  {"use_svd", false},
+                  {"maximize", false}},
+};
 
 }  // namespace plimsoll

@@ -3,9 +3,7 @@
 // cuSOLVER's own workspaces (eigh, qr) are not known and left out.
 #include "ops/matmul.h"
 #include "ops/reshape.h"
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 #include "optim/tensordot.h"
 
 namespace plimsoll {
@@ -28,16 +26,27 @@ Tensor eigenvectors(const Tensor& m, Tensor& values) {
   return chain(vectors, {"flip"});
 }
 
-class Soap final : public Optimizer {
+struct SoapState {
+  Tensor exp_avg, exp_avg_sq;
+  Tensors gg, q;  // by dimension; none where it is too large
+  int64_t step = 0;
+  Tensors tensors() const {
+    Tensors out{exp_avg, exp_avg_sq};
+    out.insert(out.end(), gg.begin(), gg.end());
+    out.insert(out.end(), q.begin(), q.end());
+    return out;
+  }
+};
+
+class Soap final : public StatefulOptimizer<SoapState> {
  public:
   explicit Soap(const Arguments& args)
-      : largest_(args.size("max_precond_dim", 10000)),
-        frequency_(args.size("precondition_frequency", 10)),
+      : largest_(args.size("max_precond_dim")),
+        frequency_(args.size("precondition_frequency")),
         merge_(args.flag("merge_dims")),
         vectors_(args.flag("precondition_1d")),
         normalize_(args.flag("normalize_grads")) {
-    if (args.config().text({"data_format"}, "channels_first") != "channels_first")
-      args.refuse("only data_format channels_first is simulated", "leave data_format out");
+    if (args.text("data_format") != "channels_first") args.refuse("only data_format channels_first is simulated", "leave data_format out");
   }
 
   void attach(const std::vector<Parameter*>& all) override {
@@ -47,39 +56,20 @@ class Soap final : public Optimizer {
                     "take precision fp32 or amp");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     Names names;
     for (size_t i : with_gradients(all)) {
       const ScopeGuard module(all[i]->value.tape(), all[i]->value.tape().scope_of(all[i]->value));
       names.grad = all[i]->grad;
-      if (!states_[i].exp_avg) {
-        init(states_[i], names.grad);  // the first step updates nothing
+      if (!state(i).exp_avg) {
+        start(state(i), names.grad);  // the first step updates nothing
       } else {
-        update(states_[i], names);
+        update(state(i), names);
       }
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_) {
-      if (!s.exp_avg) continue;
-      out.push_back(s.exp_avg);
-      out.push_back(s.exp_avg_sq);
-      for (const Tensors* list : {&s.gg, &s.q})
-        for (const Tensor& t : *list)
-          if (t) out.push_back(t);
-    }
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor exp_avg, exp_avg_sq;
-    Tensors gg, q;  // by dimension; none where it is too large
-    int64_t step = 0;
-  };
   // Of step() itself, from one parameter to the next.
   struct Names {
     Tensor grad, projected, exp_avg, exp_avg_sq, denominator, exp_avg_projected, norm_grad;
@@ -87,7 +77,7 @@ class Soap final : public Optimizer {
 
   bool has_matrix(int64_t size) const { return size <= largest_; }
 
-  void init(State& s, const Tensor& grad) const {
+  void start(State& s, const Tensor& grad) const {
     s.exp_avg = zeros_like(grad);
     s.exp_avg_sq = zeros_like(grad);
     const Dims sizes = merged(grad).sizes();
@@ -206,16 +196,26 @@ class Soap final : public Optimizer {
 
   int64_t largest_, frequency_;
   bool merge_, vectors_, normalize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_soap(const Config& args) {
-  return std::make_unique<Soap>(Arguments("SOAP", args,
-                                          {"betas", "shampoo_beta", "eps", "weight_decay", "precondition_frequency", "max_precond_dim",
-                                           "merge_dims", "precondition_1d", "normalize_grads", "data_format", "correct_bias"},
-                                          false));
-}
+extern const OptimizerEntry kSoap{
+    .name = "SOAP",
+    .library = "nikhilvyas/SOAP",
+    .keeps = "2 states a parameter, 2 fp32 matrices for every side of it",
+    .make = make<Soap>,
+    .arguments = {{"betas", {0.95, 0.95}},
+                  {"shampoo_beta", -1},
+                  {"eps", 1e-8},
+                  {"weight_decay", 0.01},
+                  {"precondition_frequency", 10},
+                  {"max_precond_dim", 10000},
+                  {"merge_dims", false},
+                  {"precondition_1d", false},
+                  {"normalize_grads", false},
+                  {"data_format", "channels_first"},
+                  {"correct_bias", true}},
+};
 
 }  // namespace plimsoll

@@ -1,43 +1,36 @@
 // SophiaG (Liuhong99/Sophia, sophia.py): exp_avg and hessian for every parameter, a loop. Every k steps (10 in its recipe) a second
 // backward on sampled labels feeds `update_hessian`, which works in place: its pass takes no more than the training step's own.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-class SophiaG final : public Optimizer {
+struct SophiaGState {
+  Tensor exp_avg, hessian;
+  Tensors tensors() const { return {exp_avg, hessian}; }
+};
+
+class SophiaG final : public StatefulOptimizer<SophiaGState> {
  public:
   explicit SophiaG(const Arguments& args) : maximize_(args.flag("maximize")) {
     if (args.flag("capturable")) args.refuse("capturable true needs a learning rate on the device", "leave capturable out");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (!states_[i].exp_avg) states_[i] = {zeros_like(all[i]->value), zeros_like(all[i]->value)};
+ private:
+  void init(State& s, const Parameter& p) override {
+    s.exp_avg = zeros_like(p.value);
+    s.hessian = zeros_like(p.value);
+  }
+
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, ratio;
     for (size_t i : with_gradients(all)) {
       grad = maximize_ ? temporary("neg", all[i]->grad) : all[i]->grad;
-      ratio = clamped_ratio(states_[i]);
-      temporary("sign", states_[i].exp_avg);
+      ratio = clamped_ratio(state(i));
+      temporary("sign", state(i).exp_avg);
     }
   }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.exp_avg, s.hessian})
-        if (t) out.push_back(t);
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor exp_avg, hessian;
-  };
 
   // (|exp_avg| / (rho * bs * hessian + epsilon)).clamp(None, 1)
   static Tensor clamped_ratio(const State& s) {
@@ -51,13 +44,16 @@ class SophiaG final : public Optimizer {
   }
 
   bool maximize_;
-  std::vector<State> states_;  // by position in the parameter list
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sophia(const Config& args) {
-  return std::make_unique<SophiaG>(Arguments("SophiaG", args, {"betas", "rho", "weight_decay", "capturable"}));
-}
+extern const OptimizerEntry kSophiaG{
+    .name = "SophiaG",
+    .library = "Liuhong99/Sophia",
+    .keeps = "2 states a parameter",
+    .make = make<SophiaG>,
+    .arguments = {{"betas", {0.965, 0.99}}, {"rho", 0.04}, {"weight_decay", 0.1}, {"maximize", false}, {"capturable", false}},
+};
 
 }  // namespace plimsoll

@@ -4,9 +4,7 @@
 // fuses it, also with bf16_stochastic_round, and it is taken to allocate nothing; no recorded run has checked that.
 #include <fmt/format.h>
 
-#include "optim/arguments.h"
-#include "optim/foreach.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
@@ -21,29 +19,20 @@ struct Codes {
 };
 constexpr Codes k8bit{1, 256, 256}, k4bit{2, 16, 128}, kFp8{1, 0, 256}, kPlain{};
 
-class TorchAo final : public Optimizer {
+class TorchAo final : public StatefulOptimizer<Tensors> {
  public:
   TorchAo(const Arguments& args, Codes codes) : codes_(codes), states_each_(args.flag("amsgrad") ? 3 : 2) {
     if (codes.block == 0) return;
-    codes_.block = args.size("block_size", codes.block);
+    codes_.block = args.size("block_size");
     if (codes_.block % codes.per_byte != 0)
       args.refuse(fmt::format("block_size {} is odd, and two codes share a byte", codes_.block), "take an even one; the default is 128");
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
-    for (size_t i : with_gradients(all))
-      if (states_[i].empty())
-        for (int k = 0; k < states_each_; ++k) add_state(states_[i], all[i]->value);
-  }
-
-  Tensors states() const override {
-    Tensors out;
-    for (const Tensors& s : states_) out.insert(out.end(), s.begin(), s.end());
-    return out;
-  }
-
  private:
+  void init(Tensors& s, const Parameter& p) override {
+    for (int k = 0; k < states_each_; ++k) add_state(s, p.value);
+  }
+
   void add_state(Tensors& s, const Tensor& value) const {
     const ScopeGuard module(value.tape(), value.tape().scope_of(value));
     const int64_t n = value.numel();
@@ -58,25 +47,37 @@ class TorchAo final : public Optimizer {
 
   Codes codes_;
   int states_each_;
-  std::vector<Tensors> states_;  // by position in the parameter list
 };
 
-std::unique_ptr<Optimizer> make(const char* name, const Config& args, Codes codes) {
-  return std::make_unique<TorchAo>(
-      Arguments(name, args, {"betas", "eps", "weight_decay", "amsgrad", "block_size", "bf16_stochastic_round"}, false), codes);
+template <Codes codes>
+std::unique_ptr<Optimizer> with_codes(const Arguments& args) {
+  return std::make_unique<TorchAo>(args, codes);
 }
+
+template <Codes codes>
+OptimizerEntry torchao(const char* name, const char* keeps, double weight_decay, std::vector<TransformersName> transformers = {}) {
+  OptimizerEntry entry{.name = name,
+                       .library = "torchao",
+                       .keeps = keeps,
+                       .make = with_codes<codes>,
+                       .arguments = {{"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false}},
+                       .transformers = std::move(transformers)};
+  if (codes.block > 0) entry.arguments.push_back({"block_size", static_cast<int>(codes.block)});
+  entry.arguments.push_back({"bf16_stochastic_round", false});
+  return entry;
+}
+
+constexpr const char* kBytes = "2 bytes a parameter and 2 scales for every 256";
+constexpr const char* kHalfBytes = "2 half bytes a parameter and 2 scales for every 128";
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_torchao_adamw(const Config& args) {
-  return std::make_unique<TorchAo>(
-      Arguments("torchao.AdamW", args, {"betas", "eps", "weight_decay", "amsgrad", "bf16_stochastic_round"}, false), kPlain);
-}
-std::unique_ptr<Optimizer> make_torchao_adamw8bit(const Config& args) { return make("torchao.AdamW8bit", args, k8bit); }
-std::unique_ptr<Optimizer> make_torchao_adamw4bit(const Config& args) { return make("torchao.AdamW4bit", args, k4bit); }
-std::unique_ptr<Optimizer> make_torchao_adamwfp8(const Config& args) { return make("torchao.AdamWFp8", args, kFp8); }
-std::unique_ptr<Optimizer> make_torchao_adam8bit(const Config& args) { return make("torchao.Adam8bit", args, k8bit); }
-std::unique_ptr<Optimizer> make_torchao_adam4bit(const Config& args) { return make("torchao.Adam4bit", args, k4bit); }
-std::unique_ptr<Optimizer> make_torchao_adamfp8(const Config& args) { return make("torchao.AdamFp8", args, kFp8); }
+extern const OptimizerEntry kTorchAoAdamW = torchao<kPlain>("torchao.AdamW", "2 states a parameter", 1e-2);
+extern const OptimizerEntry kTorchAoAdamW8bit = torchao<k8bit>("torchao.AdamW8bit", kBytes, 1e-2, {{"adamw_torch_8bit"}});
+extern const OptimizerEntry kTorchAoAdamW4bit = torchao<k4bit>("torchao.AdamW4bit", kHalfBytes, 1e-2, {{"adamw_torch_4bit"}});
+extern const OptimizerEntry kTorchAoAdamWFp8 = torchao<kFp8>("torchao.AdamWFp8", kBytes, 1e-2);
+extern const OptimizerEntry kTorchAoAdam8bit = torchao<k8bit>("torchao.Adam8bit", kBytes, 0);
+extern const OptimizerEntry kTorchAoAdam4bit = torchao<k4bit>("torchao.Adam4bit", kHalfBytes, 0);
+extern const OptimizerEntry kTorchAoAdamFp8 = torchao<kFp8>("torchao.AdamFp8", kBytes, 0);
 
 }  // namespace plimsoll

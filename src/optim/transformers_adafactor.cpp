@@ -1,30 +1,15 @@
 // transformers.optimization.Adafactor (the Trainer's `optim: adafactor`): factored second moments, a loop over the parameters, fp32
 // copies of what is in half precision. Names of the Python step live from one parameter to the next. galore_torch's is a copy of it that
 // works on projected gradients of linear layers.
-#include "optim/arguments.h"
-#include "optim/foreach.h"
+#include "optim/factored.h"
 #include "optim/low_rank.h"
-#include "optim/optimizers.h"
+#include "optim/stateful_optimizer.h"
 
 namespace plimsoll {
 
 namespace {
 
-Dims without(const Dims& sizes, int dim) {
-  Dims out = sizes;
-  out.erase(dim < 0 ? sizes.size() + dim : dim);
-  return out;
-}
-
 Tensor scalar(const char* op, Tape& tape) { return temporary(op, Dims{}, DType::float32, tape); }
-
-// tensor.norm(2) / numel ** 0.5
-Tensor rms(Tape& tape) {
-  const Tensor norm = scalar("linalg_vector_norm", tape);
-  return scalar("div", tape);
-}
-
-Tensor widened(const Tensor& t) { return is_half(t.dtype()) ? temporary("_to_copy", t.sizes(), DType::float32, t.tape()) : t; }
 
 // Whose gradients are projected, and on what.
 struct LowRank {
@@ -33,12 +18,19 @@ struct LowRank {
   ProjectionSettings settings;
 };
 
-class TransformersAdafactor final : public Optimizer {
+struct TransformersAdafactorState {
+  Factors moments;  // or, of vectors:
+  Tensor whole;
+  Tensor exp_avg, rms, ortho_matrix;
+  Tensors tensors() const { return {exp_avg, moments.row, moments.column, whole, rms, ortho_matrix}; }
+};
+
+class TransformersAdafactor final : public StatefulOptimizer<TransformersAdafactorState> {
  public:
   explicit TransformersAdafactor(const Arguments& args, std::optional<LowRank> low_rank = std::nullopt)
       : first_moment_(args.nonzero("beta1")),
         decay_(args.nonzero("weight_decay")),
-        scales_(args.flag("scale_parameter", true)),
+        scales_(args.flag("scale_parameter")),
         low_rank_(std::move(low_rank)) {}
 
   void know_linear_layers(const std::vector<LinearWeight>& layers) override {
@@ -48,11 +40,11 @@ class TransformersAdafactor final : public Optimizer {
     if (low_rank_) low_rank_->targets.check_chosen();
   }
 
-  void step(const std::vector<Parameter*>& all) override {
-    states_.resize(all.size());
+ private:
+  void step_loop(const std::vector<Parameter*>& all) override {
     Tensor grad, value, lr, update;
     for (size_t i : low_rank_ ? low_rank_->targets.in_order(all) : with_gradients(all)) {
-      State& s = states_[i];
+      State& s = state(i);
       const bool projects = low_rank_ && low_rank_->targets.holds(all[i]), right = projects && low_rank_->settings.is_right(all[i]->grad);
       grad = all[i]->grad;
       grad = widened(grad);
@@ -60,18 +52,18 @@ class TransformersAdafactor final : public Optimizer {
         s.ortho_matrix = singular_vectors(grad, low_rank_->settings);
         grad = projected(grad, s.ortho_matrix, low_rank_->settings);
       }
-      init(s, grad);
+      start(s, grad);
       value = all[i]->value;
       value = widened(value);
-      s.rms = rms(grad.tape());
+      s.rms = rms(DType::float32, grad.tape());
       if (scales_) {
         temporary("gt", Dims{}, DType::bool_, grad.tape());  // max(eps, RMS)
         lr = scalar("mul", grad.tape());
       }
       update = chain(grad, {"pow", "add"});
-      update = direction(s, grad);
+      update = s.whole ? temporary("rsqrt", s.whole) : factored_rsqrt(s.moments, grad);
       {
-        const Tensor size = rms(grad.tape());
+        const Tensor size = rms(DType::float32, grad.tape());
         scalar("div", grad.tape());
       }
       if (first_moment_) update = s.exp_avg;
@@ -81,64 +73,63 @@ class TransformersAdafactor final : public Optimizer {
     }
   }
 
-  Tensors states() const override {
-    Tensors out;
-    for (const State& s : states_)
-      for (const Tensor& t : {s.exp_avg, s.row, s.column, s.whole, s.rms, s.ortho_matrix})
-        if (t) out.push_back(t);
-    return out;
-  }
-
- private:
-  struct State {
-    Tensor exp_avg, row, column, whole, rms, ortho_matrix;
-  };
-
-  void init(State& s, const Tensor& grad) const {
-    if (s.row || s.whole) return;
+  void start(State& s, const Tensor& grad) const {
+    if (s.moments.row || s.whole) return;
     if (first_moment_) s.exp_avg = zeros_like(grad);
-    if (grad.dim() < 2) {
+    if (grad.dim() < 2)
       s.whole = zeros_like(grad);
-      return;
-    }
-    s.row = temporary("_to_copy", without(grad.sizes(), -1), grad.dtype(), grad.tape());
-    s.column = temporary("_to_copy", without(grad.sizes(), -2), grad.dtype(), grad.tape());
-  }
-
-  // The gradient over the root of its second moments.
-  static Tensor direction(const State& s, const Tensor& grad) {
-    if (s.whole) return temporary("rsqrt", s.whole);
-    temporary("mean", s.row);
-    temporary("mean", s.column);
-    Tensor rows;
-    {
-      Dims sizes = s.row.sizes();
-      sizes[-1] = 1;
-      const Tensor mean = temporary("mean", sizes, grad.dtype(), grad.tape());
-      rows = temporary("div", s.row);
-    }
-    const Tensor columns = temporary("rsqrt", s.column);
-    return temporary("mul", grad.sizes(), grad.dtype(), grad.tape());
+    else
+      s.moments = zero_factors(grad);
   }
 
   bool first_moment_, decay_, scales_;
   std::optional<LowRank> low_rank_;
-  std::vector<State> states_;  // by position in the parameter list
 };
+
+std::unique_ptr<Optimizer> make_galore_adafactor(const Arguments& args) {
+  return std::make_unique<TransformersAdafactor>(args, LowRank(args));
+}
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_transformers_adafactor(const Config& args) {
-  return std::make_unique<TransformersAdafactor>(
-      Arguments("TransformersAdafactor", args,
-                {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init"}));
-}
+extern const OptimizerEntry kTransformersAdafactor{
+    .name = "TransformersAdafactor",
+    .library = "transformers",
+    .keeps = "a row and a column for matrices, 1 state for vectors, in fp32",
+    .make = make<TransformersAdafactor>,
+    .arguments = {{"eps", {1e-30, 1e-3}},
+                  {"clip_threshold", 1.0},
+                  {"decay_rate", -0.8},
+                  {"beta1"},
+                  {"weight_decay", 0.0},
+                  {"scale_parameter", true},
+                  {"relative_step", true},
+                  {"warmup_init", false},
+                  {"maximize", false}},
+    .transformers = {{"adafactor"}},
+};
 
-std::unique_ptr<Optimizer> make_galore_adafactor(const Config& args) {
-  const Arguments own("GaLoreAdafactor", args,
-                      {"eps", "clip_threshold", "decay_rate", "beta1", "weight_decay", "scale_parameter", "relative_step", "warmup_init",
-                       "rank", "update_proj_gap", "scale", "proj_type", "target_modules"});
-  return std::make_unique<TransformersAdafactor>(own, LowRank(own));
-}
+extern const OptimizerEntry kGaLoreAdafactor{
+    .name = "GaLoreAdafactor",
+    .library = "galore-torch",
+    .keeps = "a row and a column of what is of rank 128 for linear layers, and what projects on it; Adafactor's for the rest",
+    .make = make_galore_adafactor,
+    .arguments = {{"eps", {1e-30, 1e-3}},
+                  {"clip_threshold", 1.0},
+                  {"decay_rate", -0.8},
+                  {"beta1"},
+                  {"weight_decay", 0.0},
+                  {"scale_parameter", true},
+                  {"relative_step", true},
+                  {"warmup_init", false},
+                  {"rank", 128},
+                  {"update_proj_gap", 200},
+                  {"scale", 0.25},
+                  {"proj_type", "std"},
+                  {"target_modules", "all-linear"},
+                  {"maximize", false}},
+    .transformers = {{"galore_adafactor", R"({"scale_parameter": false})"}, {"galore_adafactor_layerwise"}},
+    .optim_args = "rank proj_type scale_parameter",
+};
 
 }  // namespace plimsoll

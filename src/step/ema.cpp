@@ -98,8 +98,7 @@ void MovingAverage::subtract_foreach() {
     shadow.push_back(shadow_[i]);
     values.push_back(parameters_[i]->value);
   }
-  foreach ("_foreach_sub", shadow, values)
-    ;
+  foreach_op("_foreach_sub", shadow, values);
 }
 
 // One foreach kernel in place for each type, with the count of updates on the device, or everything on the host.

@@ -102,7 +102,7 @@ bool same(const OptimizerCostRow& a, const OptimizerCostRow& b) {
 std::optional<OptimizerCost> optimizer_cost(const OptimizerEntry& entry, const Json& args, CostPrecision precision) {
   if (precision == CostPrecision::bf16_master && is_lomo(entry.name)) return std::nullopt;  // those are updated after backward
   try {
-    return Layer(entry.make(Config("optimizer", args)), precision).run();
+    return Layer(make_optimizer(entry, Config("optimizer", args)), precision).run();
   } catch (const Error&) {
     return std::nullopt;
   }
