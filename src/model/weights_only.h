@@ -7,7 +7,7 @@ namespace plimsoll {
 inline constexpr const char* kWeightsOnly = "weights-only";
 
 // Activations of real architectures as multiples of the stand-in's. The language models of the registry lie within, with attention that
-// does not materialise its weights (tests/weights_only_test.cpp).
+// does not materialise its weights (tests/model/weights_only_test.cpp).
 struct StandInRange {
   double low, high;
 };

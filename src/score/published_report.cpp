@@ -10,7 +10,7 @@ namespace plimsoll {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
 // By family, by kind, all, and all that are trusted most.
 std::vector<PublishedSummary> summaries(const std::vector<PublishedScore>& scores) {
@@ -52,7 +52,7 @@ std::vector<std::string> cells(const PublishedSummary& s) {
 const std::vector<std::string> kHeadings{
     "rows of", "rows", "done", "median error", "signed", "in 5 %", "in 10 %", "under-predicted", "above the high", "in the interval"};
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Ordered number(double value) { return std::isfinite(value) ? Ordered(value) : Ordered(nullptr); }
 
 }  // namespace
 
@@ -116,16 +116,17 @@ std::string published_markdown(const std::vector<PublishedScore>& scores) {
   return out;
 }
 
-Json published_json(const std::vector<PublishedScore>& scores) {
-  Json j{{"schema", 1}, {"command", "score"}, {"rows", Json::array()}, {"summary", Json::array()}};
+Ordered published_json(const std::vector<PublishedScore>& scores) {
+  Ordered j{{"schema", 1}, {"command", "score"}, {"rows", Ordered::array()}, {"summary", Ordered::array()}};
   for (const PublishedScore& s : scores) {
     const bool known = s.unsupported.empty();
-    Json row{{"id", s.id}, {"family", s.family}, {"kind", to_string(s.kind)}, {"confidence", s.confidence}, {"measured_bytes", s.measured}};
-    row["predicted_bytes"] = known ? Json(s.predicted.bytes.count) : Json(nullptr);
-    row["low_bytes"] = known ? Json(s.predicted.low.count) : Json(nullptr);
-    row["high_bytes"] = known ? Json(s.predicted.high.count) : Json(nullptr);
-    row["error"] = known ? number(s.error()) : Json(nullptr);
-    row["unsupported"] = known ? Json(nullptr) : Json(s.unsupported);
+    Ordered row{
+        {"id", s.id}, {"family", s.family}, {"kind", to_string(s.kind)}, {"confidence", s.confidence}, {"measured_bytes", s.measured}};
+    row["predicted_bytes"] = known ? Ordered(s.predicted.bytes.count) : Ordered(nullptr);
+    row["low_bytes"] = known ? Ordered(s.predicted.low.count) : Ordered(nullptr);
+    row["high_bytes"] = known ? Ordered(s.predicted.high.count) : Ordered(nullptr);
+    row["error"] = known ? number(s.error()) : Ordered(nullptr);
+    row["unsupported"] = known ? Ordered(nullptr) : Ordered(s.unsupported);
     j["rows"].push_back(row);
   }
   for (const PublishedSummary& s : summaries(scores))

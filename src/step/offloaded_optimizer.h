@@ -20,7 +20,7 @@ class OffloadedOptimizer : public Optimizer {
   void attach(const std::vector<Parameter*>& parameters) override;
   void step(const std::vector<Parameter*>& parameters) override;
   Tensors states() const override { return on_device_->states(); }
-  Bytes on_host() const { return on_host_; }  // copies, gradients and states
+  Bytes on_host() const override { return on_host_; }  // copies, gradients and states
 
  private:
   OptimizerSpec spec_;

@@ -1,8 +1,10 @@
-// Every recorded run of real PyTorch that a Job can express is predicted to the byte: peak, phases, steps and breakdown.
+// Every recorded run of real PyTorch is predicted to the byte: peak, phases, steps and breakdown. One case for each file of tests/truth;
+// the rows that each must have are in tests/truth/ROWS, so none can be lost.
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <iostream>
+#include <fstream>
+#include <set>
 
 #include "score/score.h"
 
@@ -10,49 +12,52 @@ namespace plimsoll::truth_test {
 namespace {
 
 namespace fs = std::filesystem;
+const fs::path kFolder = fs::path(PLIMSOLL_SOURCE_DIR) / "tests" / "truth";
 
-struct Tally {
-  int exact = 0, unsupported = 0;
+struct RecordedFile {
+  std::string name;  // without .jsonl
+  size_t rows = 0;
 };
 
-Tally expect_exact(const fs::path& file) {
-  Tally tally;
-  const std::vector<RecordedRow> rows = read_recorded_rows(file.string());
+void PrintTo(const RecordedFile& f, std::ostream* out) { *out << f.rows << " rows"; }
+
+// Lines of "rows name".
+std::vector<RecordedFile> recorded_files() {
+  std::vector<RecordedFile> files;
+  std::ifstream in(kFolder / "ROWS");
+  for (RecordedFile f; in >> f.rows >> f.name;) files.push_back(f);
+  return files;
+}
+
+class Truth : public ::testing::TestWithParam<RecordedFile> {};
+
+TEST_P(Truth, EveryRowIsEqualToTheByte) {
+  const std::vector<RecordedRow> rows = read_recorded_rows((kFolder / (GetParam().name + ".jsonl")).string());
+  EXPECT_EQ(rows.size(), GetParam().rows) << "tests/truth/ROWS has another number";
   for (size_t i = 0; i < rows.size(); i += PLIMSOLL_ROW_STEP) {
     const RecordedRow& row = rows[i];
-    if (!row.unsupported.empty()) {
-      std::cout << row.id << " is left out: " << row.unsupported << "\n";
-      ++tally.unsupported;
-      continue;
-    }
+    EXPECT_EQ(row.unsupported, "") << row.id;
     const Score s = score_row(row);
     EXPECT_TRUE(s.exact()) << s.id << ": measured " << s.measured << ", predicted " << s.predicted << ", phases " << s.phase_peaks_equal
                            << ", breakdown " << s.breakdown_equal << ", steps " << s.step_peaks_equal << " " << s.unsupported;
-    tally.exact += s.exact();
   }
-  return tally;
 }
 
-TEST(Truth, OwnRecordedRowsAreEqualToTheByte) {
-  const fs::path folder = fs::path(PLIMSOLL_SOURCE_DIR) / "tests" / "truth";
-  int files = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".jsonl") continue;
-    const Tally tally = expect_exact(entry.path());
-    std::cout << entry.path().filename().string() << ": " << tally.exact << " rows equal, " << tally.unsupported << " cannot be done\n";
-    EXPECT_GT(tally.exact, 0);
-    ++files;
-  }
-  EXPECT_GT(files, 0);
-}
+INSTANTIATE_TEST_SUITE_P(Recorded, Truth, ::testing::ValuesIn(recorded_files()), [](const auto& file) { return file.param.name; });
 
-TEST(Truth, SharedRowsAreEqualToTheByte) {
-  const fs::path folder = fs::path(PLIMSOLL_SOURCE_DIR) / ".." / "shared" / "truth" / "pytorch";
-  if (!fs::exists(folder / "dev.jsonl")) GTEST_SKIP() << "skipped: ../shared/truth/pytorch is not here";
-  for (const char* name : {"small.jsonl", "dev.jsonl", "dist-dev.jsonl", "seeds-dev.jsonl"}) {
-    const Tally tally = expect_exact(folder / name);
-    std::cout << name << ": " << tally.exact << " rows equal, " << tally.unsupported << " cannot be done\n";
+TEST(TruthFiles, AreThoseThatAreCounted) {
+  std::set<std::string> counted, there;
+  size_t rows = 0;
+  for (const RecordedFile& f : recorded_files()) {
+    counted.insert(f.name);
+    rows += f.rows;
   }
+  for (const auto& entry : fs::directory_iterator(kFolder))
+    if (entry.path().extension() == ".jsonl") there.insert(entry.path().stem().string());
+  EXPECT_EQ(there, counted) << "tests/truth/ROWS has a line for each file";
+  std::ifstream in(kFolder / "../../README.md");
+  const std::string readme{std::istreambuf_iterator<char>(in), {}}, cell = "| " + std::to_string(rows) + " ";
+  EXPECT_NE(readme.find(cell + cell + "|"), std::string::npos) << "the README has another number than " << rows;
 }
 
 }  // namespace
