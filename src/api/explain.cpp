@@ -6,6 +6,7 @@
 
 #include "api/explain_log.h"
 #include "api/recorded_file.h"
+#include "job/config_log.h"
 #include "job/lint.h"
 #include "model/registry.h"
 #include "report/explain_report.h"
@@ -26,10 +27,10 @@ std::string configuration_class(const std::string& family) {
 }  // namespace
 
 Explanation explanation(Runs& runs, Job job, const std::optional<DeviceSpec>& device, size_t tensors) {
-  const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
-  job.config.watch(lookups);
+  const auto log = std::make_shared<ConfigLog>();
+  job.config.watch(log);
   const Estimate e = estimate(runs, job, tensors, device);
-  return explain_job(e, *lookups, configuration_class(job.family));
+  return explain_job(e, log->lookups(), configuration_class(job.family));
 }
 
 ExplainRequest explain_request(const nlohmann::json& request) {

@@ -166,10 +166,10 @@ void read_optimizer(Reader& r) {
   static const std::vector<std::pair<const char*, const char*>> kOwn{{"ao_adamw_4bit", "torchao.AdamW4bit"},
                                                                      {"ao_adamw_8bit", "torchao.AdamW8bit"},
                                                                      {"ao_adamw_fp8", "torchao.AdamWFp8"},
-                                                                     {"muon", "Muon+AdamW"}};
-  static const std::vector<std::string> kOther{"optimi_adamw", "adopt_adamw", "came_pytorch",      "dion",
-                                               "sinkgd",       "flash_adamw", "flash_adam",        "flash_sgd",
-                                               "flash_sgdw",   "flash_lion",  "q_galore_adamw8bit"};
+                                                                     {"muon", "Muon+AdamW"},
+                                                                     {"came_pytorch", "CAME"}};
+  static const std::vector<std::string> kOther{"optimi_adamw", "adopt_adamw", "dion",       "sinkgd",     "flash_adamw",
+                                               "flash_adam",   "flash_sgd",   "flash_sgdw", "flash_lion", "q_galore_adamw8bit"};
   const std::string name = r.text("optimizer");
   const Json* args = r.find("optim_args");
   if (name.empty()) {

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "job/config_log.h"
+
 namespace plimsoll {
 
 std::string dump(const nlohmann::ordered_json& value, int indent) {
@@ -48,7 +50,7 @@ const char* Config::present(std::initializer_list<const char*> keys, const nlohm
     found = key;
     break;
   }
-  if (log_) log_->push_back({found ? found : *keys.begin(), dump(found ? values().at(found) : fallback), found != nullptr});
+  if (log_) log_->add(found ? found : *keys.begin(), found != nullptr, [&] { return dump(found ? values().at(found) : fallback); });
   return found;
 }
 

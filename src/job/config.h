@@ -16,12 +16,7 @@ namespace plimsoll {
 // JSON as text; bytes that are not UTF-8 become U+FFFD instead of an exception.
 std::string dump(const nlohmann::ordered_json& value, int indent = -1);
 
-// A value that was asked for, and whether it was given or is the class's default.
-struct ConfigLookup {
-  std::string key;
-  std::string value;
-  bool given = false;
-};
+class ConfigLog;
 
 class Config {
  public:
@@ -40,8 +35,8 @@ class Config {
 
   bool is_null(const char* key) const;  // given, as null: no value where the class has a default
 
-  // From now on lookups in this and its copies are written down.
-  void watch(std::shared_ptr<std::vector<ConfigLookup>> log) { log_ = std::move(log); }
+  // From now on lookups in this and its copies are written down, from whichever thread they come.
+  void watch(std::shared_ptr<ConfigLog> log) { log_ = std::move(log); }
 
   const std::string& source() const { return source_; }
   const nlohmann::json& values() const { return *values_; }
@@ -53,7 +48,7 @@ class Config {
   [[noreturn]] void wrong(const char* key, const std::string& expected) const;
   std::string source_ = "config";
   std::shared_ptr<const nlohmann::json> values_;  // never null
-  std::shared_ptr<std::vector<ConfigLookup>> log_;
+  std::shared_ptr<ConfigLog> log_;                // null: nobody wants to know
 };
 
 }  // namespace plimsoll

@@ -50,6 +50,7 @@ namespace plimsoll {
   ENTRY(kSophiaG) \
   ENTRY(kSoap) \
   ENTRY(kScalableShampoo) \
+  ENTRY(kCame) \
   ENTRY(kAdamWScheduleFree) \
   ENTRY(kRAdamScheduleFree) \
   ENTRY(kSgdScheduleFree) \

@@ -8,6 +8,7 @@
 
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
+#include "job/config_log.h"
 #include "report/style.h"
 
 namespace plimsoll {

@@ -470,6 +470,25 @@ TEST(Sophia, KeepsTheLastRatio) {
             "abs:12 mul:12 add:12 -12 div:12 -12 -12 clamp:12 -12 -40 sign:12 -12 -12");
 }
 
+TEST(Came, KeepsAFirstMomentAndTwoPairsOfFactors) {
+  Bench b;
+  b.add({5, 2}, DType::bfloat16).add({3}).use("CAME");
+  b.step();
+  EXPECT_EQ(b.state_bytes(), 4 * (10 + 2 * (5 + 2)) + 2 + 2 * 12 + 4);  // and an RMS each, in the type of the parameter
+}
+
+TEST(Came, HoldsTheLastApproximationWhileVectorsAreUpdated) {
+  Bench b;
+  b.add({5, 2}).add({3}).use("CAME");
+  b.step();
+  EXPECT_EQ(b.step(),
+            "linalg_vector_norm:4 div:4 -4 -4 pow:40 add:40 -40 mean:20 -20 mean:8 -8 mean:4 div:20 -4 rsqrt:8 mul:40 -8 -20 -40 "
+            "linalg_vector_norm:4 div:4 -4 div:4 -4 -4 sub:40 pow:40 -40 add:40 -40 "
+            "mean:20 -20 mean:8 -8 mean:4 div:20 -4 rsqrt:8 mul:40 -8 -20 -40 neg:40 -40 "
+            "linalg_vector_norm:4 div:4 -4 -4 pow:12 add:12 -12 rsqrt:12 -12 linalg_vector_norm:4 div:4 -4 div:4 -4 -4 "
+            "sub:12 pow:12 -12 add:12 -12 -40 clone:12 -12 neg:12 -12 -40 -12 -12");
+}
+
 TEST(Prodigy, SlicedStatesAreRoundedUp) {
   Bench b;
   b.add({10}).use("Prodigy", {{"slice_p", 4}});

@@ -94,9 +94,10 @@ TEST(Phrases, NumbersStandForThemselves) {
 TEST(Explain, SaysWhereEachValueComesFrom) {
   Job job = small_job();
   job.findings.push_back({Effect::none, "vram.max_seq_len = 512", "config.json", "the model's length is used", "train.py"});
-  const auto lookups = std::make_shared<std::vector<ConfigLookup>>();
-  job.config.watch(lookups);
-  const Explanation x = explain_job(estimate(job, 0), *lookups, "GPT2Config");
+  const auto log = std::make_shared<ConfigLog>();
+  job.config.watch(log);
+  const Estimate e = estimate(job, 0);
+  const Explanation x = explain_job(e, log->lookups(), "GPT2Config");
   const std::string text = explain_text(x, Style{});
   for (const char* part : {"n_layer", "default of GPT2Config", "vram.max_seq_len = 512", "no effect", "the model's length is used"})
     EXPECT_TRUE(holds(text, part)) << part << "\n" << text;

@@ -1,5 +1,5 @@
 """Optimizers that torch.optim does not have, in a recorded run: their own Python code, from the folder packages/ beside this file
-(lion_pytorch, prodigyopt, pytorch_optimizer, bitsandbytes, schedulefree, optimi, grokadamw, galore_torch, apollo_torch and lomo_optim:
+(lion_pytorch, prodigyopt, pytorch_optimizer, bitsandbytes, schedulefree, optimi, grokadamw, galore_torch, apollo_torch, lomo_optim and came_pytorch:
 source folders, those of GaLore and APOLLO with an empty __init__.py; soap.py, sophia.py and torchdistx's anyprecision_optimizer.py: the files of their repositories).
 Also recipes of several optimizers, the optimizer in backward, and averages of the weights."""
 import functools, os, sys, types
@@ -166,7 +166,7 @@ MAKERS = {**{n: schedule_free(n) for n in ('AdamWScheduleFree', 'RAdamScheduleFr
           'StableAdamW': of_package('optimi', 'StableAdamW'), 'GrokAdamW': of_package('grokadamw', 'GrokAdamW'),
           'AnyPrecisionAdamW': of_package('anyprecision_optimizer', 'AnyPrecisionAdamW'),
           'Muon+AdamW': muon_and_adamw, 'lion_pytorch.Lion': lion, 'ScalableShampoo': scalable_shampoo, 'SOAP': soap, 'SophiaG': sophia,
-          'Prodigy': prodigy}
+          'Prodigy': prodigy, 'CAME': of_package('came_pytorch', 'CAME')}
 
 
 LOW_RANK = {'GaLoreAdamW': ('galore_torch.adamw', 'AdamW'), 'GaLoreAdamW8bit': ('galore_torch.adamw8bit', 'AdamW8bit'),
