@@ -2,7 +2,6 @@
 // XLA's and the pinned-memory allocator; trace files; anything malformed is an Error and nothing else.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -13,6 +12,7 @@
 #include "allocator/pinned_host.h"
 #include "allocator/replay_protocol.h"
 #include "allocator/timeline.h"
+#include "allocator_cases.h"
 #include "fuzzing.h"
 #include "trace/trace_file.h"
 #include "util/error.h"
@@ -23,46 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int64_t kGiB = int64_t{1} << 30;
-
-std::string text_of(const fs::path& path) {
-  if (path.extension() != ".gz") {
-    std::ifstream in(path);
-    return {std::istreambuf_iterator<char>(in), {}};
-  }
-  std::string out;
-  FILE* pipe = popen(("gzip -dc '" + path.string() + "'").c_str(), "r");
-  char buffer[1 << 16];
-  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
-  pclose(pipe);
-  return out;
-}
-
-std::vector<std::string> answers(const std::string& text) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);)
-    if (!line.empty() && line[0] != '#') out.push_back(line);
-  return out;
-}
-
-// Every X.case (or X.case.gz) of a folder answers exactly X.expect; returns how many there are.
-int check_folder(const fs::path& folder) {
-  int cases = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    const size_t at = name.find(".case");
-    if (at == std::string::npos) continue;
-    ++cases;
-    const auto got = answers(replay_protocol(text_of(entry.path())));
-    const auto expected = answers(text_of(folder / (name.substr(0, at) + ".expect" + name.substr(at + 5))));
-    EXPECT_EQ(got.size(), expected.size()) << name;
-    for (size_t i = 0; i < std::min(got.size(), expected.size()); ++i) {
-      EXPECT_EQ(got[i], expected[i]) << name << ", answer " << i + 1;
-      if (got[i] != expected[i]) break;
-    }
-  }
-  return cases;
-}
 
 std::string error_of(const std::function<void()>& f) {
   try {
@@ -78,13 +38,7 @@ std::string conf_error(const std::string& text) {
   return error_of([&] { parse_alloc_conf(text); });
 }
 
-TEST(CudaCaching, ReproducesItsOwnCases) { EXPECT_GE(check_folder(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator"), 5); }
-
-TEST(CudaCaching, ReproducesEveryRecordedCase) {
-  const fs::path folder = fs::path(PLIMSOLL_SOURCE_DIR) / "../shared/truth/allocator/dev";
-  if (!fs::exists(folder)) GTEST_SKIP() << "no recorded cases at " << folder;
-  EXPECT_GE(check_folder(folder), 200);
-}
+TEST(CudaCaching, ReproducesItsOwnCases) { EXPECT_GE(check_cases(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator"), 5); }
 
 struct Engine {
   CudaCachingAllocator a;

@@ -2,8 +2,6 @@
 // allocator recorded as PyTorch would and against files that Python's pickle wrote (tools/snapshot_samples).
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -17,6 +15,7 @@
 #include "model/resolve.h"
 #include "pickle_writer.h"
 #include "recorder.h"
+#include "snapshot_cases.h"
 #include "step/train.h"
 #include "util/error.h"
 
@@ -32,25 +31,6 @@ std::string sample(const std::string& name) {
 }
 
 Snapshot read(const std::string& bytes) { return read_snapshot(bytes, "f"); }
-
-struct Replayed {
-  Snapshot snapshot;
-  AllocConf conf;
-  RecordedRun run;
-  SnapshotReplay replay;
-};
-
-CudaDevice device_for(const RecordedRun& run) { return {run.limit ? run.limit->taken : kBoundlessDevice, 0, {}}; }
-
-// Read, walked back and replayed as recorded.
-Replayed replayed(const std::string& bytes, std::optional<int> device = {}) {
-  Replayed r;
-  r.snapshot = read(bytes);
-  r.conf = recorded_settings(r.snapshot).conf;
-  r.run = recorded_run(r.snapshot, device.value_or(busiest_device(r.snapshot)), r.conf);
-  r.replay = replay_snapshot(r.run, r.conf, device_for(r.run), ReplayStart::as_recorded);
-  return r;
-}
 
 std::string error_of(const Snapshot& s) {
   try {
@@ -509,80 +489,11 @@ TEST(RecordedRun, OtherSettingsStartWithTheSameBlocks) {
   }
 }
 
-// --- recorded on GPUs
+// --- scripts of the line protocol
 
-std::string unpacked(const fs::path& path) {
-  std::string out;
-  FILE* pipe = popen(("gzip -dc '" + path.string() + "'").c_str(), "r");
-  char buffer[1 << 16];
-  while (const size_t n = fread(buffer, 1, sizeof buffer, pipe)) out.append(buffer, n);
-  pclose(pipe);
-  return out;
-}
-
-// A case of the line protocol through our recorder, cut where its setup ends.
-Replayed snapshot_of_case(const std::string& script) {
-  int64_t capacity = 0, setup = 0, operations = 0;
-  std::string settings, line, word;
-  std::optional<Recorder> recorder;
-  std::map<std::string, int64_t> ids;
-  size_t hidden = 0;
-  for (std::istringstream in(script); std::getline(in, line);) {
-    std::istringstream words(line);
-    words >> word;
-    if (word == "#") {
-      words >> word;
-      if (word == "capacity:") words >> capacity;
-      if (word == "setup:") words >> setup;
-      if (word == "settings:") words >> settings;
-      continue;
-    }
-    if (!recorder) recorder.emplace(settings, capacity);
-    std::string id;
-    int64_t number = 0, stream = 0;
-    if (word == "next_segment_at") {
-      words >> number;
-      recorder->next_segment_at(number);
-      continue;
-    }
-    if (word == "alloc") {
-      words >> id >> number >> stream;
-      ids.emplace(id, static_cast<int64_t>(ids.size()));
-      if (number > 0) recorder->alloc(ids[id], number, static_cast<int32_t>(stream));
-    } else if (word == "free") {
-      words >> id;
-      if (recorder->alive(ids[id])) recorder->free(ids[id]);
-    } else if (word == "empty_cache") {
-      recorder->empty_cache();
-    }
-    if (++operations == setup) hidden = recorder->entries();
-  }
-  return replayed(pickled(recorder->snapshot(recorder->entries() - hidden)));
-}
-
-// Recorded on GPUs, with the state found at the start of each recording: peaks and every placement come back.
-TEST(RecordedRun, GpuCasesComeBackFromTheirSnapshots) {
-  const char* truth = std::getenv("PLIMSOLL_TRUTH");
-  const fs::path folder = (truth ? fs::path(truth) : fs::path(PLIMSOLL_SOURCE_DIR) / "../shared/truth") / "allocator/dev";
-  if (!fs::exists(folder)) GTEST_SKIP() << "no recorded cases at " << folder;
-  int cases = 0;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with("gpu_") || name.find(".case.gz") == std::string::npos) continue;
-    ++cases;
-    const Replayed r = snapshot_of_case(unpacked(entry.path()));
-    const std::string expected = unpacked(folder / (name.substr(0, 7) + ".expect.gz"));
-    std::istringstream summary(expected.substr(expected.rfind("summary")));
-    std::string word;
-    int64_t allocated_peak = 0, reserved_peak = 0, retries = 0;
-    summary >> word >> allocated_peak >> reserved_peak >> retries;
-    EXPECT_TRUE(r.replay.check.equal()) << name;
-    EXPECT_EQ(r.run.left_out, 0u) << name;
-    EXPECT_EQ(r.replay.allocated_peak, allocated_peak) << name;
-    EXPECT_EQ(r.replay.reserved_peak, reserved_peak) << name;
-    EXPECT_EQ(r.replay.retries, retries) << name;
-  }
-  EXPECT_EQ(cases, 94);
+// Peaks and every placement come back from a ring buffer that begins after the setup.
+TEST(RecordedRun, ACaseComesBackFromItsSnapshot) {
+  expect_case_from_snapshot(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/allocator/training.case");
 }
 
 // --- other allocators
