@@ -117,7 +117,7 @@ std::string published_markdown(const std::vector<PublishedScore>& scores) {
 }
 
 Json published_json(const std::vector<PublishedScore>& scores) {
-  Json j{{"schema", 1}, {"command", "score"}, {"rows", Json::array()}, {"summary", Json::array()}};
+  Json j{{"schema", 1}, {"command", "score"}, {"kind", "published"}, {"rows", Json::array()}, {"summary", Json::array()}};
   for (const PublishedScore& s : scores) {
     const bool known = s.unsupported.empty();
     Json row{{"id", s.id}, {"family", s.family}, {"kind", to_string(s.kind)}, {"confidence", s.confidence}, {"measured_bytes", s.measured}};
