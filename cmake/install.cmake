@@ -26,6 +26,7 @@ install(DIRECTORY ${PLIMSOLL_GENERATED}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
 install(FILES ${PLIMSOLL_GENERATED}/plimsoll.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME plimsoll)
 install(FILES ${PLIMSOLL_GENERATED}/_plimsoll DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES ${PLIMSOLL_GENERATED}/plimsoll.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+install(FILES ${PLIMSOLL_SCHEMA_FILES} DESTINATION ${CMAKE_INSTALL_DATADIR}/plimsoll/schemas)
 if(TARGET plimsoll-measure)
   install(TARGETS plimsoll-measure RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

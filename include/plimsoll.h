@@ -22,13 +22,14 @@ extern "C" {
 
 /* What the command would exit with. PLIMSOLL_OK, PLIMSOLL_NO and PLIMSOLL_TIGHT are answers, the others errors. */
 enum plimsoll_code {
-  PLIMSOLL_OK = 0,         /* done; with a device: it fits one of them */
-  PLIMSOLL_INTERNAL = 1,   /* a bug of Plimsoll, or no memory for the answer */
-  PLIMSOLL_USAGE = 2,      /* the request is none: an unknown key, something missing, NULL */
-  PLIMSOLL_NO = 3,         /* done; it fits none of them, or the replay ran out of memory */
-  PLIMSOLL_TIGHT = 4,      /* done; the best estimate fits, its upper end does not */
-  PLIMSOLL_BAD_INPUT = 5,  /* not understood: a wrong value, an unknown model, a malformed file or JSON text */
-  PLIMSOLL_NO_HARDWARE = 6 /* "gpu": "this" on a machine without one */
+  PLIMSOLL_OK = 0,          /* done; with a device: it fits one of them */
+  PLIMSOLL_INTERNAL = 1,    /* a bug of Plimsoll, or no memory for the answer */
+  PLIMSOLL_USAGE = 2,       /* the request is none: an unknown key, something missing, NULL */
+  PLIMSOLL_NO = 3,          /* done; it fits none of them, or the replay ran out of memory */
+  PLIMSOLL_TIGHT = 4,       /* done; the best estimate fits, its upper end does not */
+  PLIMSOLL_BAD_INPUT = 5,   /* not understood: a wrong value, an unknown model, a malformed file or JSON text */
+  PLIMSOLL_NO_HARDWARE = 6, /* "gpu": "this" on a machine without one */
+  PLIMSOLL_CANCELLED = 7    /* the caller's own progress function ended the call */
 };
 
 typedef struct plimsoll_answer plimsoll_answer;
@@ -37,7 +38,7 @@ typedef struct plimsoll_answer plimsoll_answer;
 
 /* {"run": "llama-3.1-8b", "settings": {"batch": 4, "precision": "bf16"}, "gpu": ["rtx-4090"], "what_if": true} */
 PLIMSOLL_API plimsoll_answer* plimsoll_estimate(const char* request);
-/* {"rules": "ai-toolkit", "arch": "flux", "resolution": 1024, "vram": 24} */
+/* {"run": "llama-3.1-8b", "settings": {"batch": 16}, "gpu": "rtx-4090", "keep": ["precision"]} */
 PLIMSOLL_API plimsoll_answer* plimsoll_plan(const char* request);
 /* {"jobs": ["gpt2", "gpt2-medium"], "settings": {"seq": 512}, "vary": {"batch": [1, 2, 4]}, "gpu": "rtx-4090"} */
 PLIMSOLL_API plimsoll_answer* plimsoll_compare(const char* request);
@@ -45,8 +46,20 @@ PLIMSOLL_API plimsoll_answer* plimsoll_compare(const char* request);
 PLIMSOLL_API plimsoll_answer* plimsoll_explain(const char* request);
 /* {"file": "snapshot.pickle", "alloc_conf": "expandable_segments:True", "device_memory": "24GiB"} */
 PLIMSOLL_API plimsoll_answer* plimsoll_replay(const char* request);
-/* {"what": "gpus"}: models, presets, optimizers, optimizer-bytes, settings, gpus, overheads */
+/* {"what": "gpus"}: models, presets, optimizers, optimizer-bytes, settings, gpus, overheads, ai-toolkit */
 PLIMSOLL_API plimsoll_answer* plimsoll_list(const char* request);
+/* Any verb by its name. plimsoll_ask("plan", request) is plimsoll_plan(request); ai-toolkit has no function of its own. */
+PLIMSOLL_API plimsoll_answer* plimsoll_ask(const char* verb, const char* request);
+
+/* A call that may take long: plans execute hundreds of runs. */
+typedef struct plimsoll_callbacks {
+  /* Called now and then from a thread that works on the answer, never from two at once: how much is done, of `total` (0: not known), and
+   * of what ("candidates executed"). Returns 0 to go on; anything else ends the call with PLIMSOLL_CANCELLED. May be NULL. */
+  int (*progress)(void* context, int64_t done, int64_t total, const char* text);
+  void* context; /* is handed to `progress` */
+} plimsoll_callbacks;
+/* The same with progress. `callbacks` may be NULL and is only read during the call. */
+PLIMSOLL_API plimsoll_answer* plimsoll_ask_with(const char* verb, const char* request, const plimsoll_callbacks* callbacks);
 /* "0.1.0": of the library that is loaded. Lives as long as it; not to be freed. */
 PLIMSOLL_API const char* plimsoll_version(void);
 

@@ -103,15 +103,24 @@ class Request {
   std::map<std::string, Value> fields_, settings_;
 };
 
-// What a verb answered. Values are found by JSON pointers: integer("/fits/0/margin").
+// What a verb answered. Values are found by JSON pointers: integer("/fits/0/margin_bytes").
 class Answer {
  public:
   // Takes it over. Throws an Error when it is one.
   explicit Answer(plimsoll_answer* answer) : answer_(answer, plimsoll_answer_free) {
-    if (!fits() && !tight() && code() != PLIMSOLL_NO) throw Error(plimsoll_answer_message(answer), plimsoll_answer_hint(answer), code());
+    if (code() != PLIMSOLL_OK && !tight() && code() != PLIMSOLL_NO)
+      throw Error(plimsoll_answer_message(answer), plimsoll_answer_hint(answer), code());
   }
   plimsoll_code code() const noexcept { return plimsoll_answer_code(answer_.get()); }
-  bool fits() const noexcept { return code() == PLIMSOLL_OK; }  // also when nothing was asked to fit
+  // Something was asked to fit and does: a device, a machine, a plan. Never when nothing was asked.
+  bool fits() const noexcept {
+    if (code() != PLIMSOLL_OK) return false;
+    for (size_t i = 0; i < plimsoll_answer_count(answer_.get(), "/fits"); ++i)
+      if (says_fits("/fits/%zu/verdict", i)) return true;
+    for (size_t i = 0; i < plimsoll_answer_count(answer_.get(), "/plans"); ++i)
+      if (says_fits("/plans/%zu/plan/verdict", i)) return true;
+    return says_fits("/plan/verdict") || says_fits("/layouts/0/verdict") || says_fits("/host/verdict") || says_fits("/unified/verdict");
+  }
   bool tight() const noexcept { return code() == PLIMSOLL_TIGHT; }
   std::string_view json() const noexcept {
     size_t size = 0;
@@ -133,6 +142,12 @@ class Answer {
   size_t count(const std::string& pointer) const noexcept { return plimsoll_answer_count(answer_.get(), pointer.c_str()); }
 
  private:
+  bool says_fits(const char* pattern, size_t index = 0) const noexcept {
+    char pointer[64];
+    std::snprintf(pointer, sizeof pointer, pattern, index);
+    const char* verdict = plimsoll_answer_text(answer_.get(), pointer);
+    return verdict && std::string_view(verdict) == "fits";
+  }
   std::shared_ptr<plimsoll_answer> answer_;  // never written to, so copies may share it
 };
 
@@ -210,6 +225,17 @@ inline Answer plan(const Request& request) { return Answer(plimsoll_plan(request
 inline Answer compare(const Request& request) { return Answer(plimsoll_compare(request.json().c_str())); }
 inline Answer explain(const Request& request) { return Answer(plimsoll_explain(request.json().c_str())); }
 inline Answer replay(const Request& request) { return Answer(plimsoll_replay(request.json().c_str())); }
+// Any verb by its name.
+inline Answer ask(const std::string& verb, const Request& request) { return Answer(plimsoll_ask(verb.c_str(), request.json().c_str())); }
+// The same with progress: how much is done, of `total` (0: not known), and of what. Returns false to end the call with an Error whose code
+// is PLIMSOLL_CANCELLED. Called from another thread, never from two at once; must not throw.
+using Progress = std::function<bool(int64_t done, int64_t total, std::string_view text)>;
+inline Answer ask(const std::string& verb, const Request& request, const Progress& progress) {
+  const plimsoll_callbacks callbacks{
+      [](void* f, int64_t done, int64_t total, const char* text) { return (*static_cast<const Progress*>(f))(done, total, text) ? 0 : 1; },
+      const_cast<Progress*>(&progress)};
+  return Answer(plimsoll_ask_with(verb.c_str(), request.json().c_str(), progress ? &callbacks : nullptr));
+}
 inline Answer list(const std::string& what) { return Answer(plimsoll_list(Request().with("what", what).json().c_str())); }
 inline std::string version() { return plimsoll_version(); }
 

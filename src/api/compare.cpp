@@ -39,8 +39,10 @@ ComparedJob compared(const NamedRun& run, const std::vector<TargetDevice>& devic
 // "gpt2", ["python", "train.py"], or {"name": "a", "run": "gpt2", "settings": {...}}; the settings of all come first.
 NamedRun run_of(const nlohmann::json& value, const JobRequest& common) {
   const bool whole = value.is_object();
-  const Config fields = request_of(whole ? value : nlohmann::json{{"run", value}}, with_job_keys({"name"}));
-  NamedRun out{fields.text({"name"}, ""), job_request(fields)};
+  const RequestKey name{"name", KeyType::text, "of the run in the answer"};
+  const Config fields = request_of(whole ? value : nlohmann::json{{"run", value}}, job_keys() + std::vector{name});
+  NamedRun out{"", job_request(fields)};
+  read_value(fields, name, out.name);
   if (out.name.empty()) out.name = join(out.job.run, " ");
   if (out.job.run.empty()) out.job.run = common.run;
   if (out.job.job_file.empty()) out.job.job_file = common.job_file;
@@ -58,8 +60,15 @@ Variation variation_of(const std::string& key, const nlohmann::json& values) {
 
 }  // namespace
 
+std::vector<RequestKey> compare_request_keys() {
+  return job_keys() + device_keys() +
+         std::vector<RequestKey>{
+             {"jobs", KeyType::list, R"(runs: what "run" may be, or objects with "name", "run", "job" and "settings")"},
+             {"vary", KeyType::object, R"(settings with lists of values, one run for each combination: {"batch": [1, 2, 4]})"}};
+}
+
 CompareRequest compare_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, with_device_keys(with_job_keys({"jobs", "vary"})));
+  const Config fields = request_of(request, compare_request_keys());
   CompareRequest out;
   out.devices = device_request(fields);
   const JobRequest common = job_request(fields);
@@ -83,7 +92,10 @@ ExitCode answer(const CompareRequest& request, const Show& show) {
   check_count(runs.size());
   for (const Variation& v : request.varied) runs = with_each(runs, v);
   std::vector<ComparedJob> jobs;
-  for (const NamedRun& run : runs) jobs.push_back(compared(run, devices));
+  for (const NamedRun& run : runs) {
+    jobs.push_back(compared(run, devices));
+    if (show.progress && !show.progress(jobs.size(), runs.size(), "runs executed")) throw Cancelled{};
+  }
   show([&](const Style& style) { return compare_text(jobs, style); }, [&] { return compare_json(jobs); });
   return ExitCode::ok;
 }

@@ -28,6 +28,7 @@ struct CompareRequest {
   DeviceRequest devices;
 };
 
+std::vector<RequestKey> compare_request_keys();
 CompareRequest compare_request(const nlohmann::json& request);
 ExitCode answer(const CompareRequest& request, const Show& show);
 

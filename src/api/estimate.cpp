@@ -70,19 +70,26 @@ ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no
 
 }  // namespace
 
+const Keys<EstimateRequest>& estimate_keys() {
+  using R = EstimateRequest;
+  static const Keys<R> kKeys{
+      {"save_trace", &R::save_trace, "FILE", "write the simulated allocations to FILE, for `plimsoll replay`"},
+      {"snapshot", &R::snapshot, "FILE.pickle", "write the run as a PyTorch memory snapshot to FILE, for memory_viz"},
+      {"top", &R::top, "N", "how many of the largest tensors to list (default 10)", "", {0, kMostTensors}},
+      {"what_if", &R::what_if, "", "what each change of the recipe would save for this job, by simulating it"},
+      {.key = "calibrated", .member = &R::calibrated, .value = "", .help = kCalibratedHelp, .flag = false}};
+  return kKeys;
+}
+
+std::vector<RequestKey> estimate_request_keys() { return job_keys() + device_keys() + described(estimate_keys()) + described(host_keys()); }
+
 EstimateRequest estimate_request(const nlohmann::json& request) {
-  std::vector<std::string> keys = with_device_keys(with_job_keys({"what_if", "top", "save_trace", "snapshot", "calibrated"}));
-  keys.insert(keys.end(), host_keys().begin(), host_keys().end());
-  const Config fields = request_of(request, keys);
+  const Config fields = request_of(request, estimate_request_keys());
   EstimateRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
-  out.host = host_request(fields);
-  out.what_if = fields.flag({"what_if"}, false);
-  out.calibrated = fields.flag({"calibrated"}, false);
-  out.top = fields.integer({"top"}, out.top);
-  out.save_trace = fields.text({"save_trace"}, "");
-  out.snapshot = fields.text({"snapshot"}, "");
+  read_keys(fields, host_keys(), out.host);
+  read_keys(fields, estimate_keys(), out);
   return out;
 }
 

@@ -20,6 +20,8 @@ struct EstimateRequest {
   TextOptions text;
 };
 
+const Keys<EstimateRequest>& estimate_keys();
+std::vector<RequestKey> estimate_request_keys();
 EstimateRequest estimate_request(const nlohmann::json& request);
 ExitCode answer(const EstimateRequest& request, const Show& show);
 

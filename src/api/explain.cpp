@@ -33,22 +33,42 @@ Explanation explanation(Runs& runs, Job job, const std::optional<DeviceSpec>& de
   return explain_job(e, log->lookups(), configuration_class(job.family));
 }
 
+const Keys<ExplainRequest>& explain_keys() {
+  using R = ExplainRequest;
+  constexpr const char* kFailure = "After a failure";
+  constexpr const char* kSnapshot = "Memory snapshots";
+  static const Keys<R> kKeys{
+      {.key = "log_of",
+       .member = &R::run,
+       .value = "RUN",
+       .help = "the run whose log it is: a model, a file, a directory or a command in quotes",
+       .group = kFailure,
+       .flag = false},
+      {"bundle", &R::bundle, "FILE.tar", "write hardware, configuration, error and estimate to a tar archive, without secrets and names",
+       kFailure},
+      {"device", &R::device, "N", "the device to look at (default: the one with the most events)", kSnapshot, {0, UINT16_MAX}},
+      {"marks", &R::marks, "N,N,...|TEXT", "where steps begin: numbers of entries, or a part of an annotation's or a place's name",
+       kSnapshot}};
+  return kKeys;
+}
+
+std::vector<RequestKey> explain_request_keys() { return job_keys() + device_keys() + described(explain_keys()); }
+
 ExplainRequest explain_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, with_device_keys(with_job_keys({"log_of", "bundle", "device", "marks"})));
-  ExplainRequest out{job_request(fields), device_request(fields), fields.text({"log_of"}, ""), fields.text({"bundle"}, "")};
-  out.marks = fields.text({"marks"}, "");
-  if (const std::optional<int64_t> device = fields.optional_integer({"device"})) {
-    if (*device < 0 || *device > UINT16_MAX)
-      throw Error(fmt::format("[explain] device {} is not the number of a device", *device), "the first one is 0");
-    out.device = static_cast<int>(*device);
-  }
+  const Config fields = request_of(request, explain_request_keys());
+  ExplainRequest out;
+  out.job = job_request(fields);
+  out.devices = device_request(fields);
+  read_keys(fields, explain_keys(), out);
   return out;
 }
 
 ExitCode answer(const ExplainRequest& request, const Show& show) {
   check_bundle(request);
+  if (request.device && (*request.device < 0 || *request.device > UINT16_MAX))
+    throw Error(fmt::format("[explain] device {} is not the number of a device", *request.device), "the first one is 0");
   if (is_recorded_file(request.job.run))
-    return answer(RecordedFileRequest{request.job.run[0], request.device, request.marks, request.progress}, show);
+    return answer(RecordedFileRequest{request.job.run[0], request.device, request.marks, show.progress}, show);
   if (request.device || !request.marks.empty())
     throw Error("[explain] --device and --marks are for memory snapshots", "name the snapshot's file", ExitCode::usage);
   if (auto log = read_log(request.job.run)) return answer_log(request, std::move(*log), show);
@@ -61,10 +81,16 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
   Runs runs;
   Explanation x = explanation(runs, job, only_device(devices), 0);
   x.fits = fits_of(runs, job, devices);
-  show([&](const Style& style) { return explain_text(x, style); }, [&] { return explain_json(x); });
   HelpBundle bundle;
   bundle.estimate = x.estimate;
-  save_bundle(request, std::move(bundle), request.job.run);
+  const std::optional<WrittenBundle> written = save_bundle(request, std::move(bundle), request.job.run);
+  show([&](const Style& style) { return explain_text(x, style); },
+       [&] {
+         nlohmann::ordered_json json = explain_json(x);
+         add_bundle(json, request, written);
+         return json;
+       });
+  if (written) show.note(bundle_note(request, *written));
   return ExitCode::ok;
 }
 

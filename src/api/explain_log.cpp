@@ -95,18 +95,26 @@ void check_bundle(const ExplainRequest& request) {
   check_new_file(request.bundle);
 }
 
-void save_bundle(const ExplainRequest& request, HelpBundle bundle, const std::vector<std::string>& words) {
-  if (request.bundle.empty()) return;
+std::optional<WrittenBundle> save_bundle(const ExplainRequest& request, HelpBundle bundle, const std::vector<std::string>& words) {
+  if (request.bundle.empty()) return std::nullopt;
   std::vector<std::string> named = words;
   if (!request.job.job_file.empty()) named.push_back(request.job.job_file);
   bundle.configuration = configuration_files(named);
   bundle.command = join(words, " ");
   bundle.machine = detect(Surroundings::here());
-  const WrittenBundle written = write_bundle(bundle, PrivateNames::here());
+  WrittenBundle written = write_bundle(bundle, PrivateNames::here());
   write_output_file(request.bundle, written.archive);
-  std::cerr << "plimsoll: wrote " << request.bundle << " (" << join(written.files, ", ") << ")\n"
-            << "  left out: " << (written.left_out.empty() ? "nothing had to be" : join(written.left_out, ", "))
-            << "; look through it before you send it\n";
+  return written;
+}
+
+void add_bundle(nlohmann::ordered_json& json, const ExplainRequest& request, const std::optional<WrittenBundle>& written) {
+  if (written) json["bundle"] = {{"path", request.bundle}, {"files", written->files}, {"left_out", written->left_out}};
+}
+
+std::string bundle_note(const ExplainRequest& request, const WrittenBundle& written) {
+  return "plimsoll: wrote " + request.bundle + " (" + join(written.files, ", ") +
+         ")\n  left out: " + (written.left_out.empty() ? "nothing had to be" : join(written.left_out, ", ")) +
+         "; look through it before you send it\n";
 }
 
 ExitCode answer_log(const ExplainRequest& request, Diagnosis d, const Show& show) {
@@ -123,9 +131,15 @@ ExitCode answer_log(const ExplainRequest& request, Diagnosis d, const Show& show
     add_run(d, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
     bundle.estimate = d.run ? d.run->estimate : estimate(job, 0);
   }
-  show([&](const Style& style) { return diagnosis_text(d, style); }, [&] { return diagnosis_json(d); });
-  bundle.diagnosis = std::move(d);
-  save_bundle(request, std::move(bundle), words);
+  bundle.diagnosis = d;
+  const std::optional<WrittenBundle> written = save_bundle(request, std::move(bundle), words);
+  show([&](const Style& style) { return diagnosis_text(d, style); },
+       [&] {
+         nlohmann::ordered_json json = diagnosis_json(d);
+         add_bundle(json, request, written);
+         return json;
+       });
+  if (written) show.note(bundle_note(request, *written));
   return ExitCode::ok;
 }
 

@@ -127,21 +127,19 @@ void HostRequest::check() const {
     throw Error(fmt::format("[--margin] {} is not from 0 to 0.9", *margin), "the part of the pool that stays free, e.g. 0.1");
 }
 
-const std::vector<std::string>& host_keys() {
-  static const std::vector<std::string> kKeys{"host", "host_memory", "shm", "os_reserve", "unified", "margin", "rule_of_thumb"};
+const Keys<HostRequest>& host_keys() {
+  using R = HostRequest;
+  constexpr const char* kGroup = "Host and unified memory";
+  static const Keys<R> kKeys{
+      {"host", &R::host, "", "also the host's RAM: process, workers, batches on their way, caches, checkpoints", kGroup},
+      {"host_memory", SizeText<R>{&R::memory}, "SIZE|this", "RAM to fit into: a size, or 'this' for this machine (implies --host)", kGroup},
+      {"shm", SizeText<R>{&R::shm}, "SIZE", "size of /dev/shm (default: half of the RAM; Docker gives 64MiB)", kGroup},
+      {"os_reserve", SizeText<R>{&R::system}, "SIZE", "RAM that the system and others use (default 4 GiB, 1.5 to 8.6)", kGroup},
+      {"unified", SizeText<R>{&R::unified}, "SIZE|DEVICE|this",
+       "one pool for device and host, step by step: a size, a device such as gb10, or 'this'", kGroup},
+      {"margin", &R::margin, "PART", "part of the pool that --unified leaves free (default 0.1)", kGroup, {0, 0.9}},
+      {"rule_of_thumb", &R::rule, "", "with --unified: a widespread rule of thumb beside the simulation", kGroup}};
   return kKeys;
-}
-
-HostRequest host_request(const Config& request) {
-  HostRequest out;
-  out.host = request.flag({"host"}, false);
-  out.rule = request.flag({"rule_of_thumb"}, false);
-  out.memory = text_or_number(request, "host_memory");
-  out.shm = text_or_number(request, "shm");
-  out.system = text_or_number(request, "os_reserve");
-  out.unified = text_or_number(request, "unified");
-  if (request.find({"margin"})) out.margin = request.number({"margin"}, kMargin);
-  return out;
 }
 
 Verdict HostSections::verdict() const {

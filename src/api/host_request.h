@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "api/request_keys.h"
 #include "estimate/estimate.h"
 #include "estimate/host_fit.h"
 #include "estimate/rule_of_thumb.h"
 #include "estimate/unified_memory.h"
-#include "job/config.h"
 #include "report/style.h"
 
 namespace plimsoll {
@@ -25,9 +25,8 @@ struct HostRequest {
   void check() const;  // what would have no effect is an error
 };
 
-// The keys of HostRequest in a request of the library, and their values.
-const std::vector<std::string>& host_keys();
-HostRequest host_request(const Config& request);
+// Their keys in a request of the library, and their flags.
+const Keys<HostRequest>& host_keys();
 
 // What was asked for of it.
 struct HostSections {

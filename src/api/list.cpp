@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "api/ai_toolkit_tables.h"
+#include "api/verbs.h"
 #include "estimate/overheads.h"
 #include "hardware/catalogue.h"
 #include "job/settings.h"
@@ -11,6 +11,7 @@
 #include "optim/optimizer.h"
 #include "report/hardware_report.h"
 #include "report/optimizer_report.h"
+#include "systems/ai_toolkit/tables.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -65,6 +66,13 @@ Json list_overheads() {
   return out;
 }
 
+Json list_schemas() {
+  Json out = Json::array();
+  for (const Verb& v : verbs())
+    if (v.answer) out.push_back({{"verb", v.name}, {"summary", v.summary}});
+  return out;
+}
+
 Json list_optimizer_bytes() { return optimizer_costs_json(optimizer_cost_table()); }
 std::string optimizer_bytes_text() { return optimizer_costs_text(optimizer_cost_table()); }
 
@@ -76,10 +84,15 @@ struct Listing {
   Json (*make)();
   std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
-constexpr Listing kListings[] = {{"models", list_models},         {"presets", list_presets},
-                                 {"optimizers", list_optimizers}, {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
-                                 {"settings", list_settings},     {"gpus", list_gpus, gpus_text},
-                                 {"overheads", list_overheads},   {"ai-toolkit", ai_toolkit_tables_json, ai_toolkit_tables_text}};
+constexpr Listing kListings[] = {{"models", list_models},
+                                 {"presets", list_presets},
+                                 {"optimizers", list_optimizers},
+                                 {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
+                                 {"settings", list_settings},
+                                 {"gpus", list_gpus, gpus_text},
+                                 {"overheads", list_overheads},
+                                 {"schemas", list_schemas},
+                                 {"ai-toolkit", ai_toolkit_tables_json, ai_toolkit_tables_text}};
 
 // Columns as wide as their widest value.
 std::string table_text(const Json& rows) {
@@ -104,7 +117,27 @@ std::string table_text(const Json& rows) {
 
 }  // namespace
 
-ListRequest list_request(const nlohmann::json& request) { return {request_of(request, {"what"}).text({"what"}, "")}; }
+std::vector<std::string> listed_names(const std::string& what) {
+  std::vector<std::string> out;
+  for (const Listing& l : kListings)
+    if (what == l.name)
+      for (const Json& row : l.make()) out.push_back(row.begin().value().get<std::string>());
+  return out;
+}
+
+std::vector<RequestKey> list_request_keys() {
+  RequestKey what{"what", KeyType::text, "what is listed"};
+  for (const Listing& l : kListings) what.choices.emplace_back(l.name);
+  what.required = true;
+  return {what};
+}
+
+ListRequest list_request(const nlohmann::json& request) {
+  const std::vector<RequestKey> keys = list_request_keys();
+  ListRequest out;
+  read_value(request_of(request, keys), keys.front(), out.what);
+  return out;
+}
 
 ExitCode answer(const ListRequest& request, const Show& show) {
   std::vector<std::string> names;

@@ -10,6 +10,9 @@ struct ListRequest {
   std::string what;  // models, presets, ...
 };
 
+// The first column of a listing: names of presets, ids of devices.
+std::vector<std::string> listed_names(const std::string& what);
+std::vector<RequestKey> list_request_keys();
 ListRequest list_request(const nlohmann::json& request);
 ExitCode answer(const ListRequest& request, const Show& show);
 

@@ -9,6 +9,7 @@
 #include "api/plan_matrix.h"
 #include "estimate/calibration.h"
 #include "job/lint.h"
+#include "plan/layout_kinds.h"
 #include "plan/layouts.h"
 #include "plan/plan.h"
 #include "report/layouts_report.h"
@@ -19,8 +20,6 @@
 namespace plimsoll {
 
 namespace {
-
-constexpr const char* kKnobsHint = R"(a list of what a plan turns: ["precision", "optimizer"])";
 
 std::vector<TargetDevice> devices_of(const SearchRequest& request) {
   if (request.devices.names.empty() && request.devices.group.empty()) {
@@ -60,7 +59,6 @@ PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vect
   out.cluster = cluster_of(r);
   out.brief = devices.size() > 1;
   out.full = r.full;
-  out.progress = r.progress;
   return out;
 }
 
@@ -208,40 +206,59 @@ std::optional<HostAnswer> host_of(const SearchRequest& request, const Plan& plan
   return out;
 }
 
-}  // namespace
-
-void check_rules(const std::string& rules) {
-  if (rules != "ai-toolkit")
-    throw Error("[plan] rules '" + printable(rules, 60) + "' are not known", did_you_mean(rules, {"ai-toolkit"}), ExitCode::usage);
+std::string layout_names() {
+  std::vector<std::string> names;
+  for (const LayoutKind& k : layout_kinds()) names.emplace_back(k.name);
+  return join(names, ", ");
 }
 
+}  // namespace
+
+const Keys<SearchRequest>& plan_keys() {
+  using R = SearchRequest;
+  constexpr const char* kGoal = "The goal";
+  constexpr const char* kCluster = "Many devices";
+  constexpr const char* kAnswer = "The answer";
+  static const Keys<R> kKeys{
+      {"goal", &R::goal, "NAME", "throughput (default), memory, batch, sequence or gpus (as few as will do)", kGoal},
+      {"keep", &R::keep, "KNOB,...", "knobs that stay as they are (see below)", kGoal},
+      {"allow", &R::allow, "KNOB,...", "knobs that may be turned, too: seq, model", kGoal},
+      {"total_batch", &R::total_batch, "N", "samples of an optimizer step, all devices together", kGoal, kAboveZero},
+      {"num_gpus", &R::num_gpus, "N", "devices there are: DDP, ZeRO-1 to -3, and FSDP2 are tried", kGoal, kAboveZero},
+      {"world", &R::world, "N", "the fastest layouts over so many devices, of PyTorch, DeepSpeed, torchtitan and Megatron-LM", kCluster,
+       kAboveZero},
+      {"layouts", &R::layouts, "KIND,...", "only these kinds: " + layout_names(), kCluster},
+      {"node", &R::node, "N", "devices of one node (default 8)", kCluster, kAboveZero},
+      {"network", &R::network, "GB/S", "what a device reaches other nodes with, in GB/s (default 40: a 400 Gb/s adapter each)", kCluster,
+       kAboveZero},
+      {"leave_free", &R::leave_free, "PART", "part of the device to leave free, beside the interval, e.g. 0.1", kGoal, {0, 0.99}},
+      {"host_memory", SizeText<R>{&R::host_memory}, "BYTES", "RAM of the machine: does the plan fit there, too, and with how many workers?",
+       kGoal},
+      {"step_time", &R::step_time, "SECONDS", "seconds that a step of the run as it is takes on your machine: times are tied to it", kGoal,
+       kAboveZero},
+      {.key = "calibrated", .member = &R::calibrated, .value = "", .help = kCalibratedHelp, .flag = false},
+      {"flags", &R::flags, "", "only what changes, as flags of the trainer, on one line", kAnswer},
+      {"diff", &R::diff, "", "what changes in the file or script", kAnswer},
+      {"write", &R::write, "FILE", "write the file with the changes; comments and all else stay", kAnswer},
+      {"generate", &R::generate, "KIND",
+       "a fresh file for the plan: deepspeed, accelerate, torchrun, training_arguments, ai_toolkit; with --world torchtitan and megatron, "
+       "too",
+       kAnswer},
+      {"full", &R::full, "", "every candidate executed in full, even where that takes seconds each"},
+      {"matrix", &R::matrix, "KEY=A,B,KEY=...", "need and verdict for all combinations, instead of a plan", kAnswer}};
+  return kKeys;
+}
+
+std::vector<RequestKey> plan_request_keys() { return job_keys() + device_keys() + described(plan_keys()); }
+
 SearchRequest search_request(const nlohmann::json& request) {
-  const Config fields =
-      request_of(request, with_device_keys(with_job_keys({"goal", "keep", "allow", "total_batch", "num_gpus", "leave_free", "step_time",
-                                                          "host_memory", "matrix", "world", "layouts", "node", "network", "full",
-                                                          "calibrated", "flags", "diff", "write", "generate"})));
+  if (request.is_object() && request.contains("rules"))
+    throw Error("[plan] 'rules' is no longer a key of plan", kAiToolkitHint, ExitCode::usage);
+  const Config fields = request_of(request, plan_request_keys());
   SearchRequest out;
   out.job = job_request(fields);
   out.devices = device_request(fields);
-  out.goal = fields.text({"goal"}, out.goal);
-  out.keep = texts(fields, "keep", kKnobsHint);
-  out.allow = texts(fields, "allow", kKnobsHint);
-  if (fields.find({"total_batch"})) out.total_batch = fields.size({"total_batch"}, 1);
-  out.num_gpus = fields.size({"num_gpus"}, 1);
-  out.leave_free = fields.number({"leave_free"}, 0);
-  out.step_time = fields.number({"step_time"}, 0);
-  out.host_memory = text_or_number(fields, "host_memory");
-  out.matrix = fields.text({"matrix"}, "");
-  out.world = fields.integer({"world"}, 0);
-  out.layouts = texts(fields, "layouts", R"(a list of kinds of layout: ["fsdp2", "megatron"])");
-  out.node = fields.integer({"node"}, out.node);
-  out.network = fields.number({"network"}, out.network);
-  out.full = fields.flag({"full"}, false);
-  out.calibrated = fields.flag({"calibrated"}, false);
-  out.flags = fields.flag({"flags"}, false);
-  out.diff = fields.flag({"diff"}, false);
-  out.write = fields.text({"write"}, "");
-  out.generate = fields.text({"generate"}, "");
+  read_keys(fields, plan_keys(), out);
   return out;
 }
 
@@ -258,7 +275,6 @@ LayoutRequest layout_request(const SearchRequest& r, const Job& job, const Targe
   out.leave_free = r.leave_free;
   out.cluster = cluster_of(r);
   out.calibration = calibration_of(r, job, device);
-  out.progress = r.progress;
   return out;
 }
 
@@ -266,7 +282,8 @@ ExitCode answer_layouts(const SearchRequest& request, const Job& job, const std:
   if (devices.size() != 1) throw Error("[plan] --world is asked for one kind of device", "name it with --gpu", ExitCode::usage);
   if (request.flags || request.diff)
     throw Error("[plan] --world has its flags in its answer", "leave --flags and --diff out, or --generate a file", ExitCode::usage);
-  const LayoutRequest layouts = layout_request(request, job, devices[0]);
+  LayoutRequest layouts = layout_request(request, job, devices[0]);
+  layouts.progress = show.progress;
   const LayoutPlan plan = request.goal == "gpus" ? plan_fewest_devices(layouts) : plan_layouts(layouts);
   if (!request.generate.empty()) return answer_with_launch_file(request, plan, show);
   show([&](const Style& style) { return layouts_text(plan, style); }, [&] { return layouts_json(plan); });
@@ -290,6 +307,7 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   if (request.world > 0) return answer_layouts(request, job, devices, show);
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   PlanRequest plan = plan_request(request, job, devices);
+  plan.progress = show.progress;
   plan.wishes.placements = !wants_file(request);
   plan.brief |= wants_file(request);
   if (request.goal == "gpus") plan.wishes.gpus = fewest_devices(plan, devices);
@@ -314,12 +332,6 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
     show([&](const Style& style) { return plans_table(plans, command, style); }, [&] { return plans_json(plans, command); });
   }
   return any_fits(plans) ? ExitCode::ok : ExitCode::no;
-}
-
-ExitCode answer_plan(const nlohmann::json& request, const Show& show) {
-  if (!request.is_object() || !request.contains("rules")) return answer(search_request(request), show);
-  check_rules(Config("request", request).text({"rules"}, ""));
-  return answer(ai_toolkit_request(request), show);
 }
 
 }  // namespace plimsoll

@@ -1,11 +1,9 @@
 // Plans for a run: what `plimsoll plan` and plimsoll_plan() do between the question and the answer.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "api/ai_toolkit_plan.h"
 #include "api/request.h"
 #include "api/show.h"
 
@@ -18,31 +16,29 @@ struct SearchRequest {
   std::vector<std::string> keep, allow;  // knobs
   int64_t total_batch = 0;               // 0: the run's own
   int64_t num_gpus = 1;
-  double leave_free = 0;                          // part of the device
-  double step_time = 0;                           // seconds that a step of the run takes; 0: not known
-  bool calibrated = false;                        // step times of like runs on this machine count
-  std::string host_memory;                        // a size; empty: the host is not asked about
-  std::string matrix;                             // "gpu=a,b,batch=1,2"; a table instead of a plan
-  int64_t world = 0;                              // layouts over so many devices instead of a plan
-  std::vector<std::string> layouts;               // their kinds; none: all
-  int64_t node = 8;                               // devices of one node
-  double network = 40;                            // GB/s of one device to other nodes
-  bool full = false;                              // everything around the plan, whatever it takes
-  bool flags = false;                             // only what changes, in the trainer's spelling
-  bool diff = false;                              // of the user's file
-  std::string write;                              // a path for that file with the changes; must not exist
-  std::string generate;                           // a fresh file of that kind instead
-  std::function<void(size_t executed)> progress;  // may be empty
+  double leave_free = 0;             // part of the device
+  double step_time = 0;              // seconds that a step of the run takes; 0: not known
+  bool calibrated = false;           // step times of like runs on this machine count
+  std::string host_memory;           // a size; empty: the host is not asked about
+  std::string matrix;                // "gpu=a,b,batch=1,2"; a table instead of a plan
+  int64_t world = 0;                 // layouts over so many devices instead of a plan
+  std::vector<std::string> layouts;  // their kinds; none: all
+  int64_t node = 8;                  // devices of one node
+  double network = 40;               // GB/s of one device to other nodes
+  bool full = false;                 // everything around the plan, whatever it takes
+  bool flags = false;                // only what changes, in the trainer's spelling
+  bool diff = false;                 // of the user's file
+  std::string write;                 // a path for that file with the changes; must not exist
+  std::string generate;              // a fresh file of that kind instead
 };
 
-// Throws an Error unless it is the name of rules of others.
-void check_rules(const std::string& rules);
+// Where `plan --rules ai-toolkit` went.
+constexpr const char* kAiToolkitHint = "the AI Toolkit's rules are a command of their own: plimsoll ai-toolkit --arch flux --vram 24";
 
+const Keys<SearchRequest>& plan_keys();
+std::vector<RequestKey> plan_request_keys();
 SearchRequest search_request(const nlohmann::json& request);
 // 3 when nothing fits.
 ExitCode answer(const SearchRequest& request, const Show& show);
-
-// By its `rules`. A request without them is for a search of our own.
-ExitCode answer_plan(const nlohmann::json& request, const Show& show);
 
 }  // namespace plimsoll

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 #include <optional>
 
 #include "formats/command_line.h"
@@ -99,7 +98,9 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path, co
   for (const WrittenValue& w : r.written) written.push_back({{"key", w.key}, {"before", w.before}, {"after", w.after}});
   for (const NotWritten& n : r.not_written) left.push_back({{"setting", n.setting}, {"value", n.value}, {"instead", n.instead}});
   for (const Consequence& c : r.consequences) more.push_back({{"setting", c.setting}, {"before", c.before}, {"after", c.after}});
-  return {{"schema", 1},
+  return {{"schema", kPlanSchema},
+          {"command", "plan"},
+          {"kind", "file"},
           {"path", path},
           {"text", r.text},
           {"written", written},
@@ -183,7 +184,10 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (request.flags) {
     const std::string flags = document ? flags_for(*document, as_in_document(request), changes_of(job, run)) : flags_of(run.changes);
-    show([&](const Style&) { return flags + "\n"; }, [&] { return nlohmann::ordered_json{{"schema", 1}, {"flags", flags}}; });
+    show([&](const Style&) { return flags + "\n"; },
+         [&] {
+           return nlohmann::ordered_json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "flags"}, {"flags", flags}};
+         });
     return ExitCode::ok;
   }
   Rewritten file;
@@ -209,7 +213,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
                            : request.write.empty() ? file.text
                                                    : fmt::format("{} written\n", request.write);
         if (request.diff || !request.write.empty()) return text + notes;
-        std::cerr << notes;  // the file itself is the answer
+        show.note(notes);  // the file itself is the answer
         return text;
       },
       [&] {
@@ -234,7 +238,8 @@ ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan&
   if (!request.write.empty()) write_output_file(request.write, text);
   show([&](const Style&) { return request.write.empty() ? text : fmt::format("{} written\n", request.write); },
        [&] {
-         return nlohmann::ordered_json{{"schema", 1}, {"path", request.write}, {"text", text}, {"layout", layout_json(*said)}};
+         return nlohmann::ordered_json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "file"},
+                                       {"path", request.write}, {"text", text},      {"layout", layout_json(*said)}};
        });
   return ExitCode::ok;
 }

@@ -8,6 +8,7 @@
 #include "plan/candidate.h"
 #include "plan/search.h"
 #include "report/fit_report.h"
+#include "report/plan_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -78,7 +79,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
                   ExitCode::usage);
   }
   Evaluator evaluator(job, devices);
-  evaluator.progress = request.progress;
+  evaluator.progress = show.progress;
   evaluator.prepare(recipes);
 
   // Settings along, devices down.
@@ -117,7 +118,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
         rows.push_back(std::move(row));
       }
     }
-    return Json{{"schema", 1}, {"matrix", rows}};
+    return Json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "matrix"}, {"matrix", rows}};
   };
   show(text, json);
   return ExitCode::ok;

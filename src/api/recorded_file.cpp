@@ -177,7 +177,7 @@ Json snapshot_page(const SnapshotStory& s, const std::string& title) {
 Snapshot snapshot_of(const Content& content, const RecordedFileRequest& request) {
   return read_snapshot(content.bytes(), request.file, [&](size_t done, size_t total) {
     content.let_go(done);
-    if (request.progress) request.progress(done, total);
+    if (request.progress && !request.progress(done, total, "bytes read")) throw Cancelled{};
   });
 }
 

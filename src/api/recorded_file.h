@@ -2,7 +2,6 @@
 // files. The content decides which one it is; gzip is unpacked.
 #pragma once
 
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -14,9 +13,9 @@ namespace plimsoll {
 
 struct RecordedFileRequest {
   std::string file;
-  std::optional<int> device;                     // of a snapshot; none: the busiest
-  std::string marks;                             // of a snapshot: where steps begin (snapshot_story.h)
-  std::function<void(size_t, size_t)> progress;  // bytes read, of all; may be empty
+  std::optional<int> device;  // of a snapshot; none: the busiest
+  std::string marks;          // of a snapshot: where steps begin (snapshot_story.h)
+  OnProgress progress;        // of bytes read
 };
 
 // Whether the words of a run name one such file.

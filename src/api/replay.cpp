@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <limits>
+#include <climits>
 
 #include "allocator/replay_protocol.h"
 #include "report/snapshot_report.h"
@@ -88,31 +88,43 @@ ExitCode show_snapshot(const ReplayRequest& request, const Snapshot& snapshot, c
 
 }  // namespace
 
+const Keys<ReplayRequest>& replay_keys() {
+  using R = ReplayRequest;
+  static const Keys<R> kKeys{
+      {.key = "file", .member = &R::file, .value = "FILE", .help = "a memory snapshot or a trace file", .flag = false},
+      {"alloc_conf", &R::alloc_conf, "KEY:VALUE,...", "the text of PYTORCH_CUDA_ALLOC_CONF"},
+      {"device_memory", SizeText<R>{&R::device_memory}, "SIZE",
+       "memory of the device; without it the limit that a snapshot shows, if any, and else none"},
+      {"in_use", SizeText<R>{&R::in_use}, "SIZE", "of the device's memory, in use by the context and by others"},
+      {"device", &R::device, "N", "of a snapshot, the device to look at (default: the one with the most events)", "", {0, INT_MAX}},
+      {"allocator", &R::allocator, "NAME", "cuda (default), ideal, bfc (XLA) or pinned (host memory)"}};
+  return kKeys;
+}
+
+std::vector<RequestKey> replay_request_keys() {
+  std::vector<RequestKey> keys = described(replay_keys());
+  keys.front().required = true;
+  return keys;
+}
+
 ReplayRequest replay_request(const nlohmann::json& request) {
-  const Config fields = request_of(request, {"file", "alloc_conf", "device_memory", "in_use", "allocator", "device"});
+  const Config fields = request_of(request, replay_request_keys());
   ReplayRequest out;
-  out.file = fields.text({"file"}, "");
-  if (out.file.empty()) wrong_usage("no file is named", "\"file\" is a memory snapshot or a trace file");
-  if (fields.find({"alloc_conf"})) out.alloc_conf = fields.text({"alloc_conf"}, "");
-  out.device_memory = text_or_number(fields, "device_memory");
-  out.in_use = text_or_number(fields, "in_use");
-  out.allocator = fields.text({"allocator"}, out.allocator);
-  if (const std::optional<int64_t> device = fields.optional_integer({"device"})) {
-    if (*device < 0 || *device > std::numeric_limits<int>::max())
-      throw Error(fmt::format("[replay] device {} is not the number of a device", *device), "the first one is 0");
-    out.device = static_cast<int>(*device);
-  }
+  read_keys(fields, replay_keys(), out);
   return out;
 }
 
 ExitCode answer(const ReplayRequest& request, const Show& show) {
+  if (request.file.empty()) wrong_usage("no file is named", "\"file\" is a memory snapshot or a trace file");
+  if (request.device && *request.device < 0)
+    throw Error(fmt::format("[replay] device {} is not the number of a device", *request.device), "the first one is 0");
   other_allocator(request);
   const MappedFile file(request.file);
   const std::string_view bytes = file.bytes();
   if (looks_like_pickle(bytes)) {
     const auto progress = [&](size_t done, size_t total) {
       file.let_go(done);
-      if (request.progress) request.progress(done, total);
+      if (show.progress && !show.progress(done, total, "bytes read")) throw Cancelled{};
     };
     return show_snapshot(request, read_snapshot(bytes, request.file, progress), show);
   }

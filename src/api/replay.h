@@ -13,10 +13,11 @@ struct ReplayRequest {
   std::string file;                       // a PyTorch memory snapshot or a trace file
   std::optional<std::string> alloc_conf;  // none: as recorded, or the defaults
   std::string device_memory, in_use, allocator = "cuda";
-  std::optional<int> device;                     // of a snapshot; none: the busiest
-  std::function<void(size_t, size_t)> progress;  // bytes read, of all; may be empty
+  std::optional<int> device;  // of a snapshot; none: the busiest
 };
 
+const Keys<ReplayRequest>& replay_keys();
+std::vector<RequestKey> replay_request_keys();
 ReplayRequest replay_request(const nlohmann::json& request);
 ExitCode answer(const ReplayRequest& request, const Show& show);
 

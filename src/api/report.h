@@ -2,10 +2,10 @@
 // simulated, a trace file, or a recorded memory snapshot; the content of a file decides.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "api/request.h"
+#include "api/show.h"
 #include "systems/phrases.h"
 
 namespace plimsoll {
@@ -24,9 +24,14 @@ struct ReportRequest {
   Language language = Language::english;  // of Markdown
   bool brief = false;                     // without levers, plan and the table of devices
   DocumentFormat format = DocumentFormat::markdown;
-  std::function<void(size_t, size_t)> progress;  // bytes read of a snapshot, of all; may be empty
+  OnProgress progress;  // of bytes read of a snapshot
 };
 
 std::string document(const ReportRequest& request);
+
+// The library's form: the page itself for format json, else {"format", "text"}.
+std::vector<RequestKey> report_request_keys();
+ReportRequest report_request(const nlohmann::json& request);
+ExitCode answer(const ReportRequest& request, const Show& show);
 
 }  // namespace plimsoll

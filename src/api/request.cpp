@@ -45,26 +45,7 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
   throw Error(fmt::format("[request] {} {} is not understood", key, printable(dump(value), 80)), hint);
 }
 
-// A text, or a list of texts.
-std::vector<std::string> joined(std::vector<std::string> keys, std::initializer_list<const char*> more) {
-  keys.insert(keys.end(), more.begin(), more.end());
-  return keys;
-}
-
 }  // namespace
-
-std::vector<std::string> texts(const Config& request, const char* key, const std::string& hint) {
-  const nlohmann::json* value = request.find({key});
-  if (!value) return {};
-  if (value->is_string()) return {value->get<std::string>()};
-  if (!value->is_array()) wrong_value(key, *value, hint);
-  std::vector<std::string> out;
-  for (const nlohmann::json& item : *value) {
-    if (!item.is_string()) wrong_value(key, *value, hint);
-    out.push_back(item.get<std::string>());
-  }
-  return out;
-}
 
 Job JobRequest::job() const {
   Job job;
@@ -115,22 +96,26 @@ ExitCode exit_code_of(const std::vector<Fit>& fits) {
   return any(Verdict::does_not_fit) ? ExitCode::no : ExitCode::ok;
 }
 
-Config request_of(const nlohmann::json& request, std::vector<std::string> keys) {
-  if (!request.is_object())
-    throw Error(fmt::format("[request] {} is not an object", printable(dump(request), 80)), R"(e.g. {"run": "gpt2"})", ExitCode::usage);
-  for (const auto& item : request.items())
-    if (std::find(keys.begin(), keys.end(), item.key()) == keys.end())
-      throw Error("[request] '" + printable(item.key(), 80) + "' is not known", did_you_mean(item.key(), keys), ExitCode::usage);
-  return Config("request", request);
+const std::vector<RequestKey>& job_keys() {
+  static const std::vector<RequestKey> kKeys{
+      {"run", KeyType::texts, R"(a model, a file, a directory, or the words of a training command: ["python", "train.py"])"},
+      {"job", KeyType::text, "the path of a job file, which is read first"},
+      {"settings", KeyType::object, R"(settings of the run, as in a job file: {"batch": 8, "precision": "bf16"}; they win over both)"}};
+  return kKeys;
 }
 
-std::vector<std::string> with_job_keys(std::vector<std::string> keys) { return joined(std::move(keys), {"run", "job", "settings"}); }
-std::vector<std::string> with_device_keys(std::vector<std::string> keys) { return joined(std::move(keys), {"gpu", "gpus", "in_use"}); }
+const std::vector<RequestKey>& device_keys() {
+  static const std::vector<RequestKey> kKeys{
+      {"gpu", KeyType::texts, R"(devices to fit: names of the catalogue, sizes like "24GiB", or "this")"},
+      {"gpus", KeyType::text, R"("all": every device of the catalogue)", {}, {"all"}},
+      {"in_use", KeyType::size, "memory that other processes use on the device"}};
+  return kKeys;
+}
 
 JobRequest job_request(const Config& request) {
   JobRequest out;
-  out.run = texts(request, "run", R"("run" is a model, a path, or the words of a command: ["python", "train.py"])");
-  out.job_file = request.text({"job"}, "");
+  read_value(request, job_keys()[0], out.run);
+  read_value(request, job_keys()[1], out.job_file);
   if (const nlohmann::json* settings = request.find({"settings"})) {
     if (!settings->is_object()) wrong_value("settings", *settings, R"(e.g. {"batch": 8, "precision": "bf16"}: docs/job-file.md)");
     for (const auto& item : settings->items()) out.settings[item.key()] = {item.value(), "settings"};
@@ -140,20 +125,14 @@ JobRequest job_request(const Config& request) {
 
 DeviceRequest device_request(const Config& request) {
   DeviceRequest out;
-  for (const std::string& text : texts(request, "gpu", R"("gpu" is a name, a size, "this", or a list of them)"))
+  std::vector<std::string> given;
+  read_value(request, device_keys()[0], given);
+  for (const std::string& text : given)
     for (std::string& name : split_at(text, ',')) out.names.push_back(std::move(name));
-  out.group = request.text({"gpus"}, "");
+  read_value(request, device_keys()[1], out.group);
   if (!out.group.empty() && out.group != "all") wrong_value("gpus", out.group, R"("gpus" can only be "all"; names are for "gpu")");
-  out.in_use = text_or_number(request, "in_use");
+  read_size(request, device_keys()[2], out.in_use);
   return out;
-}
-
-std::string text_or_number(const Config& request, const char* key) {
-  const nlohmann::json* value = request.find({key});
-  if (!value) return "";
-  if (value->is_number_integer()) return value->dump();
-  if (value->is_string() && *value != "") return value->get<std::string>();
-  wrong_value(key, *value, R"(a size is a number of bytes, or a text like "24GiB")");
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "api/request_keys.h"
 #include "estimate/fit.h"
 #include "job/config.h"
 #include "job/job.h"
@@ -42,14 +43,10 @@ std::vector<Fit> fits_of(Runs& runs, const Job& job, const std::vector<TargetDev
 // 0 when one of them fits, 4 when at best it is tight, 3 when none does; 0 without devices or when nothing is known.
 ExitCode exit_code_of(const std::vector<Fit>& fits);
 
-// A request of the library: an object with no key but these, those of JobRequest (run, job, settings) and those of DeviceRequest (gpu,
-// gpus, in_use). Errors name the key and the value.
-Config request_of(const nlohmann::json& request, std::vector<std::string> keys);
-std::vector<std::string> with_job_keys(std::vector<std::string> keys);
-std::vector<std::string> with_device_keys(std::vector<std::string> keys);
+// Their keys in a request of the library (run, job, settings; gpu, gpus, in_use), and what they say. Errors name the key and the value.
+const std::vector<RequestKey>& job_keys();
+const std::vector<RequestKey>& device_keys();
 JobRequest job_request(const Config& request);
 DeviceRequest device_request(const Config& request);
-std::vector<std::string> texts(const Config& request, const char* key, const std::string& hint);  // a text is a list of one
-std::string text_or_number(const Config& request, const char* key);  // a size: 24576, "24GiB"; empty when it is not there
 
 }  // namespace plimsoll

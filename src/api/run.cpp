@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iostream>
 
 #include "estimate/calibration.h"
 #include "estimate/fit.h"
@@ -113,7 +112,7 @@ void add_measuring(SupervisorRequest& out, const Job& job) {
 
 }  // namespace
 
-int answer(const RunRequest& request) {
+int answer(const RunRequest& request, const std::function<void(const std::string&)>& print) {
   SupervisorRequest supervised = request.supervisor;
   if (const std::optional<Job> job = job_of(supervised.command)) {
     const std::vector<TargetDevice> devices = devices_of(request.devices);
@@ -125,7 +124,7 @@ int answer(const RunRequest& request) {
     if (!request.dry) add_measuring(supervised, *job);
   }
   if (!request.dry) return supervise(supervised);
-  std::cout << describe(supervised);
+  print(describe(supervised));
   return 0;
 }
 

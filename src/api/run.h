@@ -14,7 +14,7 @@ struct RunRequest {
   bool calibrated = true;  // estimates use what was measured of like runs on this machine
 };
 
-// What the process exits with.
-int answer(const RunRequest& request);
+// What the process exits with. `print` gets the answer of a dry run; what is said meanwhile goes to the supervisor's `say`.
+int answer(const RunRequest& request, const std::function<void(const std::string&)>& print);
 
 }  // namespace plimsoll

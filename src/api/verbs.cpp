@@ -1,11 +1,16 @@
 #include "api/verbs.h"
 
+#include "api/ai_toolkit.h"
 #include "api/compare.h"
+#include "api/doctor.h"
 #include "api/estimate.h"
 #include "api/explain.h"
 #include "api/list.h"
 #include "api/plan.h"
 #include "api/replay.h"
+#include "api/report.h"
+#include "api/schema.h"
+#include "api/score.h"
 #include "job/job_file.h"
 #include "util/text.h"
 
@@ -18,8 +23,10 @@ ExitCode answer_to(const nlohmann::json& request, const Show& show) {
   return answer(read(request), show);
 }
 
+std::vector<RequestKey> no_keys() { return {}; }
+
 ExitCode answer_version(const nlohmann::json& request, const Show& show) {
-  request_of(request, {});
+  request_of(request, no_keys());
   show([](const Style&) { return std::string("plimsoll ") + version() + "\n"; },
        [] {
          return nlohmann::ordered_json{{"schema", 1}, {"command", "version"}, {"version", version()}};
@@ -33,25 +40,48 @@ const char* version() { return PLIMSOLL_VERSION; }
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> kVerbs{
-      {"estimate", answer_to<estimate_request>},
-      {"plan", answer_plan},
-      {"compare", answer_to<compare_request>},
-      {"explain", answer_to<explain_request>},
-      {"replay", answer_to<replay_request>},
-      {"list", answer_to<list_request>},
-      {"version", answer_version},
+      {"estimate", "how much memory a training run needs, what takes it, and when", estimate_request_keys, answer_to<estimate_request>},
+      {"compare", "jobs side by side: peaks, what they are made of, verdicts", compare_request_keys, answer_to<compare_request>},
+      {"explain", "what a configuration will really do; what a log, a memory snapshot or a profile says", explain_request_keys,
+       answer_to<explain_request>},
+      {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", report_request_keys,
+       answer_to<report_request>},
+      {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs",
+       plan_request_keys, answer_to<search_request>},
+      {"ai-toolkit", "what the AI Toolkit's set-up proposes for a run, what its document says, and what the run needs when executed",
+       ai_toolkit_request_keys, answer_to<ai_toolkit_request>},
+      {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", no_keys, nullptr},
+      {"measure", "real training of published systems under a byte budget, beside its simulation", no_keys, nullptr},
+      {"score", "predictions beside recorded PyTorch runs, to the byte", score_request_keys, answer_to<score_request>},
+      {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", replay_request_keys,
+       answer_to<replay_request>},
+      {"run", "a training command to its end: smaller micro-batches and a restart from the last checkpoint when memory runs out", no_keys,
+       nullptr},
+      {"list", "what is known: models, presets, optimizers, settings, gpus", list_request_keys, answer_to<list_request>},
+      {"doctor", "what this machine has, what its drivers say, and what blocks an answer", doctor_request_keys, answer_to<doctor_request>},
+      {"schema", "the JSON Schema of a verb's answer, or of its request", schema_request_keys, answer_to<schema_request>},
+      {"version", "which version this is", no_keys, answer_version},
   };
   return kVerbs;
 }
 
-ExitCode ask(const std::string& verb, const std::string& request, nlohmann::ordered_json& out) {
+const Verb& find_verb(const std::string& name) {
   std::vector<std::string> names;
   for (const Verb& v : verbs()) {
-    names.emplace_back(v.name);
-    if (verb != v.name) continue;
-    return v.answer(parse_json_text(request, "request"), [&](const auto&, const auto& json) { out = json(); });
+    if (name == v.name && !v.answer)
+      throw Error("[ask] " + name + " is a program of the command line and answers no question", "plimsoll " + name + " --help",
+                  ExitCode::usage);
+    if (name == v.name) return v;
+    if (v.answer) names.emplace_back(v.name);
   }
-  throw Error("[ask] verb '" + verb + "' is not known", did_you_mean(verb, names), ExitCode::usage);
+  throw Error("[ask] verb '" + printable(name, 60) + "' is not known", did_you_mean(name, names), ExitCode::usage);
+}
+
+ExitCode ask(const std::string& verb, const std::string& request, nlohmann::ordered_json& out, const OnProgress& progress) {
+  const Verb& v = find_verb(verb);
+  Show show = [&](const auto&, const auto& json) { out = json(); };
+  show.progress = progress;
+  return v.answer(parse_json_text(request, "request"), show);
 }
 
 }  // namespace plimsoll

@@ -24,6 +24,7 @@ std::function<ExitCode()> set_up_compare(CLI::App& app);
 std::function<ExitCode()> set_up_explain(CLI::App& app);
 std::function<ExitCode()> set_up_report(CLI::App& app);
 std::function<ExitCode()> set_up_plan(CLI::App& app);
+std::function<ExitCode()> set_up_ai_toolkit(CLI::App& app);
 std::function<ExitCode()> set_up_measure(CLI::App& app);
 // Becomes the program that trains; returns only by an Error.
 ExitCode start_measure(const std::vector<std::string>& arguments);
@@ -32,6 +33,7 @@ std::function<ExitCode()> set_up_replay(CLI::App& app);
 std::function<ExitCode()> set_up_run(CLI::App& app);
 std::function<ExitCode()> set_up_list(CLI::App& app);
 std::function<ExitCode()> set_up_doctor(CLI::App& app);
+std::function<ExitCode()> set_up_schema(CLI::App& app);
 std::function<ExitCode()> set_up_watch(CLI::App& app);
 std::function<ExitCode()> set_up_man(CLI::App& app);
 std::function<ExitCode()> set_up_completion(CLI::App& app);
@@ -45,7 +47,7 @@ struct OutputFlags {
   bool ascii = false;
   std::string colour = "auto";
   void add_to(CLI::App& app);
-  Show show() const;  // prints what was asked for on stdout
+  Show show(OnProgress progress = {}) const;  // prints what was asked for on stdout, notes on stderr
 };
 
 }  // namespace plimsoll

@@ -1,29 +1,40 @@
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "api/verbs.h"
 #include "cli/command.h"
 #include "job/config.h"
 
 namespace plimsoll {
 
+namespace {
+
+using SetUp = std::function<ExitCode()> (*)(CLI::App&);
+
+// The flags of each verb.
+SetUp flags_of_verb(const std::string& name) {
+  static const std::map<std::string, SetUp> kFlags{
+      {"estimate", set_up_estimate},     {"compare", set_up_compare}, {"explain", set_up_explain},
+      {"report", set_up_report},         {"plan", set_up_plan},       {"watch", set_up_watch},
+      {"ai-toolkit", set_up_ai_toolkit}, {"measure", set_up_measure}, {"score", set_up_score},
+      {"replay", set_up_replay},         {"run", set_up_run},         {"list", set_up_list},
+      {"doctor", set_up_doctor},         {"schema", set_up_schema}};
+  const auto it = kFlags.find(name);
+  return it == kFlags.end() ? nullptr : it->second;
+}
+
+}  // namespace
+
 const std::vector<Command>& commands() {
-  static const std::vector<Command> kCommands{
-      {"estimate", "how much memory a training run needs, what takes it, and when", set_up_estimate},
-      {"compare", "jobs side by side: peaks, what they are made of, verdicts", set_up_compare},
-      {"explain", "what a configuration will really do; what a log, a memory snapshot or a profile says", set_up_explain},
-      {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", set_up_report},
-      {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs", set_up_plan},
-      {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", set_up_watch},
-      {"measure", "real training of published systems under a byte budget, beside its simulation", set_up_measure},
-      {"score", "predictions beside recorded PyTorch runs, to the byte", set_up_score},
-      {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", set_up_replay},
-      {"run", "a training command to its end: smaller micro-batches and a restart from the last checkpoint when memory runs out",
-       set_up_run},
-      {"list", "what is known: models, presets, optimizers, settings, gpus", set_up_list},
-      {"doctor", "what this machine has, what its drivers say, and what blocks an answer", set_up_doctor},
-      {"man", "the manual page of a command", set_up_man},
-      {"completion", "what a shell needs to complete commands, options and their values", set_up_completion},
-  };
+  static const std::vector<Command> kCommands = [] {
+    std::vector<Command> out;
+    for (const Verb& v : verbs())
+      if (const SetUp set_up = flags_of_verb(v.name)) out.push_back({v.name, v.summary, set_up});  // the version is a flag
+    out.push_back({"man", "the manual page of a command", set_up_man});
+    out.push_back({"completion", "what a shell needs to complete commands, options and their values", set_up_completion});
+    return out;
+  }();
   return kCommands;
 }
 
@@ -33,10 +44,13 @@ void OutputFlags::add_to(CLI::App& app) {
   app.add_option("--color", colour, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->type_name("WHEN");
 }
 
-Show OutputFlags::show() const {
-  return [*this](const auto& text, const auto& document) {
+Show OutputFlags::show(OnProgress progress) const {
+  Show out = [*this](const auto& text, const auto& document) {
     std::cout << (json ? dump(document(), 2) + "\n" : text(Style::detect(colour, ascii)));
   };
+  out.notes = [](const std::string& lines) { std::cerr << lines; };
+  out.progress = std::move(progress);
+  return out;
 }
 
 }  // namespace plimsoll

@@ -3,26 +3,18 @@
 #include <iostream>
 #include <memory>
 
+#include "api/list.h"
 #include "cli/app_tree.h"
 #include "cli/command.h"
-#include "hardware/catalogue.h"
-#include "model/resolve.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
 
-// Names that may stand for a run.
-std::vector<std::string> runs() {
-  std::vector<std::string> out;
-  for (const Preset& p : presets()) out.emplace_back(p.name);
-  return out;
-}
-
 std::vector<std::string> devices() {
-  std::vector<std::string> out{"this"};
-  for (const DeviceSpec& d : catalogue()) out.push_back(d.id);
+  std::vector<std::string> out = listed_names("gpus");
+  out.insert(out.begin(), "this");
   return out;
 }
 
@@ -31,7 +23,7 @@ bool is_run(const OptionEntry& o) { return o.positional && o.names[0] == "input"
 std::vector<std::string> words_of(const OptionEntry& o) {
   if (!o.choices.empty()) return o.choices;
   if (o.names[0] == "--gpu") return devices();
-  return is_run(o) ? runs() : std::vector<std::string>{};
+  return is_run(o) ? listed_names("presets") : std::vector<std::string>{};
 }
 
 // Inside single quotes of a shell.

@@ -5,8 +5,8 @@
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
-#include "cli/host_flags.h"
 #include "cli/job_flags.h"
+#include "cli/request_flags.h"
 
 namespace plimsoll {
 
@@ -15,7 +15,6 @@ namespace {
 struct EstimateFlags {
   JobFlags job;
   DeviceFlags devices;
-  HostFlags host;
   EstimateRequest request;  // what is not in one of the above
   bool uncalibrated = false;
   OutputFlags output;
@@ -39,25 +38,17 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "Exit codes: 0 done (with --gpu: it fits one of them), 3 it fits none, 4 it is tight at best, 2 wrong usage, 5 input not\n"
       "understood, 6 `--gpu this` without a GPU, 1 a bug.");
   flags->job.add_input_to(app);
-  app.add_option("--save-trace", flags->request.save_trace, "write the simulated allocations to FILE, for `plimsoll replay`")
-      ->type_name("FILE");
-  app.add_option("--snapshot", flags->request.snapshot, "write the run as a PyTorch memory snapshot to FILE, for memory_viz")
-      ->type_name("FILE.pickle");
+  add_flags(app, estimate_keys(), flags->request);
   flags->job.add_to(app);
   app.add_option("--depth", flags->request.text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
-  app.add_option("--top", flags->request.top, "how many of the largest tensors to list (default 10)")
-      ->check(CLI::Range(0, 1000))
-      ->type_name("N");
-  app.add_flag("--what-if", flags->request.what_if, "what each change of the recipe would save for this job, by simulating it");
   app.add_flag("--no-calibration", flags->uncalibrated, "leave out what `plimsoll watch` measured of like runs on this machine");
   flags->devices.add_to(app);
-  flags->host.add_to(app);
+  add_flags(app, host_keys(), flags->request.host);
   flags->output.add_to(app);
   return [flags] {
     EstimateRequest request = flags->request;
     request.job = flags->job.request();
     request.devices = flags->devices;
-    request.host = flags->host;
     request.calibrated = !flags->uncalibrated;
     return answer(request, flags->output.show());
   };

@@ -6,6 +6,7 @@
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
 #include "cli/progress.h"
+#include "cli/request_flags.h"
 
 namespace plimsoll {
 
@@ -14,9 +15,8 @@ namespace {
 struct ExplainFlags {
   JobFlags job;
   DeviceFlags devices;
+  ExplainRequest request;  // what is not in one of the above
   OutputFlags output;
-  std::string run, bundle, marks;
-  std::optional<int> device;
 };
 
 }  // namespace
@@ -42,28 +42,16 @@ std::function<ExitCode()> set_up_explain(CLI::App& app) {
   flags->job.add_input_to(app);
   flags->job.add_to(app);
   flags->devices.add_to(app);
-  constexpr const char* kFailure = "After a failure";
-  app.add_option("--run", flags->run, "the run whose log it is: a model, a file, a directory or a command in quotes")
+  add_flags(app, explain_keys(), flags->request);
+  app.add_option("--run", flags->request.run, "the run whose log it is: a model, a file, a directory or a command in quotes")
       ->type_name("RUN")
-      ->group(kFailure);
-  app.add_option("--bundle", flags->bundle, "write hardware, configuration, error and estimate to a tar archive, without secrets and names")
-      ->type_name("FILE.tar")
-      ->group(kFailure);
-  constexpr const char* kSnapshot = "Memory snapshots";
-  app.add_option("--device", flags->device, "the device to look at (default: the one with the most events)")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N")
-      ->group(kSnapshot);
-  app.add_option("--marks", flags->marks, "where steps begin: numbers of entries, or a part of an annotation's or a place's name")
-      ->type_name("N,N,...|TEXT")
-      ->group(kSnapshot);
+      ->group("After a failure");
   flags->output.add_to(app);
   return [flags] {
-    ExplainRequest request{flags->job.request(), flags->devices, flags->run, flags->bundle};
-    request.device = flags->device;
-    request.marks = flags->marks;
-    request.progress = reading_progress(flags->job.input.empty() ? "" : flags->job.input[0]);
-    return answer(request, flags->output.show());
+    ExplainRequest request = flags->request;
+    request.job = flags->job.request();
+    request.devices = flags->devices;
+    return answer(request, flags->output.show(reading_progress(flags->job.input.empty() ? "" : flags->job.input[0])));
   };
 }
 

@@ -3,15 +3,14 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
 std::function<ExitCode()> set_up_list(CLI::App& app) {
   auto request = std::make_shared<ListRequest>();
   auto output = std::make_shared<OutputFlags>();
-  app.add_option("what", request->what, "models, presets, optimizers, optimizer-bytes, settings, gpus, overheads or ai-toolkit")
-      ->required()
-      ->type_name("WHAT");
+  app.add_option("what", request->what, join(list_request_keys().front().choices, ", "))->required()->type_name("WHAT");
   output->add_to(app);
   return [request, output] { return answer(*request, output->show()); };
 }

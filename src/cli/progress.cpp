@@ -12,14 +12,15 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1000}, kBetween{100}, kPause{10000};  // to the first line, between two; where no terminal is
 }
 
-std::function<void(size_t, size_t)> reading_progress(const std::string& file) {
+OnProgress reading_progress(const std::string& file) {
   using Clock = std::chrono::steady_clock;
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  return [file, terminal, next = Clock::now() + kPatience](size_t done, size_t total) mutable {
+  return [file, terminal, next = Clock::now() + kPatience](size_t done, size_t total, const char*) mutable {
     if (done >= total && terminal) std::cerr << "\r\033[K" << std::flush;
-    if (done >= total || Clock::now() < next) return;
+    if (done >= total || Clock::now() < next) return true;
     std::cerr << fmt::format("{}reading {}: {} %{}", terminal ? "\r" : "", file, done * 100 / total, terminal ? "" : "\n") << std::flush;
     next = Clock::now() + (terminal ? kBetween : kPause);
+    return true;
   };
 }
 

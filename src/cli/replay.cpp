@@ -8,6 +8,7 @@
 #include "allocator/replay_protocol.h"
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/request_flags.h"
 
 namespace plimsoll {
 
@@ -65,22 +66,10 @@ std::function<ExitCode()> set_up_replay(CLI::App& app) {
       "Exit codes: 0 done, 3 out of memory, 2 wrong usage, 5 input not understood, 1 a bug.");
   app.add_option("file", flags->request.file, "snapshot or trace file; without one, the line protocol on stdin and stdout")
       ->type_name("FILE");
-  app.add_option("--alloc-conf", flags->request.alloc_conf, "the text of PYTORCH_CUDA_ALLOC_CONF")->type_name("KEY:VALUE,...");
-  app.add_option("--device-memory", flags->request.device_memory,
-                 "memory of the device; without it the limit that a snapshot shows, if any, and else none")
-      ->type_name("SIZE");
-  app.add_option("--in-use", flags->request.in_use, "of the device's memory, in use by the context and by others")->type_name("SIZE");
-  app.add_option("--device", flags->request.device, "of a snapshot, the device to look at (default: the one with the most events)")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  app.add_option("--allocator", flags->request.allocator, "cuda (default), ideal, bfc (XLA) or pinned (host memory)")->type_name("NAME");
+  add_flags(app, replay_keys(), flags->request);
   flags->output.add_to(app);
   return [flags, &app] {
-    if (!flags->request.file.empty()) {
-      ReplayRequest request = flags->request;
-      request.progress = reading_progress(request.file);
-      return answer(request, flags->output.show());
-    }
+    if (!flags->request.file.empty()) return answer(flags->request, flags->output.show(reading_progress(flags->request.file)));
     const std::vector<CLI::Option*> options = app.get_options();
     if (std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return o->count() > 0; }))
       throw Error("[replay] flags need a trace file or a snapshot",

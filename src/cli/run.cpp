@@ -1,5 +1,6 @@
 #include "api/run.h"
 
+#include <iostream>
 #include <memory>
 
 #include "cli/command.h"
@@ -83,7 +84,8 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
     request.supervisor.allocator = !flags->no_allocator;
     request.devices = flags->devices;
     request.calibrated = !flags->uncalibrated;
-    return static_cast<ExitCode>(answer(request));
+    request.supervisor.say = [](const std::string& lines) { std::cerr << lines << std::flush; };
+    return static_cast<ExitCode>(answer(request, [](const std::string& text) { std::cout << text; }));
   };
 }
 

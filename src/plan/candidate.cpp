@@ -117,9 +117,25 @@ Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
   return c;
 }
 
-std::vector<Candidate> Evaluator::execute_all(const std::vector<Recipe>& all, bool in_full) const {
+void Evaluator::tell() {
+  if (!progress) return;
+  const std::lock_guard lock(progress_mutex_);
+  if (!cancelled_ && !progress(++told_, 0, "candidates executed")) cancelled_ = true;
+}
+
+// Throws Cancelled when progress has ended it; then nothing of `all` counts.
+std::vector<Candidate> Evaluator::execute_all(const std::vector<Recipe>& all, bool in_full) {
   std::vector<Candidate> results(all.size());
-  parallel_for(all.size(), [&](size_t i) { results[i] = execute(all[i], in_full); });
+  parallel_for(all.size(), [&](size_t i) {
+    if (cancelled_) return;
+    results[i] = execute(all[i], in_full);
+    tell();
+  });
+  if (cancelled_) {
+    { const std::lock_guard lock(mutex_); }  // whoever is about to wait does so, and is woken
+    arrived_.notify_all();
+    throw Cancelled{};
+  }
   return results;
 }
 
@@ -141,9 +157,10 @@ void Evaluator::prepare(const std::vector<Recipe>& all) {
       candidates_.try_emplace(name, std::move(c));
     }
     arrived_.notify_all();
-    if (progress) progress(candidates_.size());
   }
-  arrived_.wait(lock, [&] { return std::all_of(names.begin(), names.end(), [&](const auto& n) { return candidates_.contains(n); }); });
+  arrived_.wait(
+      lock, [&] { return cancelled_ || std::all_of(names.begin(), names.end(), [&](const auto& n) { return candidates_.contains(n); }); });
+  if (cancelled_) throw Cancelled{};
 }
 
 void Evaluator::confirm(const std::vector<Recipe>& all) {

@@ -2,6 +2,7 @@
 // device asked about, and how long its step takes there.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <map>
@@ -14,6 +15,7 @@
 
 #include "estimate/fit.h"
 #include "plan/step_time.h"
+#include "util/progress.h"
 
 namespace plimsoll {
 
@@ -81,13 +83,14 @@ class Evaluator {
   const std::vector<TargetDevice>& devices() const { return devices_; }
   std::vector<const Candidate*> all() const;  // in the order of their changes
   size_t executed() const;
-  std::function<void(size_t executed)> progress;  // may be empty
+  OnProgress progress;  // told after each candidate; when it says no, whoever asks for another gets Cancelled
 
  private:
   Candidate execute(const Recipe& changes, bool in_full) const;
   void measure(Candidate& c, const Job& executed) const;
   void measure_shorter(Candidate& c, const Job& executed) const;
-  std::vector<Candidate> execute_all(const std::vector<Recipe>& all, bool in_full) const;
+  std::vector<Candidate> execute_all(const std::vector<Recipe>& all, bool in_full);
+  void tell();
 
   Job job_;
   std::vector<TargetDevice> devices_;
@@ -98,6 +101,9 @@ class Evaluator {
   std::map<std::string, Candidate> candidates_;  // by the text of their changes; never removed
   std::set<std::string> under_way_;              // by somebody's prepare()
   std::condition_variable arrived_;
+  std::mutex progress_mutex_;
+  size_t told_ = 0;  // candidates that progress knows of
+  std::atomic<bool> cancelled_{false};
 };
 
 }  // namespace plimsoll

@@ -215,14 +215,16 @@ std::vector<Task> tasks_of(const LayoutRequest& request, LayoutPlan& plan) {
 // In as many threads as there are cores; the results do not depend on which is first.
 std::vector<Explored> explore_all(const Exploration& exploration, const std::vector<Task>& tasks, const LayoutRequest& request) {
   std::vector<Explored> results(tasks.size());
-  std::atomic<size_t> next{0}, executed{0};
+  std::atomic<size_t> next{0};
+  std::atomic<bool> cancelled{false};
+  size_t executed = 0;
   std::mutex progress;
   const auto work = [&] {
-    for (size_t i = next++; i < tasks.size(); i = next++) {
+    for (size_t i = next++; i < tasks.size() && !cancelled; i = next++) {
       results[i] = exploration.explore(tasks[i]);
-      const size_t now = executed += results[i].layouts.size();
       const std::lock_guard lock(progress);
-      if (request.progress) request.progress(now);
+      executed += results[i].layouts.size();
+      if (request.progress && !cancelled && !request.progress(executed, 0, "candidates executed")) cancelled = true;
     }
   };
   std::vector<std::jthread> threads;
@@ -230,6 +232,7 @@ std::vector<Explored> explore_all(const Exploration& exploration, const std::vec
   for (size_t i = 1; i < std::min(cores, tasks.size()); ++i) threads.emplace_back(work);
   work();
   threads.clear();
+  if (cancelled) throw Cancelled{};
   return results;
 }
 

@@ -2,7 +2,6 @@
 // (layout_kinds.h), with every micro-batch and recomputation, each executed on its largest ranks; the fastest first.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,7 +21,7 @@ struct LayoutRequest {
   double leave_free = 0;        // of the device, beside the interval
   Cluster cluster;
   Calibration calibration;
-  std::function<void(size_t executed)> progress;  // may be empty
+  OnProgress progress;
 };
 
 struct Layout {

@@ -2,7 +2,6 @@
 // nothing fits. Plain data; report/plan_report.h shows it.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,9 +17,9 @@ struct PlanRequest {
   double leave_free = 0;  // of the device, beside the interval
   Calibration calibration;
   Cluster cluster;
-  bool brief = false;                             // only the answer: no ladders, effects, sensitivities
-  bool full = false;                              // every candidate in full, even where that takes seconds
-  std::function<void(size_t executed)> progress;  // may be empty
+  bool brief = false;  // only the answer: no ladders, effects, sensitivities
+  bool full = false;   // every candidate in full, even where that takes seconds
+  OnProgress progress;
 };
 
 // A candidate on the one device of its plan.

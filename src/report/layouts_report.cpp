@@ -163,7 +163,9 @@ std::string layouts_text(const LayoutPlan& p, const Style& style) {
 }
 
 Json layouts_json(const LayoutPlan& p) {
-  Json j{{"schema", 2},
+  Json j{{"schema", kPlanSchema},
+         {"command", "plan"},
+         {"kind", "layouts"},
          {"device", p.request.device.name},
          {"world", p.request.world},
          {"node", p.request.cluster.node},

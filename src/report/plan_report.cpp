@@ -321,9 +321,10 @@ std::string plan_text(const Plan& plan, const Style& style) {
   return out;
 }
 
-Json plan_json(const Plan& plan) {
-  Json out{{"schema", 1},
-           {"device", plan.device.name},
+namespace {
+
+Json body_json(const Plan& plan) {
+  Json out{{"device", plan.device.name},
            {"device_id", plan.device.spec.id},
            {"capacity_bytes", plan.device.capacity ? Json(plan.device.capacity->bytes.count) : Json(nullptr)},
            {"others_bytes", plan.device.others.count},
@@ -379,12 +380,18 @@ Json plan_json(const Plan& plan) {
   return out;
 }
 
-namespace {}  // namespace
+}  // namespace
+
+Json plan_json(const Plan& plan) {
+  Json out{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "plan"}};
+  out.update(body_json(plan));
+  return out;
+}
 
 Json plans_json(const std::vector<Plan>& plans, const CommandOf& command) {
-  Json out{{"schema", 1}, {"plans", Json::array()}};
+  Json out{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "plans"}, {"plans", Json::array()}};
   for (const Plan& p : plans) {
-    Json row = plan_json(p);
+    Json row = body_json(p);
     row["command"] = p.best ? Json(command(p.best->run)) : Json(nullptr);
     out["plans"].push_back(std::move(row));
   }

@@ -117,7 +117,7 @@ std::string published_markdown(const std::vector<PublishedScore>& scores) {
 }
 
 Ordered published_json(const std::vector<PublishedScore>& scores) {
-  Ordered j{{"schema", 1}, {"command", "score"}, {"rows", Ordered::array()}, {"summary", Ordered::array()}};
+  Ordered j{{"schema", 1}, {"command", "score"}, {"kind", "published"}, {"rows", Ordered::array()}, {"summary", Ordered::array()}};
   for (const PublishedScore& s : scores) {
     const bool known = s.unsupported.empty();
     Ordered row{

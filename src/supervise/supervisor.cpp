@@ -10,7 +10,6 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "job/config.h"
@@ -64,7 +63,7 @@ class Supervisor {
     if ((request_.requeue || request_.requeue_exit) && !slurm_)
       throw Error("[run] there is no Slurm job to put back into the queue", "use --requeue inside sbatch", ExitCode::usage);
     folder_.lock(request_.patience, [this] {
-      std::cerr << "plimsoll: waiting for another `plimsoll run` in " << folder_.path() << ", at most " << request_.patience << " s\n";
+      say_always(fmt::format("plimsoll: waiting for another `plimsoll run` in {}, at most {:g} s", folder_.path(), request_.patience));
     });
     signals_.emplace();
     set_up();
@@ -95,10 +94,13 @@ class Supervisor {
     OrderedJson out = {{"time", now_text()}, {"event", what}, {"attempt", state_.attempt}};
     out.update(fields);
     if (!folder_.write_event(out) && !std::exchange(events_lost_, true))
-      std::cerr << "plimsoll: events cannot be written (" << std::strerror(errno) << "); the run goes on without\n";
+      say_always(fmt::format("plimsoll: events cannot be written ({}); the run goes on without", std::strerror(errno)));
   }
   void say(const std::string& text) const {
-    if (!request_.quiet) std::cerr << text << std::endl;
+    if (!request_.quiet) say_always(text);
+  }
+  void say_always(const std::string& text) const {
+    if (request_.say) request_.say(text + "\n");
   }
   void save() {
     if (scaler_) state_.scaler = nlohmann::json::parse(dump(scaler_->saved()));
@@ -106,7 +108,7 @@ class Supervisor {
     if (folder_.save(state_.json(request_.command), &problem)) {
       unsaved_ = false;
     } else if (!std::exchange(unsaved_, true)) {
-      std::cerr << "plimsoll: " << problem << "; the run goes on, but a new start would not know of this\n";
+      say_always("plimsoll: " + problem + "; the run goes on, but a new start would not know of this");
     }
   }
 
@@ -127,7 +129,7 @@ class Supervisor {
     if (request_.anew) folder_.set_aside();
     const std::optional<nlohmann::json> saved = folder_.load(&broken);
     if (!broken.empty()) {
-      std::cerr << "plimsoll: " << broken << "\n";
+      say_always("plimsoll: " + broken);
       event("state_lost", {{"reason", broken}});
     }
     if (saved)
@@ -184,7 +186,7 @@ class Supervisor {
     } catch (const Error& e) {
       begin_anew();
       const std::string kept = folder_.set_aside();
-      std::cerr << "plimsoll: the saved state is not used: " << e.what() << "; it is now " << kept << "\n";
+      say_always(fmt::format("plimsoll: the saved state is not used: {}; it is now {}", e.what(), kept));
       event("state_lost", {{"reason", e.what()}, {"kept", kept}});
       return;
     }
@@ -279,7 +281,7 @@ class Supervisor {
     const std::string reason = fmt::format("'{}' cannot be started: {}", printable(request_.command[0], 120), std::strerror(error));
     event("not_started", {{"reason", reason}});
     folder_.forget();
-    std::cerr << "plimsoll: " << reason << "\n  hint: the command stands behind --, as in: plimsoll run -- python train.py\n";
+    say_always("plimsoll: " + reason + "\n  hint: the command stands behind --, as in: plimsoll run -- python train.py");
     return error == ENOENT ? 127 : 126;
   }
 
@@ -400,8 +402,8 @@ class Supervisor {
   int give_up(const std::string& reason) {
     event("gave_up", {{"settings", to_string(values())}, {"reason", reason}});
     save();
-    std::cerr << "plimsoll: giving up: " << reason << "\n  hint: what was tried is in " << folder_.file("events.jsonl")
-              << "; `plimsoll plan` searches for settings that fit\n";
+    say_always(fmt::format("plimsoll: giving up: {}\n  hint: what was tried is in {}; `plimsoll plan` searches for settings that fit",
+                           reason, folder_.file("events.jsonl")));
     return kExhausted;
   }
 

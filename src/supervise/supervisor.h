@@ -30,14 +30,15 @@ struct SupervisorRequest {
   double grow_after = 3600;          // seconds that a size has to have gone well before a restart tries the next one
   std::string folder, events;        // empty: the usual ones
   std::string resume_flag, checkpoints;
-  bool allocator = true;                 // expandable segments after a device ran out of memory
-  bool requeue = false;                  // inside a Slurm job restarts are Slurm's
-  std::optional<int> requeue_exit;       // by this exit code (RequeueExit of slurm.conf) instead of scontrol
-  bool anew = false;                     // what an earlier start saved is set aside
-  bool quiet = false;                    // nothing on stderr but errors
-  BatchScaler::Predict predict;          // the largest micro-batch that fits, by simulation; may be empty
-  std::vector<std::string> first_notes;  // what the first estimate said
-  std::shared_ptr<DevicePeak> peak;      // looks at devices while it runs; null: nobody does
+  bool allocator = true;                              // expandable segments after a device ran out of memory
+  bool requeue = false;                               // inside a Slurm job restarts are Slurm's
+  std::optional<int> requeue_exit;                    // by this exit code (RequeueExit of slurm.conf) instead of scontrol
+  bool anew = false;                                  // what an earlier start saved is set aside
+  bool quiet = false;                                 // only errors are said
+  std::function<void(const std::string& lines)> say;  // where they go; may be empty
+  BatchScaler::Predict predict;                       // the largest micro-batch that fits, by simulation; may be empty
+  std::vector<std::string> first_notes;               // what the first estimate said
+  std::shared_ptr<DevicePeak> peak;                   // looks at devices while it runs; null: nobody does
   // Keeps what was measured with these settings; what it says about that, or nothing.
   std::function<std::string(const RunValues& values, const DevicePeak::Most& most)> measured;
 };

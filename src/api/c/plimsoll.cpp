@@ -3,6 +3,8 @@
 
 #include <exception>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -26,12 +28,24 @@ plimsoll_answer& out_of_memory() {
   return answer;
 }
 
-void fill(plimsoll_answer& out, const char* verb, const char* request) {
+OnProgress progress_of(const plimsoll_callbacks* callbacks) {
+  if (!callbacks || !callbacks->progress) return {};
+  return [c = *callbacks, one_at_a_time = std::make_shared<std::mutex>()](size_t done, size_t total, const char* text) {
+    const std::lock_guard lock(*one_at_a_time);
+    return c.progress(c.context, static_cast<int64_t>(done), static_cast<int64_t>(total), text) == 0;
+  };
+}
+
+void fill(plimsoll_answer& out, const char* verb, const char* request, const plimsoll_callbacks* callbacks) {
   try {
+    if (!verb) throw Error("[ask] the verb is NULL", "e.g. \"estimate\"", ExitCode::usage);
     if (!request) throw Error("[request] is NULL", R"(a JSON text, e.g. {"run": "gpt2"})", ExitCode::usage);
-    const ExitCode code = ask(verb, request, out.document);
+    const ExitCode code = ask(verb, request, out.document, progress_of(callbacks));
     out.json = dump(out.document, 2);
     out.code = static_cast<plimsoll_code>(code);
+  } catch (const Cancelled&) {
+    out.code = static_cast<plimsoll_code>(Cancelled::kCode);
+    out.message = "cancelled";
   } catch (const Error& e) {
     out.code = static_cast<plimsoll_code>(e.code());
     out.message = e.what();
@@ -45,11 +59,11 @@ void fill(plimsoll_answer& out, const char* verb, const char* request) {
   if (out.json.empty()) out.document = nullptr;
 }
 
-plimsoll_answer* answer_of(const char* verb, const char* request) noexcept {
+plimsoll_answer* answer_of(const char* verb, const char* request, const plimsoll_callbacks* callbacks = nullptr) noexcept {
   plimsoll_answer* out = nullptr;
   try {
     out = new plimsoll_answer;
-    fill(*out, verb, request);
+    fill(*out, verb, request, callbacks);
     return out;
   } catch (...) {  // there is no memory, not even for a message
     delete out;
@@ -79,6 +93,10 @@ plimsoll_answer* plimsoll_compare(const char* request) { return answer_of("compa
 plimsoll_answer* plimsoll_explain(const char* request) { return answer_of("explain", request); }
 plimsoll_answer* plimsoll_replay(const char* request) { return answer_of("replay", request); }
 plimsoll_answer* plimsoll_list(const char* request) { return answer_of("list", request); }
+plimsoll_answer* plimsoll_ask(const char* verb, const char* request) { return answer_of(verb, request); }
+plimsoll_answer* plimsoll_ask_with(const char* verb, const char* request, const plimsoll_callbacks* callbacks) {
+  return answer_of(verb, request, callbacks);
+}
 const char* plimsoll_version(void) { return version(); }
 
 plimsoll_code plimsoll_answer_code(const plimsoll_answer* answer) { return answer ? answer->code : PLIMSOLL_USAGE; }

@@ -234,7 +234,8 @@ nlohmann::ordered_json ai_toolkit_json(const Question& q, const ExecutedRun& run
   Json list = Json::array();
   for (const Difference& d : differences(q))
     list.push_back({{"about", d.about}, {"code", d.code}, {"document", d.document}, {"consequence", d.consequence}});
-  return {{"rules", "ai-toolkit"},
+  return {{"schema", 1},
+          {"command", "ai-toolkit"},
           {"version", to_string(q.version)},
           {"commit", commit_of(q.version)},
           {"arch", q.arch},

@@ -1,4 +1,4 @@
-// The tables behind the AI Toolkit's rules (plan/ai_toolkit_rules.h), for `plimsoll list ai-toolkit`: what it takes each architecture, each
+// The tables behind the AI Toolkit's rules (rules.h), for `plimsoll list ai-toolkit`: what it takes each architecture, each
 // resolution and the workers to need. They are its figures, not ours.
 #pragma once
 

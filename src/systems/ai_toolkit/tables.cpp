@@ -1,4 +1,4 @@
-#include "api/ai_toolkit_tables.h"
+#include "systems/ai_toolkit/tables.h"
 
 #include <fmt/format.h>
 
@@ -60,8 +60,7 @@ Json ai_toolkit_tables_json() {
 
 std::string ai_toolkit_tables_text() {
   const Json tables = ai_toolkit_tables_json();
-  std::string out =
-      "The AI Toolkit's tables (v3): its figures, not ours; `plimsoll plan --rules ai-toolkit` sets them beside an executed step\n";
+  std::string out = "The AI Toolkit's tables (v3): its figures, not ours; `plimsoll ai-toolkit` sets them beside an executed step\n";
   out += "\n  architecture   weights for the batch   in the estimate\n";
   for (const Json& row : tables["models"])
     out += fmt::format("  {:<13}  {:>18g} GB  {:>12g} GB\n", row["arch"].get<std::string>(), row["batch_gb"].get<double>(),

@@ -1,4 +1,4 @@
-#include "api/ai_toolkit_plan.h"
+#include "api/ai_toolkit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +6,7 @@
 #include "formats/format.h"
 #include "model/resolve.h"
 #include "systems/ai_toolkit/report.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -34,9 +35,9 @@ Question question_of(const AiToolkitRequest& f) {
   if (q.profile.unified) q.profile.gpu = GpuType::unified_memory;
   q.ema = f.ema;
   q.diff_output_preservation = f.dop;
-  if (f.checkpointing || f.no_checkpointing) q.gradient_checkpointing = f.checkpointing;
-  if (f.workers != -1) q.num_workers = f.workers;
-  if (f.batch != -1) q.batch_size = f.batch;
+  q.gradient_checkpointing = f.checkpointing;
+  q.num_workers = f.workers;
+  q.batch_size = f.batch;
   check(q);
   return q;
 }
@@ -97,32 +98,43 @@ ExecutedRun execute(const Question& q) {
 
 }  // namespace
 
+const Keys<AiToolkitRequest>& ai_toolkit_keys() {
+  using R = AiToolkitRequest;
+  constexpr const char* kRun = "The run";
+  constexpr const char* kMachine = "The machine";
+  constexpr const char* kSetUp = "The set-up's questions";
+  static const Keys<R> kKeys{
+      {"arch", &R::arch, "NAME", "the toolkit's name of the model: " + join(architectures(), ", "), kRun},
+      {"resolution", &R::resolution, "N", "side of the images in pixels (default 1024)", kRun},
+      {"images", &R::images, "N", "images of the dataset (default 50)", kRun},
+      {"target", &R::target, "NAME", "what is trained: lora, lokr or full", kRun},
+      {"quantization", &R::quantization, "NAME", "of the weights: none, 8bit or 4bit", kRun},
+      {"batch", &R::batch, "N", "samples of a step (default: as proposed)", kRun},
+      {"workers", &R::workers, "N", "workers of the data loader (default: as proposed)", kRun},
+      {"checkpointing", &R::checkpointing, "", "with activation checkpointing; --no-checkpointing: without (default: as proposed)", kRun},
+      {"ema", &R::ema, "", "with an exponential moving average of the weights", kRun},
+      {"dop", &R::dop, "", "with differential output preservation", kRun},
+      {"save_every", &R::save_every, "N", "steps between saved checkpoints (default 500)", kRun},
+      {"vram", &R::vram, "GB", "memory of the card (default 24)", kMachine},
+      {"unified", &R::unified, "GB", "one pool for CPU and GPU instead of --vram", kMachine},
+      {"ram", &R::ram, "GB", "memory of the host (default 64, or the pool)", kMachine},
+      {"available_ram", &R::available_ram, "GB", "the part of it that is free (default: all)", kMachine},
+      {"cores", &R::cores, "N", "cores of the CPU (default 8)", kMachine},
+      {"storage", &R::storage, "NAME", "hdd, ssd or nvme", kMachine},
+      {"gpu_type", &R::gpu, "NAME", "nvidia, amd, unified_memory or cpu_only", kMachine},
+      {"priority", &R::priority, "NAME", "quality, speed or memory_efficiency", kSetUp},
+      {"training", &R::training, "NAME", "person, style, object, concept or other", kSetUp},
+      {"experience", &R::experience, "NAME", "beginner, intermediate or advanced", kSetUp},
+      {"rules_version", &R::version, "V", "v1 to v6 of its file, or a commit (default v3, the document's)", kSetUp}};
+  return kKeys;
+}
+
+std::vector<RequestKey> ai_toolkit_request_keys() { return described(ai_toolkit_keys()); }
+
 AiToolkitRequest ai_toolkit_request(const nlohmann::json& request) {
+  const Config fields = request_of(request, ai_toolkit_request_keys());
   AiToolkitRequest out;
-  const std::pair<const char*, std::string*> texts[] = {
-      {"rules_version", &out.version}, {"arch", &out.arch},         {"quantization", &out.quantization},
-      {"target", &out.target},         {"priority", &out.priority}, {"training", &out.training},
-      {"experience", &out.experience}, {"storage", &out.storage},   {"gpu_type", &out.gpu}};
-  const std::pair<const char*, double*> numbers[] = {{"resolution", &out.resolution},
-                                                     {"vram", &out.vram},
-                                                     {"unified", &out.unified},
-                                                     {"ram", &out.ram},
-                                                     {"available_ram", &out.available_ram},
-                                                     {"cores", &out.cores},
-                                                     {"images", &out.images},
-                                                     {"save_every", &out.save_every},
-                                                     {"workers", &out.workers},
-                                                     {"batch", &out.batch}};
-  const std::pair<const char*, bool*> switches[] = {{"ema", &out.ema}, {"dop", &out.dop}};
-  std::vector<std::string> keys{"rules", "checkpointing"};
-  for (const auto& [key, value] : texts) keys.emplace_back(key);
-  for (const auto& [key, value] : numbers) keys.emplace_back(key);
-  for (const auto& [key, value] : switches) keys.emplace_back(key);
-  const Config fields = request_of(request, keys);
-  for (const auto& [key, value] : texts) *value = fields.text({key}, *value);
-  for (const auto& [key, value] : numbers) *value = fields.number({key}, *value);
-  for (const auto& [key, value] : switches) *value = fields.flag({key}, *value);
-  if (fields.find({"checkpointing"})) (fields.flag({"checkpointing"}, false) ? out.checkpointing : out.no_checkpointing) = true;
+  read_keys(fields, ai_toolkit_keys(), out);
   return out;
 }
 
