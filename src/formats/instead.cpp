@@ -5,7 +5,7 @@
 #include "job/megatron_arguments.h"
 #include "job/packed_storage.h"
 #include "job/quantization_kind.h"
-#include "job/values.h"
+#include "job/settings.h"
 #include "util/text.h"
 
 namespace plimsoll {

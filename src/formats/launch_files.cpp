@@ -4,7 +4,7 @@
 
 #include "formats/format.h"
 #include "formats/input.h"
-#include "job/values.h"
+#include "job/settings.h"
 #include "util/text.h"
 
 namespace plimsoll {

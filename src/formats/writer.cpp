@@ -14,7 +14,6 @@
 #include "formats/placed.h"
 #include "job/fields.h"
 #include "job/settings.h"
-#include "job/values.h"
 #include "util/text.h"
 
 namespace plimsoll {

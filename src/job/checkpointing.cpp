@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "job/field.h"
 #include "job/fields.h"
+#include "job/setting_groups.h"
 #include "job/tuning.h"
 #include "util/text.h"
 
@@ -29,7 +31,17 @@ std::vector<std::string> torchtitan_ops() {
 std::vector<std::string> saved_ops(const nlohmann::json& value) {
   if (value.is_string() && value.get<std::string>() == "matmuls") return matmul_ops();
   if (value.is_string() && value.get<std::string>() == "torchtitan") return torchtitan_ops();
-  return parse_name_list(value, "checkpointing: save");
+  const nlohmann::json list = value.is_string() ? parse_flag_value(value.get<std::string>()) : value;
+  if (!list.is_array()) return parse_name_list(list, "checkpointing: save");
+  static const std::regex kCounted(R"(([^/]+)/\d{1,6})");  // "mm/2" is every second
+  nlohmann::json names = list;
+  for (nlohmann::json& name : names) {
+    std::smatch parts;
+    const std::string text = name.is_string() ? name.get<std::string>() : "";
+    if (text.size() <= 256 && std::regex_match(text, parts, kCounted)) name = parts[1].str();
+  }
+  parse_name_list(names, "checkpointing: save");
+  return list.get<std::vector<std::string>>();
 }
 
 // Names of modules; "layers.0-11" stands for layers.0 to layers.11.
@@ -49,6 +61,32 @@ std::vector<std::string> module_list(const nlohmann::json& value) {
   }
   parse_name_list(firsts, "checkpointing: modules");
   return names;
+}
+
+void check_checkpointing(Checkpointing& c, const Config&) {
+  if (c.every > 1 && !c.modules.empty())
+    throw Error(fmt::format("[{}] every {} counts blocks, and modules are named", kSource, c.every), "leave one of the two out");
+  if (c.reentrant && !c.save.empty())
+    throw Error("[checkpointing] save: PyTorch's selective checkpoints are not reentrant", "leave reentrant out");
+}
+
+const Mapping<Checkpointing>& checkpointing_mapping() {
+  using S = Checkpointing;
+  static const std::vector<std::string> kNone;
+  static const Mapping<S> kMapping{kSource,
+                                   kExample,
+                                   {field::unless(field::size("every", &S::every), &S::every, 1),
+                                    field::unless(field::parsed("modules", module_list, field::kAsItIs, &S::modules), &S::modules, kNone),
+                                    field::unless(field::flag("reentrant", &S::reentrant), &S::reentrant, false),
+                                    field::unless(field::parsed("save", saved_ops, field::kAsItIs, &S::save), &S::save, kNone)},
+                                   check_checkpointing};
+  return kMapping;
+}
+
+const Mapping<OptimizerOffload>& optimizer_offload_mapping() {
+  static const Mapping<OptimizerOffload> kMapping{
+      "offload_optimizer", "true, false or {gradients: true}", {field::flag("gradients", &OptimizerOffload::gradients)}};
+  return kMapping;
 }
 
 }  // namespace
@@ -74,25 +112,14 @@ Checkpointing parse_checkpointing(const nlohmann::json& value) {
   const std::string word = value.is_string() ? value.get<std::string>() : "";
   c.on = word != "none" && word != "false";
   if (!c.on || word == "full" || word == "true") return c;
-  const Config fields = fields_of(value, kSource, {"every", "modules", "reentrant", "save"}, kExample);
-  c.every = fields.size({"every"}, 1);
-  c.reentrant = fields.flag({"reentrant"}, false);
-  if (fields.find({"modules"})) c.modules = module_list(fields.values().at("modules"));
-  if (fields.find({"save"})) c.save = saved_ops(fields.values().at("save"));
-  if (c.every > 1 && !c.modules.empty())
-    throw Error(fmt::format("[{}] every {} counts blocks, and modules are named", kSource, c.every), "leave one of the two out");
-  if (c.reentrant && !c.save.empty())
-    throw Error("[checkpointing] save: PyTorch's selective checkpoints are not reentrant", "leave reentrant out");
+  c = checkpointing_mapping().read(value);
+  c.on = true;
   return c;
 }
 
 nlohmann::ordered_json to_json(const Checkpointing& c) {
   if (!c.on) return false;
-  nlohmann::ordered_json j = nlohmann::ordered_json::object();
-  if (c.every > 1) j["every"] = c.every;
-  if (!c.modules.empty()) j["modules"] = c.modules;
-  if (c.reentrant) j["reentrant"] = true;
-  if (!c.save.empty()) j["save"] = c.save;
+  nlohmann::ordered_json j = checkpointing_mapping().print(c);
   if (j.empty()) return true;
   return j;
 }
@@ -117,8 +144,9 @@ const char* to_string(Offload m) { return m == Offload::none ? "none" : m == Off
 
 std::optional<OptimizerOffload> parse_optimizer_offload(const nlohmann::json& value) {
   if (value.is_null() || value == false) return std::nullopt;
-  const Config fields = fields_of(value, "offload_optimizer", {"gradients"}, "true, false or {gradients: true}");
-  return OptimizerOffload{fields.flag({"gradients"}, false)};
+  return optimizer_offload_mapping().read(value);
 }
+
+nlohmann::ordered_json to_json(const OptimizerOffload& o) { return optimizer_offload_mapping().print(o); }
 
 }  // namespace plimsoll

@@ -30,14 +30,18 @@ int64_t stage_of(const Config& c) {
   return stage;
 }
 
-void parse_stage_3(const Config& c, DeepSpeedSettings& d) {
-  d.offload_param = c.flag({"offload_param"}, false);
-  d.sub_group = count_of(c, "sub_group", d.sub_group, 1);
-  d.persistence_threshold = count_of(c, "persistence_threshold", d.persistence_threshold, 0);
-  d.model_persistence_threshold = count_of(c, "model_persistence_threshold", d.model_persistence_threshold, 0);
-  d.prefetch_bucket = count_of(c, "prefetch_bucket", d.prefetch_bucket, 0);
-  d.max_live_parameters = count_of(c, "max_live_parameters", d.max_live_parameters, 0);
-  d.max_reuse_distance = count_of(c, "max_reuse_distance", d.max_reuse_distance, 0);
+Field<DeepSpeedSettings> count(const char* key, int64_t DeepSpeedSettings::*member, int64_t least) {
+  return {key,
+          [=](DeepSpeedSettings& d, const Config& c) { d.*member = count_of(c, key, field::defaults<DeepSpeedSettings>().*member, least); },
+          [=](const DeepSpeedSettings& d) { return d.*member; }};
+}
+
+// Refused with a smaller stage, and not printed.
+Field<DeepSpeedSettings> of_stage_3(Field<DeepSpeedSettings> f) {
+  f.read = [read = std::move(f.read)](DeepSpeedSettings& d, const Config& c) {
+    if (d.stage == 3) read(d, c);
+  };
+  return field::only([](const DeepSpeedSettings& d) { return d.stage == 3; }, std::move(f));
 }
 
 void refuse_stage_3(const Config& c, int64_t stage) {
@@ -48,6 +52,34 @@ void refuse_stage_3(const Config& c, int64_t stage) {
   refuse("offload_param");
   for (const DeepSpeedKey& key : deepspeed_keys())
     if (key.of_stage_3) refuse(key.ours);
+}
+
+const Mapping<DeepSpeedSettings>& deepspeed_mapping() {
+  using S = DeepSpeedSettings;
+  static const Mapping<S> kMapping{"zero",
+                                   process_example("zero"),
+                                   {field::world<S>(),
+                                    field::rank<S>([](const S& d) { return d.world; }, "ranks count from 0"),
+                                    {"stage", [](S& d, const Config& c) { d.stage = stage_of(c); }, [](const S& d) { return d.stage; }},
+                                    count("reduce_bucket", &S::reduce_bucket, 1),
+                                    field::flag("contiguous_gradients", &S::contiguous_gradients),
+                                    {"overlap_comm", [](S& d, const Config& c) { d.overlap_comm = c.flag({"overlap_comm"}, d.stage == 3); },
+                                     [](const S& d) { return d.overlap_comm; }},
+                                    field::flag("reduce_scatter", &S::reduce_scatter),
+                                    field::flag("round_robin_gradients", &S::round_robin_gradients),
+                                    field::flag("offload_optimizer", &S::offload_optimizer),
+                                    field::wire_type("gradient_dtype", &S::gradient_dtype),
+                                    of_stage_3(field::flag("offload_param", &S::offload_param)),
+                                    of_stage_3(count("sub_group", &S::sub_group, 1)),
+                                    of_stage_3(count("persistence_threshold", &S::persistence_threshold, 0)),
+                                    of_stage_3(count("model_persistence_threshold", &S::model_persistence_threshold, 0)),
+                                    of_stage_3(count("prefetch_bucket", &S::prefetch_bucket, 0)),
+                                    of_stage_3(count("max_live_parameters", &S::max_live_parameters, 0)),
+                                    of_stage_3(count("max_reuse_distance", &S::max_reuse_distance, 0))},
+                                   [](S& d, const Config& c) {
+                                     if (d.stage < 3) refuse_stage_3(c, d.stage);
+                                   }};
+  return kMapping;
 }
 
 }  // namespace
@@ -67,48 +99,8 @@ const std::vector<DeepSpeedKey>& deepspeed_keys() {
   return kKeys;
 }
 
-DeepSpeedSettings parse_deepspeed(const nlohmann::json& value) {
-  const Config c =
-      process_fields(value, "zero",
-                     {"world", "rank", "stage", "reduce_bucket", "contiguous_gradients", "overlap_comm", "reduce_scatter",
-                      "round_robin_gradients", "offload_optimizer", "gradient_dtype", "offload_param", "sub_group", "persistence_threshold",
-                      "model_persistence_threshold", "prefetch_bucket", "max_live_parameters", "max_reuse_distance"});
-  DeepSpeedSettings d;
-  d.world = world_of(c);
-  d.rank = rank_of(c, d.world, "ranks count from 0");
-  d.stage = stage_of(c);
-  d.reduce_bucket = count_of(c, "reduce_bucket", d.reduce_bucket, 1);
-  d.contiguous_gradients = c.flag({"contiguous_gradients"}, true);
-  d.overlap_comm = c.flag({"overlap_comm"}, d.stage == 3);
-  d.reduce_scatter = c.flag({"reduce_scatter"}, true);
-  d.round_robin_gradients = c.flag({"round_robin_gradients"}, false);
-  d.offload_optimizer = c.flag({"offload_optimizer"}, false);
-  d.gradient_dtype = parse_wire_type(c, "gradient_dtype", WireType::own);
-  if (d.stage == 3)
-    parse_stage_3(c, d);
-  else
-    refuse_stage_3(c, d.stage);
-  return d;
-}
-
-nlohmann::ordered_json to_json(const DeepSpeedSettings& d) {
-  nlohmann::ordered_json j{{"world", d.world}, {"rank", d.rank}, {"stage", d.stage}, {"reduce_bucket", d.reduce_bucket}};
-  j["contiguous_gradients"] = d.contiguous_gradients;
-  j["overlap_comm"] = d.overlap_comm;
-  j["reduce_scatter"] = d.reduce_scatter;
-  j["round_robin_gradients"] = d.round_robin_gradients;
-  j["offload_optimizer"] = d.offload_optimizer;
-  j["gradient_dtype"] = to_string(d.gradient_dtype);
-  if (d.stage < 3) return j;
-  j["offload_param"] = d.offload_param;
-  j["sub_group"] = d.sub_group;
-  j["persistence_threshold"] = d.persistence_threshold;
-  j["model_persistence_threshold"] = d.model_persistence_threshold;
-  j["prefetch_bucket"] = d.prefetch_bucket;
-  j["max_live_parameters"] = d.max_live_parameters;
-  j["max_reuse_distance"] = d.max_reuse_distance;
-  return j;
-}
+DeepSpeedSettings parse_deepspeed(const nlohmann::json& value) { return deepspeed_mapping().read(value); }
+nlohmann::ordered_json to_json(const DeepSpeedSettings& d) { return deepspeed_mapping().print(d); }
 
 std::string to_string(const DeepSpeedSettings& d) {
   const char* offload = d.offload_optimizer || d.offload_param ? " with offload" : "";

@@ -14,6 +14,16 @@ constexpr std::array<const char*, 2> kPlaces{"device", "host"};
 constexpr std::array<const char*, 4> kEmaTypes{"weights", "fp32", "bf16", "fp16"};
 constexpr std::array<const char*, 6> kUpdates{"loop", "diffusers", "diffusers-foreach", "lerp", "averaged-model", "ai-toolkit"};
 
+// Any of them turns ema on, and they say nothing without it.
+Field<Job> of_average(Field<Job> f) {
+  f.read = [read = std::move(f.read), key = f.key](Job& j, const Config& c) {
+    read(j, c);
+    j.ema = j.ema || c.find({key});
+  };
+  f.print = [print = std::move(f.print)](const Job& j) { return j.ema ? print(j) : nlohmann::ordered_json(nullptr); };
+  return f;
+}
+
 }  // namespace
 
 const char* to_string(EmaPlace p) { return kPlaces[static_cast<size_t>(p)]; }
@@ -42,22 +52,13 @@ void check(const EmaSettings& e) {
 
 std::vector<Setting> ema_setting_entries() {
   return {
-      {"ema_place", "device|host", "where the average lies between updates; any ema_ setting turns ema on (default device)",
-       [](Job& j, const Config& c) {
-         j.averaging.place = parse_ema_place(c.text({"ema_place"}, "device"));
-         j.ema = true;
-       }},
-      {"ema_dtype", "weights|fp32|bf16|fp16", "the average's type (default: as the weights)",
-       [](Job& j, const Config& c) {
-         j.averaging.dtype = parse_ema_type(c.text({"ema_dtype"}, "weights"));
-         j.ema = true;
-       }},
-      {"ema_update", "loop|diffusers|diffusers-foreach|lerp|averaged-model|ai-toolkit",
-       "how it is updated: a loop of differences, diffusers' EMAModel, a loop of lerp_, torch's AveragedModel, or the AI Toolkit's",
-       [](Job& j, const Config& c) {
-         j.averaging.update = parse_ema_update(c.text({"ema_update"}, "loop"));
-         j.ema = true;
-       }},
+      {of_average(field::word("ema_place", parse_ema_place, &Job::averaging, &EmaSettings::place)), "device|host",
+       "where the average lies between updates; any ema_ setting turns ema on (default device)"},
+      {of_average(field::word("ema_dtype", parse_ema_type, &Job::averaging, &EmaSettings::dtype)), "weights|fp32|bf16|fp16",
+       "the average's type (default: as the weights)"},
+      {of_average(field::word("ema_update", parse_ema_update, &Job::averaging, &EmaSettings::update)),
+       "loop|diffusers|diffusers-foreach|lerp|averaged-model|ai-toolkit",
+       "how it is updated: a loop of differences, diffusers' EMAModel, a loop of lerp_, torch's AveragedModel, or the AI Toolkit's"},
   };
 }
 

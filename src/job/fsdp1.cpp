@@ -34,6 +34,37 @@ void check_replicas(const Fsdp1Settings& f) {
               "take strategy hybrid_shard or hybrid_shard_zero2, or leave replicas out");
 }
 
+ShardingStrategy strategy_of(const Config& c) {
+  const nlohmann::json* strategy = c.find({"strategy"});
+  const bool number = strategy && strategy->is_number_integer();
+  return parse_sharding_strategy(number ? strategy->dump() : c.text({"strategy"}, "full_shard"));
+}
+
+const Mapping<Fsdp1Settings>& fsdp1_mapping() {
+  using S = Fsdp1Settings;
+  static const Mapping<S> kMapping{
+      "fsdp1",
+      process_example("fsdp1"),
+      {field::world<S>(),
+       field::replicas<S>(),
+       {"strategy",
+        [](S& f, const Config& c) {
+          f.strategy = strategy_of(c);
+          check_replicas(f);
+        },
+        [](const S& f) { return to_string(f.strategy); }},
+       field::rank<S>([](const S& f) { return f.shards(); }, "ranks count from 0 among those that share one copy of the weights"),
+       field::wire_type("param_dtype", &S::param_dtype),
+       field::wire_type("reduce_dtype", &S::reduce_dtype),
+       {"prefetch", [](S& f, const Config& c) { f.prefetch = parse_prefetch(c); }, [](const S& f) { return to_string(f.prefetch); }},
+       field::flag("forward_prefetch", &S::forward_prefetch),
+       field::flag("original_parameters", &S::original_parameters),
+       field::flag("offload", &S::offload),
+       field::flag("no_sync", &S::no_sync),
+       field::flag("wrap_trained_layers", &S::wrap_trained_layers)}};
+  return kMapping;
+}
+
 }  // namespace
 
 const char* to_string(ShardingStrategy s) {
@@ -58,43 +89,8 @@ ShardingStrategy parse_sharding_strategy(const std::string& text) {
               "known: full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_zero2");
 }
 
-Fsdp1Settings parse_fsdp1(const nlohmann::json& value) {
-  const Config c = process_fields(value, "fsdp1",
-                                  {"world", "rank", "replicas", "strategy", "param_dtype", "reduce_dtype", "prefetch", "forward_prefetch",
-                                   "original_parameters", "offload", "no_sync", "wrap_trained_layers"});
-  Fsdp1Settings f;
-  f.world = world_of(c);
-  f.replicas = replicas_of(c, f.world);
-  const nlohmann::json* strategy = c.find({"strategy"});
-  const bool number = strategy && strategy->is_number_integer();
-  f.strategy = parse_sharding_strategy(number ? strategy->dump() : c.text({"strategy"}, "full_shard"));
-  check_replicas(f);
-  f.rank = rank_of(c, f.shards(), "ranks count from 0 among those that share one copy of the weights");
-  f.param_dtype = parse_wire_type(c, "param_dtype", WireType::own);
-  f.reduce_dtype = parse_wire_type(c, "reduce_dtype", WireType::own);
-  f.prefetch = parse_prefetch(c);
-  f.forward_prefetch = c.flag({"forward_prefetch"}, false);
-  f.original_parameters = c.flag({"original_parameters"}, false);
-  f.offload = c.flag({"offload"}, false);
-  f.no_sync = c.flag({"no_sync"}, false);
-  f.wrap_trained_layers = c.flag({"wrap_trained_layers"}, true);
-  return f;
-}
-
-nlohmann::ordered_json to_json(const Fsdp1Settings& f) {
-  return {{"world", f.world},
-          {"rank", f.rank},
-          {"replicas", f.replicas},
-          {"strategy", to_string(f.strategy)},
-          {"param_dtype", to_string(f.param_dtype)},
-          {"reduce_dtype", to_string(f.reduce_dtype)},
-          {"prefetch", to_string(f.prefetch)},
-          {"forward_prefetch", f.forward_prefetch},
-          {"original_parameters", f.original_parameters},
-          {"offload", f.offload},
-          {"no_sync", f.no_sync},
-          {"wrap_trained_layers", f.wrap_trained_layers}};
-}
+Fsdp1Settings parse_fsdp1(const nlohmann::json& value) { return fsdp1_mapping().read(value); }
+nlohmann::ordered_json to_json(const Fsdp1Settings& f) { return fsdp1_mapping().print(f); }
 
 std::string to_string(const Fsdp1Settings& f) {
   const std::string kind = fmt::format("FSDP1 {}{}", to_string(f.strategy), f.offload ? " with offload" : "");

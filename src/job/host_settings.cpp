@@ -28,11 +28,37 @@ int64_t count(const Config& c, const char* key) {
 }
 
 // A number of bytes, or text with a unit.
-Bytes size(const Config& c, const char* key) {
+Bytes bytes_at(const Config& c, const char* key) {
   if (const nlohmann::json* v = c.find({key}); v && v->is_string()) return parse_bytes(v->get<std::string>(), key);
   const int64_t n = c.integer({key}, 0);
   if (n < 1) throw Error(fmt::format("[job] {} {} is not a size above zero", key, n), "e.g. 6MiB or a number of bytes");
   return {n};
+}
+
+nlohmann::ordered_json print_bytes(const std::optional<Bytes>& b) {
+  return b && b->count > 0 ? nlohmann::ordered_json(b->count) : nlohmann::ordered_json(nullptr);
+}
+
+// Makers of fields of Job::host.
+Field<Job> host_bytes(const char* key, Bytes HostSettings::*m) {
+  return field::member(
+      key, [](const Config& c, const char* k, Bytes usual) { return c.find({k}) ? bytes_at(c, k) : usual; }, print_bytes, &Job::host, m);
+}
+Field<Job> host_bytes(const char* key, std::optional<Bytes> HostSettings::*m) {
+  return field::member(
+      key, [](const Config& c, const char* k, auto) { return c.find({k}) ? std::optional(bytes_at(c, k)) : std::nullopt; }, print_bytes,
+      &Job::host, m);
+}
+template <class E, size_t N>
+Field<Job> host_word(const char* key, const std::array<const char*, N>& names, E HostSettings::*m) {
+  return field::member(
+      key, [&names](const Config& c, const char* k, E) { return one_of<E>(names, c, k); }, [](E e) { return to_string(e); }, &Job::host, m);
+}
+Field<Job> prefetch_factor() {
+  return field::member(
+      "prefetch_factor", [](const Config& c, const char* k, auto) { return c.find({k}) ? std::optional(c.size({k}, 2)) : std::nullopt; },
+      [](const std::optional<int64_t>& n) { return n ? nlohmann::ordered_json(*n) : nlohmann::ordered_json(nullptr); }, &Job::host,
+      &HostSettings::prefetch_factor);
 }
 
 }  // namespace
@@ -43,31 +69,26 @@ const char* to_string(LoadPlan l) { return kLoads[static_cast<size_t>(l)]; }
 const char* to_string(SavePlan s) { return kSaves[static_cast<size_t>(s)]; }
 
 std::vector<Setting> host_setting_entries() {
+  using H = HostSettings;
+  const auto read_count = [](const Config& c, const char* key, int64_t) { return count(c, key); };
   return {
-      {"workers", "N", "DataLoader's num_workers (default 0)", [](Job& j, const Config& c) { j.host.workers = count(c, "workers"); }},
-      {"prefetch_factor", "N", "batches each worker makes ahead (default 2)",
-       [](Job& j, const Config& c) { j.host.prefetch_factor = c.size({"prefetch_factor"}, 2); }},
-      {"persistent_workers", "", "workers live on between epochs",
-       [](Job& j, const Config& c) { j.host.persistent_workers = c.flag({"persistent_workers"}, false); }},
-      {"pin_memory", "", "the loader copies batches into page-locked memory",
-       [](Job& j, const Config& c) { j.host.pin_memory = c.flag({"pin_memory"}, false); }},
-      {"start_method", "fork|spawn|forkserver", "how workers start (Python's default: fork, from 3.14 on forkserver)",
-       [](Job& j, const Config& c) { j.host.start_method = one_of<StartMethod>(kStartMethods, c, "start_method"); }},
-      {"item_bytes", "SIZE", "one item as the loader returns it (default: the model's inputs)",
-       [](Job& j, const Config& c) { j.host.item_bytes = size(c, "item_bytes"); }},
-      {"dataset_size", "N", "items in the dataset", [](Job& j, const Config& c) { j.host.dataset_size = c.size({"dataset_size"}, 1); }},
-      {"dataset_bytes", "SIZE", "what the dataset object itself holds in memory",
-       [](Job& j, const Config& c) { j.host.dataset_bytes = size(c, "dataset_bytes"); }},
-      {"cache", "none|ram|worker|disk", "prepared items (latents, embeddings): made before the workers start, filled by each, or on disk",
-       [](Job& j, const Config& c) { j.host.cache = one_of<CacheKind>(kCaches, c, "cache"); }},
-      {"cache_item_bytes", "SIZE", "one cached item (default: item_bytes)",
-       [](Job& j, const Config& c) { j.host.cache_item_bytes = size(c, "cache_item_bytes"); }},
-      {"load", "cpu|state_dict|resume|mmap", "how weights reach the device: through a CPU copy, two, a whole checkpoint, or mapped",
-       [](Job& j, const Config& c) { j.host.load = one_of<LoadPlan>(kLoads, c, "load"); }},
-      {"save", "stream|cpu", "torch.save from the device, or after a full copy on the CPU",
-       [](Job& j, const Config& c) { j.host.save = one_of<SavePlan>(kSaves, c, "save"); }},
-      {"ranks_per_host", "N", "training processes on this machine, each with its own workers (default 1)",
-       [](Job& j, const Config& c) { j.host.ranks_per_host = c.size({"ranks_per_host"}, 1); }},
+      {field::member("workers", read_count, field::kAsItIs, &Job::host, &H::workers), "N", "DataLoader's num_workers (default 0)"},
+      {prefetch_factor(), "N", "batches each worker makes ahead (default 2)"},
+      {field::flag("persistent_workers", &Job::host, &H::persistent_workers), "", "workers live on between epochs"},
+      {field::flag("pin_memory", &Job::host, &H::pin_memory), "", "the loader copies batches into page-locked memory"},
+      {host_word("start_method", kStartMethods, &H::start_method), "fork|spawn|forkserver",
+       "how workers start (Python's default: fork, from 3.14 on forkserver)"},
+      {host_bytes("item_bytes", &H::item_bytes), "SIZE", "one item as the loader returns it (default: the model's inputs)"},
+      {field::size_or_none("dataset_size", &Job::host, &H::dataset_size), "N", "items in the dataset"},
+      {host_bytes("dataset_bytes", &H::dataset_bytes), "SIZE", "what the dataset object itself holds in memory"},
+      {host_word("cache", kCaches, &H::cache), "none|ram|worker|disk",
+       "prepared items (latents, embeddings): made before the workers start, filled by each, or on disk"},
+      {host_bytes("cache_item_bytes", &H::cache_item_bytes), "SIZE", "one cached item (default: item_bytes)"},
+      {host_word("load", kLoads, &H::load), "cpu|state_dict|resume|mmap",
+       "how weights reach the device: through a CPU copy, two, a whole checkpoint, or mapped"},
+      {host_word("save", kSaves, &H::save), "stream|cpu", "torch.save from the device, or after a full copy on the CPU"},
+      {field::size("ranks_per_host", &Job::host, &H::ranks_per_host), "N",
+       "training processes on this machine, each with its own workers (default 1)"},
   };
 }
 

@@ -23,28 +23,27 @@ double fraction(const Config& c) {
   return f;
 }
 
-constexpr std::array kOnlyJax{"donate", "replicas", "global_batch", "device_kind", "mem_fraction", "preallocate"};
-constexpr std::array kBoth{"model",     "config",        "batch",        "seq",       "inputs",         "precision",
-                           "attention", "checkpointing", "loss",         "optimizer", "optimizer_args", "frozen",
-                           "clip",      "trainable",     "accumulation", "ema",       "framework"};
-
-template <size_t N>
-bool is_in(const std::array<const char*, N>& names, const std::string& key) {
-  return std::any_of(names.begin(), names.end(), [&](const char* name) { return key == name; });
+std::vector<std::string> keys_of(Programs programs) {
+  std::vector<std::string> keys;
+  for (const Setting& s : job_settings())
+    if (s.programs == programs) keys.emplace_back(s.key);
+  return keys;
 }
 
-// What a JAX program has in the place of a setting that is PyTorch's.
-std::string instead_of(const std::string& key) {
-  if (key == "ddp" || key == "zero1" || key == "fsdp" || key == "fsdp1" || key == "zero" || key == "tensor_parallel" || key == "megatron" ||
-      key == "torchtitan")
-    return "with framework jax: replicas, each device with a full copy of the state";
-  if (key == "lora" || key == "lokr" || key == "ia3" || key == "ln_tuning" || key == "quantization")
+// What a JAX program has instead of a setting that is PyTorch's.
+std::string instead_of(const Setting& s) {
+  const std::string key = s.key;
+  if (s.group == SettingGroup::parallel) return "with framework jax: replicas, each device with a full copy of the state";
+  if (s.group == SettingGroup::adapters)
     return "PEFT and bitsandbytes are PyTorch's; with framework jax whole modules are trained: frozen, trainable";
   if (key == "autocast") return "with framework jax: precision amp is dtype=bfloat16 with param_dtype=float32";
   if (key == "eval_batch" || key == "longest" || key == "steps" || key == "sample_tokens")
     return "every call of one compiled train step needs the same: ask about other shapes in a job of their own";
-  return fmt::format("with framework jax there are: {}, {}", fmt::join(kBoth, ", "), fmt::join(kOnlyJax, ", "));
+  return fmt::format("with framework jax there are: {}, {}", join(keys_of(Programs::both), ", "), join(keys_of(Programs::jax), ", "));
 }
+
+// Given by somebody, and not merely as what it is anyway.
+bool is_said(const Job& job, const Setting& s) { return job.origin.contains(s.key) && (!s.print || s.print(job) != default_of(s)); }
 
 }  // namespace
 
@@ -57,42 +56,49 @@ std::string to_string(const JaxSettings& s) {
   return out;
 }
 
-nlohmann::ordered_json to_json(const JaxSettings& s) {
-  return {{"donate", s.donate},
-          {"replicas", s.replicas},
-          {"device_kind", s.device_kind ? nlohmann::ordered_json(to_string(*s.device_kind)) : nlohmann::ordered_json(nullptr)},
-          {"mem_fraction", s.mem_fraction},
-          {"preallocate", s.preallocate}};
-}
-
 std::vector<Setting> jax_setting_entries() {
+  constexpr Programs kJax = Programs::jax;
+  const auto parse_framework = [](const std::string& text) { return one_of<Framework>(kFrameworks, text, "framework"); };
+  const auto read_fraction = [](const Config& c, const char*, double) { return fraction(c); };
+  const auto read_kind = [](const Config& c, const char* key, std::optional<DeviceKind>) {
+    return c.find({key}) ? std::optional(one_of<DeviceKind>(kDeviceKinds, c, key)) : std::nullopt;
+  };
+  const auto print_kind = [](std::optional<DeviceKind> k) { return k ? nlohmann::ordered_json(to_string(*k)) : nlohmann::ordered_json(); };
   return {
-      {"framework", "pytorch|jax", "who runs the step: PyTorch op by op, or JAX as one program that XLA compiles (docs/xla.md)",
-       [](Job& j, const Config& c) { j.framework = one_of<Framework>(kFrameworks, c, "framework"); }},
-      {"donate", "true|false", "jax: donate_argnums of the train state, so that it is updated in place (default false)",
-       [](Job& j, const Config& c) { j.jax.donate = c.flag({"donate"}, false); }},
-      {"replicas", "N", "jax: devices under pmap, each with a full copy and its own batch (default 1)",
-       [](Job& j, const Config& c) { j.jax.replicas = c.size({"replicas"}, 1); }},
-      {"global_batch", "N", "jax: samples of all replicas together, in the place of batch; pmap wants it divisible by them",
-       [](Job& j, const Config& c) { j.batch = c.size({"global_batch"}, 1); }},
-      {"device_kind", "gpu|tpu", "jax: whose layouts and allocator (default: those of --gpu, else gpu)",
-       [](Job& j, const Config& c) { j.jax.device_kind = one_of<DeviceKind>(kDeviceKinds, c, "device_kind"); }},
-      {"mem_fraction", "SHARE", "jax: XLA_PYTHON_CLIENT_MEM_FRACTION (default 0.75)",
-       [](Job& j, const Config& c) { j.jax.mem_fraction = fraction(c); }},
-      {"preallocate", "true|false", "jax: XLA_PYTHON_CLIENT_PREALLOCATE (default true)",
-       [](Job& j, const Config& c) { j.jax.preallocate = c.flag({"preallocate"}, true); }},
+      {field::word("framework", parse_framework, &Job::framework), "pytorch|jax",
+       "who runs the step: PyTorch op by op, or JAX as one program that XLA compiles (docs/xla.md)", Programs::both},
+      {field::flag("donate", &Job::jax, &JaxSettings::donate), "true|false",
+       "jax: donate_argnums of the train state, so that it is updated in place (default false)", kJax},
+      {field::size("replicas", &Job::jax, &JaxSettings::replicas), "N",
+       "jax: devices under pmap, each with a full copy and its own batch (default 1)", kJax},
+      {{"global_batch", [](Job& j, const Config& c) { j.batch = c.size({"global_batch"}, 1); }},
+       "N",
+       "jax: samples of all replicas together, in the place of batch; pmap wants it divisible by them",
+       kJax},
+      {field::member("device_kind", read_kind, print_kind, &Job::jax, &JaxSettings::device_kind), "gpu|tpu",
+       "jax: whose layouts and allocator (default: those of --gpu, else gpu)", kJax},
+      {field::member("mem_fraction", read_fraction, field::kAsItIs, &Job::jax, &JaxSettings::mem_fraction), "SHARE",
+       "jax: XLA_PYTHON_CLIENT_MEM_FRACTION (default 0.75)", kJax},
+      {field::flag("preallocate", &Job::jax, &JaxSettings::preallocate), "true|false", "jax: XLA_PYTHON_CLIENT_PREALLOCATE (default true)",
+       kJax},
+      {field::flag("compile", &Job::compile), "",
+       "torch.compile: not executed but enclosed, between the eager run and one that keeps only matrix products"},
+      {field::text("alloc_conf", &Job::alloc_conf), "TEXT", "PYTORCH_CUDA_ALLOC_CONF, e.g. expandable_segments:True"},
+      {field::version("torch", &Job::platform, &Platform::torch), "VERSION",
+       "PyTorch's version, which decides about some workspaces (default 2.14)"},
+      {field::version("transformers", &Job::platform, &Platform::transformers), "VERSION",
+       "transformers' version: before 4.48 attention and its cache were other code (default 5.12)"},
   };
 }
 
 void check_framework(const Job& job) {
   for (const Setting& s : job_settings()) {
-    const std::string key = s.key;
-    if (!job.origin.contains(key)) continue;
-    if (job.framework == Framework::pytorch && is_in(kOnlyJax, key))
-      throw Error(fmt::format("[job] {} is a setting of framework jax, and the framework is pytorch", key),
+    if (!is_said(job, s)) continue;
+    if (job.framework == Framework::pytorch && s.programs == Programs::jax)
+      throw Error(fmt::format("[job] {} is a setting of framework jax, and the framework is pytorch", s.key),
                   "add framework: jax, or leave it out");
-    if (job.framework == Framework::jax && !is_in(kOnlyJax, key) && !is_in(kBoth, key))
-      throw Error(fmt::format("[job] framework jax has no {}", key), instead_of(key));
+    if (job.framework == Framework::jax && s.programs == Programs::pytorch)
+      throw Error(fmt::format("[job] framework jax has no {}", s.key), instead_of(s));
   }
   if (job.framework == Framework::pytorch) return;
   if (job.checkpointing.reentrant || !job.checkpointing.save.empty())

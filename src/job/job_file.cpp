@@ -63,7 +63,7 @@ void read_job_text(Job& job, const std::string& text, const std::string& name) {
   const nlohmann::json values = json ? parse_json_text(text, name) : parse_yaml_text(text, name);
   if (!values.is_object())
     throw Error(fmt::format("[job] {} holds {}, not settings", name, values.type_name()), "write lines like 'batch: 8'");
-  for (const auto& item : values.items()) apply_setting(job, item.key(), item.value(), name);
+  apply_settings(job, values, name);
 }
 
 void read_job_file(Job& job, const std::string& path) { read_job_text(job, read_text_file(path), path); }

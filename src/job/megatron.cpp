@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/fields.h"
 #include "job/processes.h"
 
 namespace plimsoll {
@@ -30,21 +29,8 @@ std::vector<int64_t> layers_of(const Config& c) {
   return out;
 }
 
-}  // namespace
-
-MegatronSettings parse_megatron(const Json& value) {
-  const Config c = fields_of(value, "megatron",
-                             {"world", "tensor", "pipeline", "virtual_stages", "context", "expert", "expert_tensor", "sequence",
-                              "distributed_optimizer", "overlap", "fused_gradients", "fused_loss", "fused_residual", "local", "all_to_all",
-                              "attention_mask", "layers", "stage", "attention"},
-                             "e.g. megatron: {world: 16, tensor: 4, pipeline: 2} or --megatron world=16,tensor=4,pipeline=2");
-  MegatronSettings m;
-  m.tensor = degree_of(c, "tensor");
-  m.pipeline = degree_of(c, "pipeline");
-  m.virtual_stages = degree_of(c, "virtual_stages");
-  m.context = degree_of(c, "context");
-  m.expert = degree_of(c, "expert");
-  if (c.find({"expert_tensor"})) m.expert_tensor = degree_of(c, "expert_tensor");
+// Where world is not given it is the ranks that have different parts of one model.
+void read_megatron_world(MegatronSettings& m, const Config& c) {
   const int64_t model = m.tensor * m.pipeline * m.context;
   m.world = c.find({"world"}) ? degree_of(c, "world") : model;
   if (m.world % model != 0)
@@ -56,15 +42,9 @@ MegatronSettings parse_megatron(const Json& value) {
     throw Error(fmt::format("[megatron] world {} is no multiple of expert {} x expert_tensor {} x pipeline {}", m.world, m.expert,
                             m.expert_tensor_size(), m.pipeline),
                 nearest_multiples(experts, m.world));
-  m.sequence = c.flag({"sequence"}, false);
-  m.distributed_optimizer = c.flag({"distributed_optimizer"}, true);
-  m.overlap = c.flag({"overlap"}, false);
-  m.fused_gradients = c.flag({"fused_gradients"}, true);
-  m.fused_loss = c.flag({"fused_loss"}, false);
-  m.fused_residual = c.flag({"fused_residual"}, true);
-  m.local = c.flag({"local"}, false);
-  m.all_to_all = c.flag({"all_to_all"}, false);
-  m.attention_mask = c.flag({"attention_mask"}, false);
+}
+
+void read_megatron_layers(MegatronSettings& m, const Config& c) {
   m.layers = layers_of(c);
   if (!m.layers.empty() && static_cast<int64_t>(m.layers.size()) != m.pipeline * m.virtual_stages)
     throw Error(fmt::format("[megatron] layers has {} numbers, but there are {} stages of {} chunks", m.layers.size(), m.pipeline,
@@ -73,44 +53,58 @@ MegatronSettings parse_megatron(const Json& value) {
   if (m.virtual_stages > 1 && m.pipeline == 1)
     throw Error(fmt::format("[megatron] virtual_stages {} without a pipeline", m.virtual_stages),
                 "set pipeline too, or leave virtual_stages out");
-  if (c.find({"stage"})) {
-    m.stage = c.integer({"stage"}, 0);
-    if (*m.stage < 0 || *m.stage >= m.pipeline)
-      throw Error(fmt::format("[megatron] stage {} is not one of 0 to {}", *m.stage, m.pipeline - 1),
-                  "leave it out for the largest of them");
-  }
+}
+
+void read_megatron_attention(MegatronSettings& m, const Config& c) {
   const std::string attention = c.text({"attention"}, m.local ? "unfused" : "fused");
   const auto* found =
       std::find_if(std::begin(kMegatronAttentions), std::end(kMegatronAttentions), [&](const auto& a) { return a.first == attention; });
   if (found == std::end(kMegatronAttentions))
     throw Error(fmt::format("[megatron] attention '{}' is not known", attention), "known: fused, flash, unfused");
   m.attention = found->second;
-  return m;
 }
 
-nlohmann::ordered_json to_json(const MegatronSettings& m) {
-  nlohmann::ordered_json j{{"world", m.world},
-                           {"tensor", m.tensor},
-                           {"pipeline", m.pipeline},
-                           {"virtual_stages", m.virtual_stages},
-                           {"context", m.context},
-                           {"expert", m.expert},
-                           {"expert_tensor", m.expert_tensor_size()},
-                           {"sequence", m.sequence},
-                           {"distributed_optimizer", m.distributed_optimizer},
-                           {"overlap", m.overlap},
-                           {"fused_gradients", m.fused_gradients},
-                           {"fused_loss", m.fused_loss},
-                           {"fused_residual", m.fused_residual},
-                           {"local", m.local},
-                           {"all_to_all", m.all_to_all},
-                           {"attention_mask", m.attention_mask}};
-  if (!m.layers.empty()) j["layers"] = m.layers;
-  if (m.stage) j["stage"] = *m.stage;
+const char* attention_name(const MegatronSettings& m) {
   for (const auto& [name, kind] : kMegatronAttentions)
-    if (kind == m.attention) j["attention"] = name;
-  return j;
+    if (kind == m.attention) return name;
+  return "";
 }
+
+const Mapping<MegatronSettings>& megatron_mapping() {
+  using S = MegatronSettings;
+  static const Mapping<S> kMapping{
+      "megatron",
+      "e.g. megatron: {world: 16, tensor: 4, pipeline: 2} or --megatron world=16,tensor=4,pipeline=2",
+      {field::degree("tensor", &S::tensor),
+       field::degree("pipeline", &S::pipeline),
+       field::degree("virtual_stages", &S::virtual_stages),
+       field::degree("context", &S::context),
+       field::degree("expert", &S::expert),
+       {"expert_tensor",
+        [](S& m, const Config& c) {
+          if (c.find({"expert_tensor"})) m.expert_tensor = degree_of(c, "expert_tensor");
+        },
+        [](const S& m) { return m.expert_tensor_size(); }},
+       {"world", read_megatron_world, [](const S& m) { return m.world; }},
+       field::flag("sequence", &S::sequence),
+       field::flag("distributed_optimizer", &S::distributed_optimizer),
+       field::flag("overlap", &S::overlap),
+       field::flag("fused_gradients", &S::fused_gradients),
+       field::flag("fused_loss", &S::fused_loss),
+       field::flag("fused_residual", &S::fused_residual),
+       field::flag("local", &S::local),
+       field::flag("all_to_all", &S::all_to_all),
+       field::flag("attention_mask", &S::attention_mask),
+       {"layers", read_megatron_layers, [](const S& m) { return m.layers.empty() ? field::left_out() : nlohmann::ordered_json(m.layers); }},
+       field::stage<S>(),
+       {"attention", read_megatron_attention, attention_name}}};
+  return kMapping;
+}
+
+}  // namespace
+
+MegatronSettings parse_megatron(const Json& value) { return megatron_mapping().read(value); }
+nlohmann::ordered_json to_json(const MegatronSettings& m) { return megatron_mapping().print(m); }
 
 std::string to_string(const MegatronSettings& m) {
   std::string out = "Megatron on " + std::to_string(m.world);

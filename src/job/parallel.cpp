@@ -43,6 +43,66 @@ std::optional<double> bucket_of(const Config& c) {
   return mb;
 }
 
+const Mapping<DdpSettings>& ddp_mapping() {
+  using S = DdpSettings;
+  static const Mapping<S> kMapping{
+      "ddp",
+      process_example("ddp"),
+      {field::world<S>(),
+       {"bucket_mb", [](S& d, const Config& c) { d.bucket_mb = bucket_of(c); },
+        [](const S& d) { return d.bucket_mb ? nlohmann::ordered_json(*d.bucket_mb) : nlohmann::ordered_json(nullptr); }},
+       field::flag("bucket_view", &S::bucket_view),
+       field::flag("find_unused_parameters", &S::find_unused_parameters),
+       field::flag("static_graph", &S::static_graph),
+       field::flag("broadcast_buffers", &S::broadcast_buffers),
+       field::flag("no_sync", &S::no_sync)}};
+  return kMapping;
+}
+
+const Mapping<Zero1Settings>& zero1_mapping() {
+  using S = Zero1Settings;
+  static const Mapping<S> kMapping{
+      "zero1",
+      process_example("zero1"),
+      {field::world<S>(), field::rank<S>([](const S& z) { return z.world; }, "ranks count from 0; rank 0 has the largest parameter"),
+       field::flag("ddp", &S::ddp), field::flag("parameter_view", &S::parameter_view)}};
+  return kMapping;
+}
+
+const Mapping<FsdpSettings>& fsdp_mapping() {
+  using S = FsdpSettings;
+  static const Mapping<S> kMapping{
+      "fsdp",
+      process_example("fsdp"),
+      {field::world<S>(),
+       field::replicas<S>(),
+       field::rank<S>([](const S& f) { return f.shards(); },
+                      "ranks count from 0 among those that share one copy of the weights; rank 0 has the largest shards"),
+       {"reshard", [](S& f, const Config& c) { read_reshard(c, f); },
+        [](const S& f) { return f.reshard_to > 0 ? nlohmann::ordered_json(f.reshard_to) : nlohmann::ordered_json(f.reshard); }},
+       {"reshard_root",
+        [](S& f, const Config& c) {
+          if (c.find({"reshard_root"})) f.reshard_root = c.flag({"reshard_root"}, false);
+        },
+        [](const S& f) { return f.reshard_root ? nlohmann::ordered_json(*f.reshard_root) : field::left_out(); }},
+       field::wire_type("param_dtype", &S::param_dtype),
+       field::wire_type("reduce_dtype", &S::reduce_dtype),
+       field::flag("no_sync", &S::no_sync),
+       field::flag("wrap_embedding", &S::wrap_embedding),
+       field::flag("checkpoint_inside", &S::checkpoint_inside),
+       field::flag("keep_last", &S::keep_last)}};
+  return kMapping;
+}
+
+const Mapping<TensorParallelSettings>& tensor_parallel_mapping() {
+  using S = TensorParallelSettings;
+  static const Mapping<S> kMapping{"tensor_parallel",
+                                   process_example("tensor_parallel"),
+                                   {field::world<S>(), field::rank<S>([](const S& t) { return t.world; }, "ranks count from 0"),
+                                    field::flag("sequence", &S::sequence), field::flag("loss_parallel", &S::loss_parallel)}};
+  return kMapping;
+}
+
 }  // namespace
 
 int64_t ParallelSettings::world() const {
@@ -69,58 +129,15 @@ std::optional<DdpSettings> ParallelSettings::reducer() const {
   return d;
 }
 
-DdpSettings parse_ddp(const Json& value) {
-  const Config c = process_fields(
-      value, "ddp", {"world", "bucket_mb", "bucket_view", "find_unused_parameters", "static_graph", "broadcast_buffers", "no_sync"});
-  DdpSettings d;
-  d.world = world_of(c);
-  d.bucket_mb = bucket_of(c);
-  d.bucket_view = c.flag({"bucket_view"}, false);
-  d.find_unused_parameters = c.flag({"find_unused_parameters"}, false);
-  d.static_graph = c.flag({"static_graph"}, false);
-  d.broadcast_buffers = c.flag({"broadcast_buffers"}, true);
-  d.no_sync = c.flag({"no_sync"}, true);
-  return d;
-}
+DdpSettings parse_ddp(const Json& value) { return ddp_mapping().read(value); }
+Zero1Settings parse_zero1(const Json& value) { return zero1_mapping().read(value); }
+FsdpSettings parse_fsdp(const Json& value) { return fsdp_mapping().read(value); }
+TensorParallelSettings parse_tensor_parallel(const Json& value) { return tensor_parallel_mapping().read(value); }
 
-Zero1Settings parse_zero1(const Json& value) {
-  const Config c = process_fields(value, "zero1", {"world", "rank", "ddp", "parameter_view"});
-  Zero1Settings z;
-  z.world = world_of(c);
-  z.rank = rank_of(c, z.world, "ranks count from 0; rank 0 has the largest parameter");
-  z.ddp = c.flag({"ddp"}, true);
-  z.parameter_view = c.flag({"parameter_view"}, false);
-  return z;
-}
-
-FsdpSettings parse_fsdp(const Json& value) {
-  const Config c = process_fields(value, "fsdp",
-                                  {"world", "rank", "replicas", "reshard", "reshard_root", "param_dtype", "reduce_dtype", "no_sync",
-                                   "wrap_embedding", "checkpoint_inside", "keep_last"});
-  FsdpSettings f;
-  f.world = world_of(c);
-  f.replicas = replicas_of(c, f.world);
-  f.rank = rank_of(c, f.shards(), "ranks count from 0 among those that share one copy of the weights; rank 0 has the largest shards");
-  read_reshard(c, f);
-  if (c.find({"reshard_root"})) f.reshard_root = c.flag({"reshard_root"}, false);
-  f.param_dtype = parse_wire_type(c, "param_dtype", WireType::own);
-  f.reduce_dtype = parse_wire_type(c, "reduce_dtype", WireType::own);
-  f.no_sync = c.flag({"no_sync"}, false);
-  f.wrap_embedding = c.flag({"wrap_embedding"}, false);
-  f.checkpoint_inside = c.flag({"checkpoint_inside"}, false);
-  f.keep_last = c.flag({"keep_last"}, false);
-  return f;
-}
-
-TensorParallelSettings parse_tensor_parallel(const Json& value) {
-  const Config c = process_fields(value, "tensor_parallel", {"world", "rank", "sequence", "loss_parallel"});
-  TensorParallelSettings t;
-  t.world = world_of(c);
-  t.rank = rank_of(c, t.world, "ranks count from 0");
-  t.sequence = c.flag({"sequence"}, false);
-  t.loss_parallel = c.flag({"loss_parallel"}, false);
-  return t;
-}
+nlohmann::ordered_json to_json(const DdpSettings& d) { return ddp_mapping().print(d); }
+nlohmann::ordered_json to_json(const Zero1Settings& z) { return zero1_mapping().print(z); }
+nlohmann::ordered_json to_json(const FsdpSettings& f) { return fsdp_mapping().print(f); }
+nlohmann::ordered_json to_json(const TensorParallelSettings& t) { return tensor_parallel_mapping().print(t); }
 
 void check(const ParallelSettings& p) {
   std::vector<std::string> kinds;
@@ -135,40 +152,6 @@ void check(const ParallelSettings& p) {
     throw Error(fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
                 "the same processes reduce gradients and share the optimizer's states");
   if (!p.zero1->ddp) throw Error("[zero1] ddp: false, but the job has a ddp setting", "leave one of them out");
-}
-
-nlohmann::ordered_json to_json(const DdpSettings& d) {
-  return {{"world", d.world},
-          {"bucket_mb", d.bucket_mb ? nlohmann::ordered_json(*d.bucket_mb) : nlohmann::ordered_json(nullptr)},
-          {"bucket_view", d.bucket_view},
-          {"find_unused_parameters", d.find_unused_parameters},
-          {"static_graph", d.static_graph},
-          {"broadcast_buffers", d.broadcast_buffers},
-          {"no_sync", d.no_sync}};
-}
-
-nlohmann::ordered_json to_json(const Zero1Settings& z) {
-  return {{"world", z.world}, {"rank", z.rank}, {"ddp", z.ddp}, {"parameter_view", z.parameter_view}};
-}
-
-nlohmann::ordered_json to_json(const FsdpSettings& f) {
-  nlohmann::ordered_json j{{"world", f.world}, {"rank", f.rank}, {"replicas", f.replicas}};
-  if (f.reshard_to > 0)
-    j["reshard"] = f.reshard_to;
-  else
-    j["reshard"] = f.reshard;
-  if (f.reshard_root) j["reshard_root"] = *f.reshard_root;
-  j["param_dtype"] = to_string(f.param_dtype);
-  j["reduce_dtype"] = to_string(f.reduce_dtype);
-  j["no_sync"] = f.no_sync;
-  j["wrap_embedding"] = f.wrap_embedding;
-  j["checkpoint_inside"] = f.checkpoint_inside;
-  j["keep_last"] = f.keep_last;
-  return j;
-}
-
-nlohmann::ordered_json to_json(const TensorParallelSettings& t) {
-  return {{"world", t.world}, {"rank", t.rank}, {"sequence", t.sequence}, {"loss_parallel", t.loss_parallel}};
 }
 
 std::string to_string(const ParallelSettings& p) {

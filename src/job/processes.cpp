@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "job/fields.h"
 #include "util/error.h"
 #include "util/text.h"
 
@@ -14,9 +13,7 @@ constexpr int64_t kMostProcesses = 1 << 17;  // more than any training run had
 
 }  // namespace
 
-Config process_fields(const nlohmann::json& value, const std::string& source, const std::vector<std::string>& known) {
-  return fields_of(value, source, known, fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source));
-}
+std::string process_example(const std::string& source) { return fmt::format("e.g. {}: {{world: 8}} or --{} world=8", source, source); }
 
 int64_t world_of(const Config& c) {
   if (!c.find({"world"})) throw Error(fmt::format("[{}] world is not given", c.source()), "set world to the number of processes");
@@ -46,6 +43,11 @@ int64_t degree_of(const Config& c, const char* key) {
     throw Error(fmt::format("[{}] {} {} is not between 1 and {}", c.source(), key, n, kMostProcesses),
                 "leave it out, or give a number of ranks");
   return n;
+}
+
+void check_stage(const Config& c, int64_t stage, int64_t stages) {
+  if (stage >= 0 && stage < stages) return;
+  throw Error(fmt::format("[{}] stage {} is not one of 0 to {}", c.source(), stage, stages - 1), "leave it out for the largest of them");
 }
 
 std::string nearest_multiples(int64_t divisor, int64_t n) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "job/fields.h"
 #include "job/processes.h"
 
 namespace plimsoll {
@@ -92,64 +91,57 @@ void check_schedule(const TorchtitanSettings& t) {
                 several ? "schedule: interleaved, which has several chunks on a stage" : "set virtual_stages to 2 or more");
 }
 
-}  // namespace
+constexpr std::pair<const char*, bool> kRotations[]{{"allgather", true}, {"alltoall", false}};
 
-TorchtitanSettings parse_torchtitan(const Json& value) {
-  const Config c =
-      fields_of(value, "torchtitan",
-                {"world", "tensor", "pipeline", "virtual_stages", "context", "replicas", "micro_batches", "schedule", "reshard",
-                 "loss_parallel", "rotate", "float8", "async_tensor", "loss_chunks", "layers", "stage", "version", "expert"},
-                kTorchtitanExample);
+void refuse_experts(TorchtitanSettings&, const Config& c) {
   if (const int64_t expert = degree_of(c, "expert"); expert > 1)
     throw Error(fmt::format("[torchtitan] expert {}: experts of its models are not simulated", expert), kExpertsInMegatron);
-  TorchtitanSettings t;
-  t.tensor = degree_of(c, "tensor");
-  t.pipeline = degree_of(c, "pipeline");
-  t.virtual_stages = degree_of(c, "virtual_stages");
-  t.context = degree_of(c, "context");
-  t.replicas = degree_of(c, "replicas");
-  t.world = c.find({"world"}) ? degree_of(c, "world") : t.tensor * t.pipeline * t.context;
-  check_world(t);
-  t.schedule = one_of(c, "schedule", kSchedules, t.virtual_stages > 1 ? "interleaved" : "1f1b");
-  check_schedule(t);
-  t.reshard = one_of(c, "reshard", kPolicies, "default");
-  if (c.find({"micro_batches"})) t.micro_batches = c.size({"micro_batches"}, 1);
-  t.loss_parallel = c.flag({"loss_parallel"}, true);
-  constexpr std::pair<const char*, bool> kRotations[]{{"allgather", true}, {"alltoall", false}};
-  t.gathers_context = one_of(c, "rotate", kRotations, "allgather");
-  t.float8 = c.flag({"float8"}, false);
-  t.async_tensor = c.flag({"async_tensor"}, false);
-  t.loss_chunks = c.size({"loss_chunks"}, 1);
-  t.layers = layers_of(c, t);
-  t.version = month_of(c, t.version);
-  if (!c.find({"stage"})) return t;
-  t.stage = c.integer({"stage"}, 0);
-  if (*t.stage < 0 || *t.stage >= t.pipeline)
-    throw Error(fmt::format("[torchtitan] stage {} is not one of 0 to {}", *t.stage, t.pipeline - 1),
-                "leave it out for the largest of them");
-  return t;
 }
 
-nlohmann::ordered_json to_json(const TorchtitanSettings& t) {
-  nlohmann::ordered_json j{{"world", t.world},
-                           {"tensor", t.tensor},
-                           {"pipeline", t.pipeline},
-                           {"virtual_stages", t.virtual_stages},
-                           {"context", t.context},
-                           {"replicas", t.replicas},
-                           {"schedule", name_of(t.schedule, kSchedules)},
-                           {"reshard", name_of(t.reshard, kPolicies)},
-                           {"loss_parallel", t.loss_parallel},
-                           {"rotate", t.gathers_context ? "allgather" : "alltoall"},
-                           {"float8", t.float8},
-                           {"async_tensor", t.async_tensor},
-                           {"loss_chunks", t.loss_chunks}};
-  if (t.micro_batches > 0) j["micro_batches"] = t.micro_batches;
-  if (!t.layers.empty()) j["layers"] = t.layers;
-  if (t.stage) j["stage"] = *t.stage;
-  j["version"] = fmt::format("{}-{:02}", t.version.major, t.version.minor);
-  return j;
+void read_torchtitan_world(TorchtitanSettings& t, const Config& c) {
+  t.world = c.find({"world"}) ? degree_of(c, "world") : t.tensor * t.pipeline * t.context;
+  check_world(t);
 }
+
+void read_torchtitan_schedule(TorchtitanSettings& t, const Config& c) {
+  t.schedule = one_of(c, "schedule", kSchedules, t.virtual_stages > 1 ? "interleaved" : "1f1b");
+  check_schedule(t);
+}
+
+const Mapping<TorchtitanSettings>& torchtitan_mapping() {
+  using S = TorchtitanSettings;
+  static const Mapping<S> kMapping{
+      "torchtitan",
+      kTorchtitanExample,
+      {{"expert", refuse_experts},
+       field::degree("tensor", &S::tensor),
+       field::degree("pipeline", &S::pipeline),
+       field::degree("virtual_stages", &S::virtual_stages),
+       field::degree("context", &S::context),
+       field::degree("replicas", &S::replicas),
+       {"world", read_torchtitan_world, [](const S& t) { return t.world; }},
+       {"schedule", read_torchtitan_schedule, [](const S& t) { return name_of(t.schedule, kSchedules); }},
+       {"reshard", [](S& t, const Config& c) { t.reshard = one_of(c, "reshard", kPolicies, "default"); },
+        [](const S& t) { return name_of(t.reshard, kPolicies); }},
+       field::unless(field::size_or_none("micro_batches", &S::micro_batches), &S::micro_batches, 0),
+       field::flag("loss_parallel", &S::loss_parallel),
+       {"rotate", [](S& t, const Config& c) { t.gathers_context = one_of(c, "rotate", kRotations, "allgather"); },
+        [](const S& t) { return name_of(t.gathers_context, kRotations); }},
+       field::flag("float8", &S::float8),
+       field::flag("async_tensor", &S::async_tensor),
+       field::size("loss_chunks", &S::loss_chunks),
+       {"layers", [](S& t, const Config& c) { t.layers = layers_of(c, t); },
+        [](const S& t) { return t.layers.empty() ? field::left_out() : nlohmann::ordered_json(t.layers); }},
+       {"version", [](S& t, const Config& c) { t.version = month_of(c, t.version); },
+        [](const S& t) { return fmt::format("{}-{:02}", t.version.major, t.version.minor); }},
+       field::stage<S>()}};
+  return kMapping;
+}
+
+}  // namespace
+
+TorchtitanSettings parse_torchtitan(const Json& value) { return torchtitan_mapping().read(value); }
+nlohmann::ordered_json to_json(const TorchtitanSettings& t) { return torchtitan_mapping().print(t); }
 
 std::string to_string(const TorchtitanSettings& t) {
   std::string out = "torchtitan on " + std::to_string(t.world);

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "job/field.h"
 #include "job/fields.h"
 #include "job/packed_storage.h"
 #include "job/quantization_kind.h"
@@ -19,20 +20,6 @@ using Json = nlohmann::json;
 
 constexpr std::array kKinds{"lora", "lokr", "ia3", "ln_tuning"};
 constexpr std::array kTitles{"LoRA", "LoKr", "IA3", "LN tuning"};
-
-// Keys that cost no memory (how adapters are initialised, scaled and stored) are known and change nothing.
-std::vector<std::string> known_keys(AdapterKind kind) {
-  std::vector<std::string> keys{"target_modules", "exclude_modules", "modules_to_save", "dtype", "autocast_adapter_dtype", "task_type"};
-  auto add = [&](std::initializer_list<const char*> more) { keys.insert(keys.end(), more.begin(), more.end()); };
-  if (kind == AdapterKind::lora)
-    add({"lora_alpha", "dropout", "lora_dropout", "use_dora", "use_rslora", "bias", "init_lora_weights", "fan_in_fan_out",
-         "implementation"});
-  if (kind == AdapterKind::lokr) add({"decompose_both", "decompose_factor", "rank_dropout", "init_weights"});
-  if (kind == AdapterKind::lora || kind == AdapterKind::lokr)
-    add({"r", "alpha", "rank_pattern", "alpha_pattern", "layers_to_transform", "layers_pattern"});
-  if (kind == AdapterKind::ia3) add({"feedforward_modules", "init_ia3_weights", "fan_in_fan_out"});
-  return keys;
-}
 
 std::string choice(const Config& c, const char* key, const std::string& fallback, const std::vector<std::string>& known) {
   const std::string text = c.text({key}, fallback);
@@ -73,8 +60,7 @@ void read_layers(const Config& c, AdapterSettings& a) {
                 "list the targets, e.g. [q_proj, v_proj]");
 }
 
-void read_ranks(const Config& c, AdapterSettings& a) {
-  a.r = c.size({"r"}, 8);
+void read_rank_pattern(AdapterSettings& a, const Config& c) {
   const Json* pattern = c.find({"rank_pattern"});
   if (!pattern) return;
   if (!pattern->is_object())
@@ -83,22 +69,194 @@ void read_ranks(const Config& c, AdapterSettings& a) {
   for (const auto& item : pattern->items()) a.rank_pattern[item.key()] = ranks.size({item.key().c_str()}, 0);
 }
 
-void read_lora(const Config& c, AdapterSettings& a) {
-  a.dropout = probability(c, {"dropout", "lora_dropout"});
-  a.use_dora = c.flag({"use_dora"}, false);
-  a.ai_toolkit = choice(c, "implementation", "peft", {"peft", "ai-toolkit"}) == "ai-toolkit";
-  if (a.ai_toolkit && a.use_dora) throw Error("[lora] implementation ai-toolkit: DoRA is not simulated", "leave use_dora out");
-  const std::string bias = choice(c, "bias", "none", {"none", "all", "lora_only"});
-  a.bias = bias == "all" ? BiasTraining::all : bias == "none" ? BiasTraining::none : BiasTraining::adapted;
-}
-
-void read_lokr(const Config& c, AdapterSettings& a) {
-  if (const double p = probability(c, {"rank_dropout"}); p > 0)
-    throw Error(fmt::format("[lokr] rank_dropout {} is not simulated", p), "leave it out: nothing is dropped by default");
-  a.decompose_both = c.flag({"decompose_both"}, false);
+void read_decompose_factor(AdapterSettings& a, const Config& c) {
   a.decompose_factor = c.integer({"decompose_factor"}, -1);
   if (a.decompose_factor == 0 || a.decompose_factor < -1)
     throw Error(fmt::format("[lokr] decompose_factor {} is neither -1 nor above 0", a.decompose_factor), "-1 lets PEFT choose");
+}
+
+void refuse_rank_dropout(AdapterSettings&, const Config& c) {
+  if (const double p = probability(c, {"rank_dropout"}); p > 0)
+    throw Error(fmt::format("[lokr] rank_dropout {} is not simulated", p), "leave it out: nothing is dropped by default");
+}
+
+using AdapterFields = std::vector<Field<AdapterSettings>>;
+using Printed = nlohmann::ordered_json;
+
+Field<AdapterSettings> adapter_field(const char* key, void (*read)(AdapterSettings&, const Config&),
+                                     Printed (*print)(const AdapterSettings&)) {
+  return {key, read, print};
+}
+
+void add_common(AdapterFields& out) {
+  using S = AdapterSettings;
+  out.push_back(adapter_field(
+      "target_modules",
+      [](S& a, const Config& c) {
+        if (const Json* v = c.find({"target_modules"})) a.target_modules = parse_module_names(*v, c.source() + " target_modules");
+      },
+      [](const S& a) { return a.target_modules.empty() ? Printed(nullptr) : to_json(a.target_modules); }));
+  out.push_back(adapter_field(
+      "exclude_modules",
+      [](S& a, const Config& c) {
+        if (const Json* v = c.find({"exclude_modules"})) a.exclude_modules = parse_module_names(*v, c.source() + " exclude_modules");
+      },
+      [](const S& a) { return a.exclude_modules.empty() ? field::left_out() : to_json(a.exclude_modules); }));
+  out.push_back(adapter_field(
+      "modules_to_save",
+      [](S& a, const Config& c) {
+        if (const Json* v = c.find({"modules_to_save"})) a.modules_to_save = parse_name_list(*v, c.source() + " modules_to_save");
+      },
+      [](const S& a) { return Printed(a.modules_to_save); }));
+  out.push_back(adapter_field(
+      "task_type", [](S& a, const Config& c) { a.classifier_is_saved = c.text({"task_type"}, "") == "SEQ_CLS"; },
+      [](const S& a) { return a.classifier_is_saved ? Printed("SEQ_CLS") : field::left_out(); }));
+  out.push_back(adapter_field(
+      "dtype",
+      [](S& a, const Config& c) {
+        a.fp32 = choice(c, "dtype", "fp32", {"fp32", "base"}) == "fp32" && c.flag({"autocast_adapter_dtype"}, true);
+      },
+      [](const S& a) { return Printed(a.fp32 ? "fp32" : "base"); }));
+  out.push_back(field::silent<S>("autocast_adapter_dtype"));
+}
+
+// Of lora and lokr.
+void add_ranks(AdapterFields& out) {
+  using S = AdapterSettings;
+  out.push_back(field::size("r", &S::r));
+  out.push_back(adapter_field("rank_pattern", read_rank_pattern,
+                              [](const S& a) { return a.rank_pattern.empty() ? field::left_out() : Printed(a.rank_pattern); }));
+  out.push_back(adapter_field(
+      "layers_to_transform", [](S& a, const Config& c) { read_layers(c, a); },
+      [](const S& a) { return a.layers_to_transform.empty() ? field::left_out() : Printed(a.layers_to_transform); }));
+  out.push_back(adapter_field(  // read with them
+      "layers_pattern", [](S&, const Config&) {},
+      [](const S& a) { return a.layers_pattern.empty() ? field::left_out() : Printed(a.layers_pattern); }));
+  out.push_back(adapter_field(
+      "alpha",
+      [](S& a, const Config& c) {
+        a.alpha = c.number({"alpha", "lora_alpha"}, 8);
+      },
+      [](const S& a) { return Printed(a.alpha); }));
+  out.push_back(field::silent<S>("alpha_pattern"));
+}
+
+void add_lora(AdapterFields& out) {
+  using S = AdapterSettings;
+  out.push_back(adapter_field(
+      "dropout",
+      [](S& a, const Config& c) {
+        a.dropout = probability(c, {"dropout", "lora_dropout"});
+      },
+      [](const S& a) { return Printed(a.dropout); }));
+  out.push_back(field::flag("use_dora", &S::use_dora));
+  out.push_back(adapter_field(
+      "implementation",
+      [](S& a, const Config& c) {
+        a.ai_toolkit = choice(c, "implementation", "peft", {"peft", "ai-toolkit"}) == "ai-toolkit";
+        if (a.ai_toolkit && a.use_dora) throw Error("[lora] implementation ai-toolkit: DoRA is not simulated", "leave use_dora out");
+      },
+      [](const S& a) { return a.ai_toolkit ? Printed("ai-toolkit") : field::left_out(); }));
+  out.push_back(adapter_field(
+      "bias",
+      [](S& a, const Config& c) {
+        const std::string bias = choice(c, "bias", "none", {"none", "all", "lora_only"});
+        a.bias = bias == "all" ? BiasTraining::all : bias == "none" ? BiasTraining::none : BiasTraining::adapted;
+      },
+      [](const S& a) {
+        constexpr std::array kBias{"none", "all", "lora_only"};
+        return Printed(kBias[static_cast<size_t>(a.bias)]);
+      }));
+  for (const char* key : {"lora_alpha", "lora_dropout"}) out.push_back(field::silent<S>(key));
+}
+
+// Keys that cost no memory (how adapters are initialised, scaled and stored) are known and change nothing.
+Mapping<AdapterSettings> make_adapter_mapping(AdapterKind kind) {
+  using S = AdapterSettings;
+  Mapping<S> m{to_string(kind), fmt::format("e.g. --{} target_modules=q_proj+v_proj", to_string(kind)), {}};
+  const auto add_silent = [&](std::initializer_list<const char*> keys) {
+    for (const char* key : keys) m.fields.push_back(field::silent<S>(key));
+  };
+  add_common(m.fields);
+  if (kind == AdapterKind::lora || kind == AdapterKind::lokr) add_ranks(m.fields);
+  if (kind == AdapterKind::lora) {
+    add_lora(m.fields);
+    add_silent({"use_rslora", "init_lora_weights", "fan_in_fan_out"});
+  }
+  if (kind == AdapterKind::lokr) {
+    m.fields.push_back({"rank_dropout", refuse_rank_dropout});
+    m.fields.push_back(field::flag("decompose_both", &S::decompose_both));
+    m.fields.push_back(adapter_field("decompose_factor", read_decompose_factor, [](const S& a) { return Printed(a.decompose_factor); }));
+    add_silent({"init_weights"});
+  }
+  if (kind == AdapterKind::ia3) {
+    m.fields.push_back(adapter_field(
+        "feedforward_modules",
+        [](S& a, const Config& c) {
+          if (const Json* v = c.find({"feedforward_modules"})) a.feedforward_modules = parse_module_names(*v, "ia3 feedforward_modules");
+        },
+        [](const S& a) { return a.feedforward_modules ? to_json(*a.feedforward_modules) : field::left_out(); }));
+    add_silent({"init_ia3_weights", "fan_in_fan_out"});
+  }
+  return m;
+}
+
+const Mapping<AdapterSettings>& adapter_mapping(AdapterKind kind) {
+  static const std::array kMappings{make_adapter_mapping(AdapterKind::lora), make_adapter_mapping(AdapterKind::lokr),
+                                    make_adapter_mapping(AdapterKind::ia3), make_adapter_mapping(AdapterKind::ln_tuning)};
+  return kMappings[static_cast<size_t>(kind)];
+}
+
+void read_type(QuantizationSettings& q, const Config& c) {
+  std::vector<std::string> types{"nf4",   "fp4",   "int8",  "qfloat8", "uint2", "uint3",
+                                 "uint4", "uint5", "uint6", "uint7",   "gptq",  "gptq-torch"};
+  for (const std::string& type : stored_types()) types.push_back(type);
+  q.type = choice(c, "type", "nf4", types);
+  q.type = with_storage(q.type, c.text({"storage"}, "uint8"));
+}
+
+void read_threshold(QuantizationSettings& q, const Config& c) {
+  q.threshold = c.number({"threshold"}, 6.0);
+  if (!(q.threshold >= 0)) throw Error(fmt::format("[quantization] threshold {} is below 0", q.threshold), "0 looks for no outliers");
+}
+
+void read_outliers(QuantizationSettings& q, const Config& c) {
+  q.outliers = c.integer({"outliers"}, 0);
+  if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
+}
+
+void read_prepare(QuantizationSettings& q, const Config& c) {
+  q.prepare = c.flag({"prepare"}, is_bitsandbytes(q) && !packed_storage(q));  // one type for all is what such a storage is for
+  if (q.prepare && !is_bitsandbytes(q) && q.type.rfind("gptq", 0) != 0)       // of GPTQ's models PEFT casts nothing, loops of one's own may
+    throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not " + q.type, "leave prepare out");
+}
+
+const Mapping<QuantizationSettings>& quantization_mapping() {
+  using S = QuantizationSettings;
+  const auto of_4_bit = [](const S& q) { return is_bitsandbytes(q) && q.type != "int8"; };
+  const auto of_int8 = [](const S& q) { return q.type == "int8"; };
+  const auto field_of = [](const char* key, auto read, auto print) { return Field<S>{key, read, print}; };
+  static const Mapping<S> kMapping{
+      "quantization",
+      "e.g. --quantization nf4, or type=nf4,double_quant=true",
+      {field_of("type", read_type, [](const S& q) { return q.type; }), field::silent<S>("storage"),
+       field::only(of_4_bit, field::flag("double_quant", &S::double_quant)),
+       field::only(of_4_bit, field_of(
+                                 "compute_dtype",
+                                 [](S& q, const Config& c) {
+                                   q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
+                                 },
+                                 [](const S& q) { return q.compute_dtype; })),
+       field::only(of_int8, field_of("threshold", read_threshold, [](const S& q) { return q.threshold; })),
+       field::only(of_int8, field_of("outliers", read_outliers, [](const S& q) { return q.outliers; })),
+       field_of(
+           "skip_modules",
+           [](S& q, const Config& c) {
+             if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
+           },
+           [](const S& q) { return q.skip_modules; }),
+       field_of("prepare", read_prepare, [](const S& q) { return q.prepare; })}};
+  return kMapping;
 }
 
 }  // namespace
@@ -119,23 +277,9 @@ std::vector<std::string> parse_name_list(const Json& value, const std::string& s
 }
 
 AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
-  const Config c =
-      fields_of(value, to_string(kind), known_keys(kind), fmt::format("e.g. --{} target_modules=q_proj+v_proj", to_string(kind)));
   AdapterSettings a;
   a.kind = kind;
-  const std::string source = c.source();
-  if (const Json* v = c.find({"target_modules"})) a.target_modules = parse_module_names(*v, source + " target_modules");
-  if (const Json* v = c.find({"exclude_modules"})) a.exclude_modules = parse_module_names(*v, source + " exclude_modules");
-  if (const Json* v = c.find({"modules_to_save"})) a.modules_to_save = parse_name_list(*v, source + " modules_to_save");
-  if (const Json* v = c.find({"feedforward_modules"})) a.feedforward_modules = parse_module_names(*v, source + " feedforward_modules");
-  a.classifier_is_saved = c.text({"task_type"}, "") == "SEQ_CLS";
-  a.fp32 = choice(c, "dtype", "fp32", {"fp32", "base"}) == "fp32" && c.flag({"autocast_adapter_dtype"}, true);
-  read_ranks(c, a);
-  read_layers(c, a);
-  a.alpha = c.number({"alpha", "lora_alpha"}, 8);
-  if (kind == AdapterKind::lora) read_lora(c, a);
-  if (kind == AdapterKind::lokr) read_lokr(c, a);
-  return a;
+  return adapter_mapping(kind).read(value, std::move(a));
 }
 
 bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || q.type == "fp4" || q.type == "int8" || packed_storage(q); }
@@ -143,26 +287,7 @@ bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || 
 QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
-  const Config c = fields_of(given, "quantization",
-                             {"type", "storage", "double_quant", "compute_dtype", "threshold", "outliers", "skip_modules", "prepare"},
-                             "e.g. --quantization nf4, or type=nf4,double_quant=true");
-  QuantizationSettings q;
-  std::vector<std::string> types{"nf4",   "fp4",   "int8",  "qfloat8", "uint2", "uint3",
-                                 "uint4", "uint5", "uint6", "uint7",   "gptq",  "gptq-torch"};
-  for (const std::string& type : stored_types()) types.push_back(type);
-  q.type = choice(c, "type", "nf4", types);
-  q.type = with_storage(q.type, c.text({"storage"}, "uint8"));
-  q.double_quant = c.flag({"double_quant"}, false);
-  q.compute_dtype = choice(c, "compute_dtype", "bf16", {"bf16", "fp16", "fp32"});
-  q.threshold = c.number({"threshold"}, 6.0);
-  if (!(q.threshold >= 0)) throw Error(fmt::format("[quantization] threshold {} is below 0", q.threshold), "0 looks for no outliers");
-  q.outliers = c.integer({"outliers"}, 0);
-  if (q.outliers < 0) throw Error(fmt::format("[quantization] outliers {} is below 0", q.outliers), "a number of columns, e.g. 6");
-  if (const Json* v = c.find({"skip_modules"})) q.skip_modules = parse_name_list(*v, "quantization skip_modules");
-  q.prepare = c.flag({"prepare"}, is_bitsandbytes(q) && !packed_storage(q));  // one type for all is what such a storage is for
-  if (q.prepare && !is_bitsandbytes(q) && q.type.rfind("gptq", 0) != 0)       // of GPTQ's models PEFT casts nothing, loops of one's own may
-    throw Error("[quantization] prepare: prepare_model_for_kbit_training is about bitsandbytes, not " + q.type, "leave prepare out");
-  return q;
+  return quantization_mapping().read(given);
 }
 
 void check(const TuningSettings& t) {
@@ -182,39 +307,8 @@ void check(const TuningSettings& t) {
                 "add an adapter, e.g. --lora target_modules=all-linear, or leave quantization out");
 }
 
-nlohmann::ordered_json to_json(const AdapterSettings& a) {
-  constexpr std::array kBias{"none", "all", "lora_only"};
-  nlohmann::ordered_json j{{"target_modules", a.target_modules.empty() ? nlohmann::ordered_json(nullptr) : to_json(a.target_modules)},
-                           {"modules_to_save", a.modules_to_save},
-                           {"dtype", a.fp32 ? "fp32" : "base"}};
-  if (!a.exclude_modules.empty()) j["exclude_modules"] = to_json(a.exclude_modules);
-  if (a.classifier_is_saved) j["task_type"] = "SEQ_CLS";
-  if (a.kind == AdapterKind::lora || a.kind == AdapterKind::lokr) j["r"] = a.r, j["alpha"] = a.alpha;
-  if (!a.rank_pattern.empty()) j["rank_pattern"] = a.rank_pattern;
-  if (!a.layers_to_transform.empty()) j["layers_to_transform"] = a.layers_to_transform;
-  if (!a.layers_pattern.empty()) j["layers_pattern"] = a.layers_pattern;
-  if (a.kind == AdapterKind::lora) {
-    j["dropout"] = a.dropout;
-    j["use_dora"] = a.use_dora;
-    if (a.ai_toolkit) j["implementation"] = "ai-toolkit";
-    j["bias"] = kBias[static_cast<size_t>(a.bias)];
-  }
-  if (a.kind == AdapterKind::lokr) {
-    j["decompose_both"] = a.decompose_both;
-    j["decompose_factor"] = a.decompose_factor;
-  }
-  if (a.feedforward_modules) j["feedforward_modules"] = to_json(*a.feedforward_modules);
-  return j;
-}
-
-nlohmann::ordered_json to_json(const QuantizationSettings& q) {
-  nlohmann::ordered_json j{{"type", q.type}};
-  if (is_bitsandbytes(q) && q.type != "int8") j["double_quant"] = q.double_quant, j["compute_dtype"] = q.compute_dtype;
-  if (q.type == "int8") j["threshold"] = q.threshold, j["outliers"] = q.outliers;
-  j["skip_modules"] = q.skip_modules;
-  j["prepare"] = q.prepare;
-  return j;
-}
+nlohmann::ordered_json to_json(const AdapterSettings& a) { return adapter_mapping(a.kind).print(a); }
+nlohmann::ordered_json to_json(const QuantizationSettings& q) { return quantization_mapping().print(q); }
 
 std::string to_string(const AdapterSettings& a) {
   std::string out = a.use_dora ? "DoRA" : kTitles[static_cast<size_t>(a.kind)];

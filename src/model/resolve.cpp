@@ -133,7 +133,8 @@ Found find(Job& job) {
 void check_seq(const Job& job, const ModelEntry& entry) {
   const bool sides = job.config.find({"height"}) && job.config.find({"width"});
   if (entry.default_seq != 0 && (entry.inputs != InputKind::own || !sides)) return;
-  const auto said = std::find_if(std::begin(kLengths), std::end(kLengths), [&](const char* key) { return job.origin.contains(key); });
+  const auto is_given = [&](const char* key) { return job.origin.contains(key) && !job.origin.at(key).starts_with("usual for "); };
+  const auto said = std::find_if(std::begin(kLengths), std::end(kLengths), is_given);
   if (said == std::end(kLengths)) return;
   throw Error(
       fmt::format("[job] {} ({}): the samples of {} have the size that is in its configuration", *said, job.origin.at(*said), job.model),
@@ -162,7 +163,7 @@ void resolve_lengths(Job& job) {
 
 // jax.pmap: the first axis of the batch are the devices.
 void share_batch(Job& job) {
-  if (!job.origin.contains("global_batch")) return;
+  if (!job.origin.contains("global_batch") || job.framework != Framework::jax) return;
   if (job.origin.contains("batch")) throw Error("[job] batch and global_batch say two things about the samples", "leave one of them out");
   const int64_t devices = job.jax.replicas, below = job.batch / devices * devices;
   if (job.batch != below)
@@ -170,6 +171,8 @@ void share_batch(Job& job) {
         fmt::format("[job] global_batch {} cannot be divided among {} replicas", job.batch, devices),
         below > 0 ? fmt::format("the nearest that can: {} and {}", below, below + devices) : fmt::format("the least is {}", devices));
   job.batch /= devices;
+  job.origin["batch"] = job.origin["global_batch"];
+  job.origin.erase("global_batch");
 }
 
 // With what was refused or not understood of the input, which is mostly why.

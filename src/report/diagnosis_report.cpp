@@ -181,7 +181,7 @@ Json diagnosis_json(const Diagnosis& d) {
   Json processes = Json::array();
   for (const ProcessOnDevice& p : s.processes)
     if (s.memory == Memory::gpu) processes.push_back({{"pid", p.pid}, {"bytes", p.bytes}});
-  return {{"schema", 1},
+  return {{"schema", 2},
           {"command", "explain"},
           {"is_oom", d.is_oom()},
           {"kind", known ? Json(s.kind) : Json(nullptr)},

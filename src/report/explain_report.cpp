@@ -29,10 +29,9 @@ std::vector<ExplainedValue> settings_of(const Job& job) {
   std::vector<ExplainedValue> out;
   const Json values = job_json(job);
   for (const auto& [key, value] : values.items()) {
-    if (key == "origin" || key == "config" || key == "host" || key == "family" || !worth_showing(key, value, job)) continue;
+    if (key == "origin" || key == "config" || key == "family" || !worth_showing(key, value, job)) continue;
     const auto it = job.origin.find(key);
-    out.push_back(
-        {key, key == "optimizer" ? value_text(value["name"]) : value_text(value), it == job.origin.end() ? "default" : it->second});
+    out.push_back({key, value_text(value), it == job.origin.end() ? "default" : it->second});
   }
   return out;
 }
@@ -110,7 +109,7 @@ Json explain_json(const Explanation& x) {
   Json findings = Json::array();
   for (const Finding& f : x.estimate.job.findings)
     findings.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
-  Json j{{"schema", 1},
+  Json j{{"schema", 2},
          {"command", "explain"},
          {"job", job_json(x.estimate.job)},
          {"trainer", x.estimate.job.trainer},

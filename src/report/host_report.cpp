@@ -157,22 +157,6 @@ Json host_json(const HostFit& f) {
   return j;
 }
 
-Json host_settings_json(const HostSettings& s) {
-  return {{"workers", s.workers},
-          {"prefetch_factor", s.workers > 0 ? Json(s.prefetch()) : Json(nullptr)},
-          {"persistent_workers", s.persistent_workers},
-          {"pin_memory", s.pin_memory},
-          {"start_method", to_string(s.start_method)},
-          {"item_bytes", value(s.item_bytes)},
-          {"dataset_size", s.dataset_size > 0 ? Json(s.dataset_size) : Json(nullptr)},
-          {"dataset_bytes", s.dataset_bytes.count},
-          {"cache", to_string(s.cache)},
-          {"cache_item_bytes", value(s.cache_item_bytes)},
-          {"load", to_string(s.load)},
-          {"save", to_string(s.save)},
-          {"ranks_per_host", s.ranks_per_host}};
-}
-
 std::string unified_text(const UnifiedEstimate& e, int64_t batch, const Style& style) {
   std::string out = style.bold("Unified memory") + "  one pool for device and host, step by step\n";
   for (const UnifiedStep& s : e.steps)

@@ -13,7 +13,6 @@ namespace plimsoll {
 
 std::string host_text(const HostFit& fit, const HostSettings& settings, const Style& style);
 nlohmann::ordered_json host_json(const HostFit& fit);
-nlohmann::ordered_json host_settings_json(const HostSettings& settings);
 
 std::string unified_text(const UnifiedEstimate& e, int64_t batch, const Style& style);
 nlohmann::ordered_json unified_json(const UnifiedEstimate& e);

@@ -1,15 +1,13 @@
-// A Job as one line for people and as JSON with the origin of every setting.
+// A Job as one line for people; as JSON it is job_json of job/settings.h.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "job/job.h"
+#include "job/settings.h"
 
 namespace plimsoll {
 
 // "batch 8 x 1024 tokens, amp, AdamW"; `sample` is what a model that makes its inputs itself calls one.
 std::string recipe_text(const Job& job, const std::string& sample);
-nlohmann::ordered_json job_json(const Job& job);
 
 }  // namespace plimsoll

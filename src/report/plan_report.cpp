@@ -61,11 +61,9 @@ std::string batch_text(const PlannedRun& r) {
 
 // The value a setting has in a job, as it is written.
 std::string value_text(const Job& job, const std::string& key) {
-  const Json all = job_json(job);
-  if (key == "optimizer") return all["optimizer"]["name"];
-  if (key == "optimizer_args") return all["optimizer"]["args"].empty() ? "-" : dump(all["optimizer"]["args"]);
-  if (!all.contains(key)) return "-";
-  const Json& v = all.at(key);
+  const Json v = value_of(job, key);
+  const bool is_part = find_setting(key)->group == SettingGroup::parallel || key == "offload_optimizer";
+  if (v.empty() || v == "" || (is_part && v == false)) return "-";
   return v.is_string() ? v.get<std::string>() : dump(v);
 }
 

@@ -8,7 +8,7 @@
 #include "formats/input.h"
 #include "formats/writer.h"
 #include "job/config.h"
-#include "job/values.h"
+#include "job/settings.h"
 #include "supervise/launch.h"
 #include "supervise/run_settings.h"
 #include "supervise/shell_command.h"

@@ -96,7 +96,7 @@ TEST(Diagnose, ReadsEveryRealText) {
     expected["is_oom"].get<bool>() ? ++ooms : ++others;
     EXPECT_EQ(got["causes"].empty(), got["kind"].is_null()) << name;
     EXPECT_EQ(got["fixes"].empty(), got["kind"].is_null()) << name;
-    EXPECT_EQ(got["schema"], 1);
+    EXPECT_EQ(got["schema"], 2);
   }
   EXPECT_GE(ooms, 60);
   EXPECT_GE(others, 25);

@@ -18,7 +18,6 @@
 #include "formats/writer.h"
 #include "job/job_file.h"
 #include "job/settings.h"
-#include "job/values.h"
 #include "util/text.h"
 
 namespace plimsoll::writer_test {

@@ -14,7 +14,7 @@
 #include "formats/document.h"
 #include "formats/input.h"
 #include "hardware/lookup.h"
-#include "job/values.h"
+#include "job/settings.h"
 #include "plan/batches.h"
 #include "plan/layout_kinds.h"
 #include "plan/layout_launch.h"
