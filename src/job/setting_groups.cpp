@@ -107,17 +107,8 @@ Printed print_clip(const std::optional<double>& clip) { return clip ? Printed(*c
 
 Printed print_offload(const std::optional<OptimizerOffload>& o) { return o ? to_json(*o) : Printed(false); }
 
-// An evaluation in the batch of training, which estimate() adds, is not a setting that somebody chose.
-Printed print_eval_batch(const Job& j) {
-  const bool added = j.eval_batch == j.batch && !j.origin.contains("eval_batch");
-  return j.eval_batch == 0 || added ? Printed(nullptr) : Printed(j.eval_batch);
-}
-
-Field<Job> eval_batch() {
-  Field<Job> f = field::size_or_none("eval_batch", &Job::eval_batch);
-  f.print = print_eval_batch;
-  return f;
-}
+// 0 turns off an evaluation that a file has.
+int64_t parse_eval_batch(const Config& c, const char* key, int64_t) { return c.integer({key}, 0) == 0 ? 0 : c.size({key}, 1); }
 
 void read_steps(Job& j, const Config& c) {
   j.steps = c.size({"steps"}, 2);
@@ -246,7 +237,8 @@ std::vector<Setting> loop_settings() {
       {field::word("zero_grad", parse_zero_grad, &Job::zero_grad), "after-step|before-forward|before-backward",
        "when the loop drops the last step's gradients"},
       {field::size_or_none("longest", &Job::longest), "N", "tokens of the longest sample of the data, when --seq is the usual length"},
-      {eval_batch(), "N", "samples per device in evaluation (default: as in training)"},
+      {field::member("eval_batch", parse_eval_batch, field::kAsItIs, &Job::eval_batch), "N",
+       "an evaluation follows the steps, with this many samples per device; 0: none (default: none, or as the trainer does)"},
       {field::size_or_none("sample_tokens", &Job::sampling, &Sampling::tokens), "N",
        "new tokens per prompt that generation makes between steps"},
       {field::size("sample_batch", &Job::sampling, &Sampling::batch), "N", "prompts that are generated from at once (default 1)"},

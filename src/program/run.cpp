@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "job/values.h"
+#include "job/settings.h"
 #include "tensor/kernel_memory.h"
 
 namespace plimsoll {
