@@ -12,6 +12,7 @@ std::function<ExitCode()> set_up_list(CLI::App& app) {
   app.add_option("what", request->what, "models, presets, optimizers, optimizer-bytes, settings, gpus, overheads or ai-toolkit")
       ->required()
       ->type_name("WHAT");
+  app.add_flag("--markdown", request->markdown, "settings as the tables of docs/job-file.md");
   output->add_to(app);
   return [request, output] { return answer(*request, output->show()); };
 }
