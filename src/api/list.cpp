@@ -11,6 +11,7 @@
 #include "optim/optimizer.h"
 #include "report/hardware_report.h"
 #include "report/optimizer_report.h"
+#include "report/settings_report.h"
 #include "systems/ai_toolkit/tables.h"
 #include "util/text.h"
 
@@ -19,6 +20,27 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Columns as wide as their widest value.
+std::string table_text(const Json& rows) {
+  std::vector<std::vector<std::string>> cells;
+  for (const Json& row : rows) {
+    std::vector<std::string> line;
+    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : dump(item.value()));
+    cells.push_back(line);
+  }
+  std::vector<size_t> width;
+  for (const auto& line : cells) {
+    width.resize(line.size());
+    for (size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
+  }
+  std::string text;
+  for (const auto& line : cells) {
+    for (size_t i = 0; i < line.size(); ++i) text += i + 1 < line.size() ? fmt::format("{:<{}}  ", line[i], width[i]) : line[i];
+    text += "\n";
+  }
+  return text;
+}
 
 std::string reference_of(const ModelEntry& e) {
   const std::string& library = e.family->library;
@@ -45,10 +67,11 @@ Json list_optimizers() {
   return out;
 }
 
-Json list_settings() {
-  Json out = Json::array();
-  for (const Setting& s : job_settings()) out.push_back({{"key", s.key}, {"flag", flag_of(s)}, {"value", s.value}, {"help", s.help}});
-  return out;
+// Columns for a screen; the rows of the JSON have more.
+std::string settings_text() {
+  Json rows = Json::array();
+  for (const Setting& s : job_settings()) rows.push_back({{"key", s.key}, {"flag", flag_of(s)}, {"value", s.value}, {"help", s.help}});
+  return table_text(rows);
 }
 
 Json list_overheads() {
@@ -83,37 +106,17 @@ struct Listing {
   const char* name;
   Json (*make)();
   std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
+  std::string (*markdown)() = nullptr;
 };
 constexpr Listing kListings[] = {{"models", list_models},
                                  {"presets", list_presets},
                                  {"optimizers", list_optimizers},
                                  {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
-                                 {"settings", list_settings},
+                                 {"settings", settings_json, settings_text, settings_markdown},
                                  {"gpus", list_gpus, gpus_text},
                                  {"overheads", list_overheads},
                                  {"schemas", list_schemas},
                                  {"ai-toolkit", ai_toolkit_tables_json, ai_toolkit_tables_text}};
-
-// Columns as wide as their widest value.
-std::string table_text(const Json& rows) {
-  std::vector<std::vector<std::string>> cells;
-  for (const Json& row : rows) {
-    std::vector<std::string> line;
-    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : dump(item.value()));
-    cells.push_back(line);
-  }
-  std::vector<size_t> width;
-  for (const auto& line : cells) {
-    width.resize(line.size());
-    for (size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
-  }
-  std::string text;
-  for (const auto& line : cells) {
-    for (size_t i = 0; i < line.size(); ++i) text += i + 1 < line.size() ? fmt::format("{:<{}}  ", line[i], width[i]) : line[i];
-    text += "\n";
-  }
-  return text;
-}
 
 }  // namespace
 
@@ -144,7 +147,11 @@ ExitCode answer(const ListRequest& request, const Show& show) {
   for (const Listing& l : kListings) {
     names.emplace_back(l.name);
     if (request.what != l.name) continue;
-    show([&](const Style&) { return l.text ? l.text() : table_text(l.make()); },
+    if (request.markdown && !l.markdown)
+      throw Error(fmt::format("[list] {} have no Markdown table", l.name), "settings have one", ExitCode::usage);
+    show([&](const Style&) { return request.markdown ? l.markdown()
+                                    : l.text         ? l.text()
+                                                     : table_text(l.make()); },
          [&] {
            return Json{{"schema", 1}, {"command", "list"}, {l.name, l.make()}};
          });

@@ -7,7 +7,8 @@
 namespace plimsoll {
 
 struct ListRequest {
-  std::string what;  // models, presets, ...
+  std::string what;       // models, presets, ...
+  bool markdown = false;  // the table as docs/job-file.md has it
 };
 
 // The first column of a listing: names of presets, ids of devices.
