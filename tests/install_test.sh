@@ -18,6 +18,7 @@ library=$(find "$prefix" -name libplimsoll.so)
 libdir=$(dirname "$library")
 
 expect '^plimsoll 0\.1\.0$' "$("$prefix/bin/plimsoll" --version)"
+[ -s "$prefix/share/plimsoll/schemas/estimate.json" ] || fail "no schemas"
 others=$(nm -D --defined-only "$library" | awk '{ print $3 }' | grep -v '^plimsoll_' || true)
 [ -z "$others" ] || fail "the library shows more than the C interface: $others"
 expect 'SONAME.*\[libplimsoll\.so\.0\]' "$(readelf -d "$library")"

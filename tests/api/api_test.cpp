@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <plimsoll.hpp>
@@ -21,6 +22,10 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Verb = plimsoll_answer* (*)(const char*);
 using Handle = std::unique_ptr<plimsoll_answer, decltype(&plimsoll_answer_free)>;
+
+plimsoll_answer* ask_ai_toolkit(const char* request) { return plimsoll_ask("ai-toolkit", request); }
+plimsoll_answer* ask_score(const char* request) { return plimsoll_ask("score", request); }
+plimsoll_answer* ask_report(const char* request) { return plimsoll_ask("report", request); }
 
 constexpr Verb kVerbs[] = {plimsoll_estimate, plimsoll_plan, plimsoll_compare, plimsoll_explain, plimsoll_replay, plimsoll_list};
 
@@ -105,15 +110,21 @@ TEST(Library, ComparesAsTheCommandDoes) {
   expect_error(plimsoll_compare, R"({"jobs": [{"nam": "a"}, "gpt2"]})", 2, {"'nam'", "'name'"});
 }
 
-TEST(Library, PlansByTheRulesOfOthers) {
-  expect_same(plimsoll_plan, R"({"rules": "ai-toolkit", "arch": "flux", "resolution": 512, "vram": 24, "checkpointing": false})",
-              "plan --rules ai-toolkit --arch flux --resolution 512 --vram 24 --no-checkpointing");
+TEST(Library, AnswersAsTheAiToolkitDoes) {
+  expect_same(ask_ai_toolkit, R"({"arch": "flux", "resolution": 512, "vram": 24, "checkpointing": false})",
+              "ai-toolkit --arch flux --resolution 512 --vram 24 --no-checkpointing");
+  expect_same(ask_ai_toolkit, R"({"batch": 2, "workers": 4, "ema": true, "quantization": "8bit", "checkpointing": true})",
+              "ai-toolkit --batch 2 --workers 4 --ema --quantization 8bit --checkpointing");
+  expect_error(ask_ai_toolkit, R"({"vrm": 24})", 2, {"'vrm'", "'vram'"});
+  expect_error(plimsoll_plan, R"({"rules": "ai-toolkit", "vram": 24})", 2, {"'rules'", "plimsoll ai-toolkit"});
+}
+
+TEST(Library, PlansAsTheCommandDoes) {
   expect_same(plimsoll_plan, R"({"run": "resnet50", "settings": {"batch": 64}, "gpu": "rtx-3060-12gb", "keep": ["precision"]})",
               "plan resnet50 --batch 64 --gpu rtx-3060-12gb --keep precision");
   expect_error(plimsoll_plan, R"({"run": "gpt2", "gpu": "rtx-4090", "gaol": "memory"})", 2, {"'gaol'", "'goal'"});
   expect_error(plimsoll_plan, R"({"run": "gpt2", "gpu": "rtx-4090", "flags": true, "diff": true})", 2, {"--flags", "--diff"});
-  expect_error(plimsoll_plan, R"({"rules": "ai-tool"})", 2, {"'ai-tool'", "ai-toolkit"});
-  expect_error(plimsoll_plan, R"({"rules": "ai-toolkit", "vrm": 24})", 2, {"'vrm'", "'vram'"});
+  expect_error(plimsoll_plan, R"({"run": "gpt2", "gpu": "rtx-4090", "num_gpus": 0})", 5, {"num_gpus 0", "above 0"});
 }
 
 TEST(Library, PlansIntoFiles) {
@@ -168,7 +179,7 @@ TEST(Library, ListsAsTheCommandDoes) {
 
 TEST(Library, NamesWhatIsWrong) {
   expect_error(plimsoll_estimate, R"({"rum": "gpt2"})", 2, {"'rum'", "did you mean 'run'"});
-  expect_error(plimsoll_estimate, R"({"run": 8})", 5, {"run 8", "a path"});
+  expect_error(plimsoll_estimate, R"({"run": 8})", 5, {"run 8", "a file"});
   expect_error(plimsoll_estimate, R"({"run": ["python", 3]})", 5, {"run"});
   expect_error(plimsoll_estimate, R"({"run": "gpt2", "settings": 8})", 5, {"settings 8"});
   expect_error(plimsoll_estimate, R"({"run": "gpt2", "settings": {"bach": 8}})", 5, {"'bach'", "did you mean 'batch'"});
@@ -276,6 +287,12 @@ TEST(CppHeader, AnswersAndThrows) {
   const plimsoll::Answer no = plimsoll::estimate(plimsoll::Request("gpt2").set("seq", 64).with("gpu", "1GiB"));
   EXPECT_EQ(no.code(), PLIMSOLL_NO);
   EXPECT_FALSE(no.fits());
+  const plimsoll::Answer nothing_asked = plimsoll::estimate(plimsoll::Request("gpt2").set("seq", 64));
+  EXPECT_EQ(nothing_asked.code(), PLIMSOLL_OK);
+  EXPECT_FALSE(nothing_asked.fits());
+  EXPECT_FALSE(plimsoll::list("models").fits());
+  EXPECT_TRUE(plimsoll::estimate(plimsoll::Request("gpt2").set("seq", 64).with("host_memory", "64GiB")).fits());
+  EXPECT_TRUE(plimsoll::plan(plimsoll::Request("resnet18").set("batch", 8).with("gpu", "8GiB")).fits());
   EXPECT_GT(plimsoll::list("models").count("/models"), 10u);
   try {
     plimsoll::explain("gtp2");
@@ -284,6 +301,127 @@ TEST(CppHeader, AnswersAndThrows) {
     EXPECT_EQ(e.code(), PLIMSOLL_BAD_INPUT);
     EXPECT_NE(e.hint().find("gpt2"), std::string::npos) << e.hint();
   }
+}
+
+TEST(Library, AnswersAnyVerbByItsName) {
+  const Handle named(plimsoll_estimate(R"({"run": "gpt2"})"), plimsoll_answer_free),
+      asked(plimsoll_ask("estimate", R"({"run": "gpt2"})"), plimsoll_answer_free);
+  EXPECT_STREQ(plimsoll_answer_json(asked.get(), nullptr), plimsoll_answer_json(named.get(), nullptr));
+  const std::string rows = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/truth/ema.jsonl";
+  const Handle score = ask(ask_score, Json{{"files", rows}}.dump());
+  EXPECT_EQ(plimsoll_answer_code(score.get()), PLIMSOLL_OK) << plimsoll_answer_message(score.get());
+  const Handle page = ask(ask_report, R"({"run": "gpt2", "settings": {"seq": 64}, "brief": true})");
+  EXPECT_STREQ(plimsoll_answer_text(page.get(), "/kind"), "job");
+  const Handle markdown = ask(ask_report, R"({"run": "gpt2", "settings": {"seq": 64}, "format": "markdown"})");
+  EXPECT_STREQ(plimsoll_answer_text(markdown.get(), "/kind"), "document");
+  const auto refused = [](const char* verb, const char* word) {
+    const Handle answer(plimsoll_ask(verb, "{}"), plimsoll_answer_free);
+    EXPECT_EQ(plimsoll_answer_code(answer.get()), PLIMSOLL_USAGE);
+    EXPECT_NE(std::string(plimsoll_answer_message(answer.get()) + std::string(plimsoll_answer_hint(answer.get()))).find(word),
+              std::string::npos)
+        << plimsoll_answer_message(answer.get());
+  };
+  refused("estimat", "'estimate'");
+  refused("watch", "command line");
+  refused(nullptr, "NULL");
+}
+
+// What a call prints, on standard output and standard error together.
+std::string printed(const std::function<void()>& call) {
+  FILE* file = std::tmpfile();
+  std::fflush(stdout);
+  const int out = dup(1), err = dup(2);
+  dup2(fileno(file), 1);
+  dup2(fileno(file), 2);
+  call();
+  std::fflush(stdout);
+  dup2(out, 1);
+  dup2(err, 2);
+  close(out);
+  close(err);
+  std::rewind(file);
+  std::string text;
+  for (int c; (c = std::fgetc(file)) != EOF;) text += static_cast<char>(c);
+  std::fclose(file);
+  return text;
+}
+
+TEST(Library, PrintsNothing) {
+  const Folder folder;
+  const std::string file = (folder.path / "run.yaml").string(), log = (folder.path / "train.log").string();
+  std::ofstream(file) << "model: resnet18\nbatch: 64\n";
+  std::ofstream(log)
+      << "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of "
+         "which 1.00 GiB is free.\n";
+  const std::pair<const char*, Json> calls[]{{"estimate", {{"run", "gpt2"}, {"gpu", "24GiB"}, {"what_if", true}}},
+                                             {"plan", {{"run", file}, {"gpu", "2GiB"}}},
+                                             {"plan", {{"run", file}, {"gpu", "2GiB"}, {"diff", true}}},
+                                             {"plan", {{"run", file}, {"gpu", "2GiB"}, {"generate", "accelerate"}}},
+                                             {"ai-toolkit", {{"vram", 24}}},
+                                             {"compare", {{"run", "gpt2"}, {"vary", {{"batch", {1, 2}}}}}},
+                                             {"explain", {{"run", log}, {"bundle", (folder.path / "help.tar").string()}}},
+                                             {"explain", {{"run", file}, {"bundle", (folder.path / "run.tar").string()}}},
+                                             {"report", {{"run", "gpt2"}, {"brief", true}}},
+                                             {"list", {{"what", "gpus"}}},
+                                             {"doctor", Json::object()},
+                                             {"estimate", {{"run", "gtp2"}}}};
+  for (const auto& [verb, request] : calls)
+    EXPECT_EQ(printed([&] { plimsoll_answer_free(plimsoll_ask(verb, request.dump().c_str())); }), "") << verb << request;
+  const Handle answer(plimsoll_ask("explain", Json{{"run", log}, {"bundle", (folder.path / "two.tar").string()}}.dump().c_str()),
+                      plimsoll_answer_free);
+  EXPECT_GT(plimsoll_answer_count(answer.get(), "/bundle/files"), 0u) << plimsoll_answer_json(answer.get(), nullptr);
+}
+
+TEST(Library, ReportsProgressAndCanBeCancelled) {
+  const std::string request = R"({"run": "gpt2", "settings": {"batch": 32, "seq": 512}, "gpu": "rtx-3060-12gb"})";
+  struct Seen {
+    int64_t calls = 0, most = 1 << 30;
+    std::string text;
+  };
+  const auto progress = [](void* context, int64_t done, int64_t, const char* text) {
+    Seen& seen = *static_cast<Seen*>(context);
+    EXPECT_GT(done, 0);
+    seen.text = text;
+    return ++seen.calls >= seen.most ? 1 : 0;
+  };
+  Seen whole;
+  const plimsoll_callbacks watching{progress, &whole};
+  const Handle answer(plimsoll_ask_with("plan", request.c_str(), &watching), plimsoll_answer_free);
+  EXPECT_EQ(plimsoll_answer_code(answer.get()), PLIMSOLL_OK) << plimsoll_answer_message(answer.get());
+  EXPECT_GT(whole.calls, 10);
+  EXPECT_EQ(whole.text, "candidates executed");
+  const Handle silent(plimsoll_plan(request.c_str()), plimsoll_answer_free);
+  EXPECT_STREQ(plimsoll_answer_json(answer.get(), nullptr), plimsoll_answer_json(silent.get(), nullptr));
+  Seen some;
+  some.most = 5;
+  const plimsoll_callbacks ending{progress, &some};
+  const Handle cancelled(plimsoll_ask_with("plan", request.c_str(), &ending), plimsoll_answer_free);
+  EXPECT_EQ(plimsoll_answer_code(cancelled.get()), PLIMSOLL_CANCELLED);
+  EXPECT_STREQ(plimsoll_answer_message(cancelled.get()), "cancelled");
+  EXPECT_EQ(some.calls, 5);
+  EXPECT_THROW(plimsoll::ask("compare",
+                             plimsoll::Request("gpt2").with(
+                                 "vary", std::map<std::string, plimsoll::Value>{{"batch", std::vector<plimsoll::Value>{1, 2}}}),
+                             [](int64_t, int64_t, std::string_view) { return false; }),
+               plimsoll::Error);
+}
+
+// Comments and examples of the headers name what is there.
+TEST(Library, HeadersNamePointersThatExist) {
+  const Handle answer = ask(plimsoll_estimate, R"({"run": "gpt2", "settings": {"seq": 64}, "gpu": "24GiB"})");
+  const Json document = Json::parse(plimsoll_answer_json(answer.get(), nullptr));
+  size_t found = 0;
+  for (const char* name : {"include/plimsoll.h", "include/plimsoll.hpp", "docs/library.md"}) {
+    std::ifstream in(std::string(PLIMSOLL_SOURCE_DIR) + "/" + name);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::regex pointer(R"re((integer|number|text|count|pointer \(RFC 6901\)|says_fits)(?:\(|: )"(/[a-z0-9_/]+)")re");
+    for (auto it = std::sregex_iterator(text.begin(), text.end(), pointer); it != std::sregex_iterator(); ++it) {
+      if ((*it)[1] == "says_fits") continue;  // of several verbs: tested by what fits() says
+      EXPECT_TRUE(document.contains(Json::json_pointer((*it)[2].str()))) << name << ": " << (*it)[2];
+      ++found;
+    }
+  }
+  EXPECT_GE(found, 3u);
 }
 
 }  // namespace
