@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "model/weights_only.h"
+#include "program/ranks.h"
 #include "report/fit_report.h"
 #include "report/host_report.h"
 #include "report/job_report.h"
 #include "report/xla_report.h"
-#include "program/ranks.h"
 #include "util/text.h"
 
 namespace plimsoll {
