@@ -64,7 +64,7 @@ void Patch::apply(Job& job, const std::string& origin) const {
 
 Patch::Json Patch::json() const { return Json(values_); }
 
-std::string Patch::text() const { return empty() ? "{}" : json().dump(); }
+std::string Patch::text() const { return empty() ? "{}" : dump(json()); }
 
 Patch merged(Patch first, const Patch& second) {
   for (const auto& [key, value] : second) {

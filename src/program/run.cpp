@@ -75,8 +75,8 @@ class RankExecutions {
 
 // All that decides what is executed. Devices whose libraries take the same workspaces are one kind.
 std::string key_of(const Job& job, const Target& target) {
-  std::string key = job.family;
-  for (const auto& [setting, value] : values_of(job)) key += fmt::format("\n{}={}", setting, value.dump());
+  std::string key = job.family + "\n";
+  nlohmann::json::to_cbor(nlohmann::json(values_of(job)), key);  // unlike as text, bytes that are no UTF-8 stay apart
   if (job.framework == Framework::jax) return key + fmt::format("\n{}", static_cast<int>(target.kind));
   const KernelMemory kernels = kernel_memory(complete(job, target).platform);
   return key + fmt::format("\n{} {} {} {} {}", kernels.blas, kernels.blas_lt, kernels.keeps_blas_lt, kernels.scratch,

@@ -93,6 +93,13 @@ TEST(OneRun, AJobIsExecutedOnceForAllQuestions) {
   EXPECT_EQ(runs.executed(), 3u) << "and so is another version";
 }
 
+// Text that is no UTF-8 reaches a job from files and flags.
+TEST(OneRun, AnyTextOfASettingIsPartOfTheQuestion) {
+  Runs runs;
+  for (const char* text : {"\xff", "\xfe"}) estimate(runs, small_gpt2({{"config", {{"note", text}}}}), 0);
+  EXPECT_EQ(runs.executed(), 2u);
+}
+
 TEST(OneRun, AnEvaluationIsExecutedWhereTheJobHasOne) {
   EXPECT_EQ(estimate(small_gpt2(), 0).steps.size(), 2u);
   const Estimate with = estimate(small_gpt2({{"eval_batch", 64}}), 0);
