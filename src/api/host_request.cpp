@@ -136,7 +136,7 @@ const Keys<HostRequest>& host_keys() {
       {"shm", SizeText<R>{&R::shm}, "SIZE", "size of /dev/shm (default: half of the RAM; Docker gives 64MiB)", kGroup},
       {"os_reserve", SizeText<R>{&R::system}, "SIZE", "RAM that the system and others use (default 4 GiB, 1.5 to 8.6)", kGroup},
       {"unified", SizeText<R>{&R::unified}, "SIZE|DEVICE|this",
-       "one pool for device and host, step by step: a size, a device such as gb10, or 'this'", kGroup},
+       "one pool for device and host, step by step: a size, a device (gb10), or 'this'", kGroup},
       {"margin", &R::margin, "PART", "part of the pool that --unified leaves free (default 0.1)", kGroup, {0, 0.9}},
       {"rule_of_thumb", &R::rule, "", "with --unified: a widespread rule of thumb beside the simulation", kGroup}};
   return kKeys;

@@ -222,10 +222,10 @@ const Keys<SearchRequest>& plan_keys() {
   static const Keys<R> kKeys{
       {"goal", &R::goal, "NAME", "throughput (default), memory, batch, sequence or gpus (as few as will do)", kGoal},
       {"keep", &R::keep, "KNOB,...", "knobs that stay as they are (see below)", kGoal},
-      {"allow", &R::allow, "KNOB,...", "knobs that may be turned, too: seq, model", kGoal},
+      {"allow", &R::allow, "KNOB,...", "also allow changes to these knobs: seq, model", kGoal},
       {"total_batch", &R::total_batch, "N", "samples of an optimizer step, all devices together", kGoal, kAboveZero},
       {"num_gpus", &R::num_gpus, "N", "devices there are: DDP, ZeRO-1 to -3, and FSDP2 are tried", kGoal, kAboveZero},
-      {"world", &R::world, "N", "the fastest layouts over so many devices, of PyTorch, DeepSpeed, torchtitan and Megatron-LM", kCluster,
+      {"world", &R::world, "N", "the fastest layouts for N devices with PyTorch, DeepSpeed, torchtitan and Megatron-LM", kCluster,
        kAboveZero},
       {"layouts", &R::layouts, "KIND,...", "only these kinds: " + layout_names(), kCluster},
       {"node", &R::node, "N", "devices of one node (default 8)", kCluster, kAboveZero},

@@ -31,7 +31,7 @@ void note_missing_parts(Reader& r, bool latents, bool texts, bool trains) {
     r.note(Effect::unknown, "the text encoders are trained too: their weights and adapters are not part of the answer",
            "name a model by its script alone to have them simulated");
   else if (!texts)
-    r.note(Effect::partial, "the text encoders lie on the device, too: their weights are not part of the answer",
+    r.note(Effect::partial, "the text encoders are also on the device: their weights are not part of the answer",
            "--cache_text_encoder_outputs lets them go");
   if (!latents)
     r.note(Effect::partial, "the VAE encodes pictures between the steps: its memory is not part of the answer",
@@ -67,7 +67,7 @@ void read_kohya_parts(Reader& r, bool network, const std::string& program) {
   const bool texts = r.flag("cache_text_encoder_outputs", false) || r.flag("cache_text_encoder_outputs_to_disk", false);
   const bool latents = r.flag("cache_latents", false) || r.flag("cache_latents_to_disk", false);
   if (r.flag("network_train_text_encoder_only", false))
-    r.finding(Effect::unknown, "network_train_text_encoder_only", "adapters of the denoiser are simulated, too");
+    r.finding(Effect::unknown, "network_train_text_encoder_only", "the adapters of the denoiser are simulated as well");
   if (!r.job.model.starts_with("sd-scripts-")) return note_missing_parts(r, latents, texts, trains_texts(r, network, program));
   r.config("cache_latents", latents, r.origin(r.has("cache_latents_to_disk") ? "cache_latents_to_disk" : "cache_latents"));
   read_texts(r, network, program, texts);

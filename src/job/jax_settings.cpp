@@ -73,7 +73,7 @@ std::vector<Setting> jax_setting_entries() {
        "jax: devices under pmap, each with a full copy and its own batch (default 1)", kJax},
       {{"global_batch", [](Job& j, const Config& c) { j.batch = c.size({"global_batch"}, 1); }},
        "N",
-       "jax: samples of all replicas together, in the place of batch; pmap wants it divisible by them",
+       "jax: samples of all replicas together, instead of batch; pmap needs it divisible by them",
        kJax},
       {field::member("device_kind", read_kind, print_kind, &Job::jax, &JaxSettings::device_kind), "gpu|tpu",
        "jax: whose layouts and allocator (default: those of --gpu, else gpu)", kJax},

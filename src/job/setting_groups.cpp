@@ -137,7 +137,7 @@ std::vector<Setting> batch_settings() {
        "rows of the longest sample with a mask (default), or one row of all samples"},
       {padding(), "none|ones|mask", "the attention_mask that the model is given: none, one of ones, one with padded tokens"},
       {field::size("pad_to_multiple_of", &Job::collation, &Collation::pad_to_multiple_of), "N",
-       "rows are padded to a multiple of so many tokens"},
+       "rows are padded to a multiple of this many tokens"},
       {field::word("inputs", parse_inputs, &Job::inputs), "lm|cls|image|pair|vector|own",
        "what a sample is; the model's own kind by default", kBoth},
   };
@@ -212,7 +212,7 @@ std::vector<Setting> optimizer_settings() {
       {field::parsed("offload_optimizer", parse_optimizer_offload, print_offload, &Job::offload_optimizer), "=gradients=true",
        "states on the host, where weights are updated, and perhaps gradients (torchao's CPUOffloadOptimizer)"},
       {field::size_or_none("swap_blocks", &Job::swap_blocks), "N",
-       "frozen weights of so many blocks are on the host and take turns on the device (kohya's blocks_to_swap)"},
+       "frozen weights of this many blocks stay on the host and take turns on the device (kohya's blocks_to_swap)"},
       {field::flag("optimizer_in_backward", &Job::optimizer_in_backward), "",
        "update each parameter in backward and drop its gradient at once (torchtune's optimizer_in_bwd)"},
       {field::member(
