@@ -7,6 +7,7 @@
 #include "job/distribution.h"
 #include "job/settings.h"
 #include "plan/short_runs.h"
+#include "program/program.h"
 #include "util/parallel.h"
 
 namespace plimsoll {
@@ -102,9 +103,9 @@ Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
   c.changes = changes;
   try {
     c.job = with(job_, changes);
-    check_framework(c.job);
+    require_none(problems(c.job));
     Job executed = c.job;
-    if (job_.eval_batch > 0 && executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;  // as in training
+    follow_training(executed, job_);
     if (extrapolates_ && !in_full && ShortRuns::worth(executed))
       measure_shorter(c, executed);
     else

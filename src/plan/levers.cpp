@@ -10,6 +10,7 @@
 #include "job/settings.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
+#include "program/run.h"
 #include "util/parallel.h"
 
 namespace plimsoll {
@@ -219,7 +220,7 @@ Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& t
 Job with(const Job& job, const Lever& lever) {
   Job changed = job;
   for (const auto& [key, value] : lever.settings) apply_setting(changed, key, value, "what-if");
-  if (job.eval_batch > 0 && changed.eval_batch == job.batch) changed.eval_batch = changed.batch;  // as in training
+  follow_training(changed, job);
   return changed;
 }
 

@@ -6,7 +6,7 @@
 #include "model/decoder/torchtitan.h"
 #include "plan/layout_kinds.h"
 #include "plan/without_defaults.h"
-#include "step/torchtitan_checks.h"
+#include "program/program.h"
 
 namespace plimsoll {
 
@@ -20,13 +20,7 @@ bool titan_possible(Job job, const TorchtitanSettings& t) {
   job.precision = Precision::fp32;
   job.batch = t.pipeline;
   job.accumulation = 1;
-  try {
-    check_torchtitan(job);
-    torchtitan_split(TorchtitanConfig(job.family, job.config).layers, t.pipeline * t.virtual_stages);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+  return torchtitan_program().problems(job).empty();
 }
 
 void add_titan(const Job& job, const TorchtitanSettings& t, bool needs_more, std::vector<Spread>& out) {
