@@ -8,6 +8,7 @@
 #include "api/explain.h"
 #include "api/recorded_file.h"
 #include "estimate/stand_in.h"
+#include "job/distribution.h"
 #include "job/lint.h"
 #include "report/page.h"
 #include "systems/seed_report.h"
@@ -26,13 +27,12 @@ std::string rank_names(int64_t first, int64_t count) {
 // Processes of one job, those that are alike in one row; of replicas of the same shards, one. Megatron-LM and torchtitan number their ranks
 // with the pipeline outermost: a stage has one run of them.
 std::vector<PageRank> ranks_of(const Run& run, const Estimate& e, const std::optional<DeviceSpec>& device) {
-  const ParallelSettings& p = run.job.parallel;
-  const int64_t world = p.world();
+  const int64_t world = world_size(run.job);
   std::vector<PageRank> out;
   if (world <= 1 || !e.memory) return out;
-  const bool stages = p.megatron || p.torchtitan;
+  const bool stages = run.job.program.has_stages();
   if (run.ranks.empty()) {
-    const std::optional<int64_t> named = named_rank(run.job);
+    const std::optional<int64_t> named = ranks_of(run.job).named;
     return {{named ? rank_names(*named, 1) : rank_names(0, world), *e.memory}};
   }
   const int64_t each = stages ? world / static_cast<int64_t>(run.ranks.size()) : 1;
@@ -42,7 +42,7 @@ std::vector<PageRank> ranks_of(const Run& run, const Estimate& e, const std::opt
     const DeviceFacts facts{device, run.job.platform.torch, uses_convolutions(run.simulation.trace), world};
     out.push_back({name, with_stand_in_range(run.job, run.simulation.trace, device_memory(r.cuda, facts))});
   }
-  if (const int64_t more = ranks_not_executed(run.job); more > 0) out.back().name += fmt::format(", {} more not executed", more);
+  if (const int64_t more = ranks_of(run.job).left_out; more > 0) out.back().name += fmt::format(", {} more not executed", more);
   return out;
 }
 

@@ -2,10 +2,11 @@
 // Plain data; step/record.h and xla/ act on it.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "job/problem.h"
 
 namespace plimsoll {
 
@@ -26,12 +27,11 @@ struct JaxSettings {
 const char* to_string(Framework f);
 const char* to_string(DeviceKind k);
 std::string to_string(const JaxSettings& s);  // "donated, 8 replicas, TPU"; never empty
-nlohmann::ordered_json to_json(const JaxSettings& s);
 
 // The entries of job_settings() for them.
 std::vector<Setting> jax_setting_entries();
 
-// Throws for settings that the job's framework does not have, and says what is possible instead.
-void check_framework(const Job& job);
+// Settings that the job's framework does not have, with what is possible instead.
+void check_framework(const Job& job, Problems& out);
 
 }  // namespace plimsoll

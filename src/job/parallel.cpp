@@ -106,8 +106,6 @@ const Mapping<TensorParallelSettings>& tensor_parallel_mapping() {
 }  // namespace
 
 int64_t ParallelSettings::world() const {
-  if (megatron) return megatron->world;
-  if (torchtitan) return torchtitan->world;
   const int64_t outer = ddp         ? ddp->world
                         : zero1     ? zero1->world
                         : fsdp      ? fsdp->world
@@ -117,10 +115,7 @@ int64_t ParallelSettings::world() const {
   return outer * (tensor ? tensor->world : 1);
 }
 
-int64_t ParallelSettings::replicas() const {
-  if (megatron) return megatron->data();
-  return torchtitan ? torchtitan->data() : world() / (tensor ? tensor->world : 1);
-}
+int64_t ParallelSettings::replicas() const { return world() / (tensor ? tensor->world : 1); }
 
 std::optional<DdpSettings> ParallelSettings::reducer() const {
   if (ddp || !zero1 || !zero1->ddp) return ddp;
@@ -139,24 +134,22 @@ nlohmann::ordered_json to_json(const Zero1Settings& z) { return zero1_mapping().
 nlohmann::ordered_json to_json(const FsdpSettings& f) { return fsdp_mapping().print(f); }
 nlohmann::ordered_json to_json(const TensorParallelSettings& t) { return tensor_parallel_mapping().print(t); }
 
-void check(const ParallelSettings& p) {
+void check(const ParallelSettings& p, Problems& out) {
   std::vector<std::string> kinds;
   if (p.ddp || p.zero1) kinds.push_back(p.ddp ? "ddp" : "zero1");
   if (p.fsdp) kinds.push_back("fsdp");
   if (p.fsdp1) kinds.push_back("fsdp1");
   if (p.deepspeed) kinds.push_back("zero");
   if (p.tensor && !p.fsdp) kinds.push_back("tensor_parallel");  // a mesh of fully_shard and tensor parallelism is
-  if (kinds.size() > 1) throw Error("[job] " + kinds[0] + " with " + kinds[1] + " is not simulated", "leave one of them out");
+  if (kinds.size() > 1) out.push_back({"[job] " + kinds[0] + " with " + kinds[1] + " is not simulated", "leave one of them out"});
   if (!p.ddp || !p.zero1) return;
   if (p.ddp->world != p.zero1->world)
-    throw Error(fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
-                "the same processes reduce gradients and share the optimizer's states");
-  if (!p.zero1->ddp) throw Error("[zero1] ddp: false, but the job has a ddp setting", "leave one of them out");
+    out.push_back({fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
+                   "the same processes reduce gradients and share the optimizer's states"});
+  if (!p.zero1->ddp) out.push_back({"[zero1] ddp: false, but the job has a ddp setting", "leave one of them out"});
 }
 
 std::string to_string(const ParallelSettings& p) {
-  if (p.megatron) return to_string(*p.megatron);
-  if (p.torchtitan) return to_string(*p.torchtitan);
   if (p.fsdp && p.tensor) return fmt::format("FSDP2 rank {} of {} x tensor parallel on {}", p.fsdp->rank, p.fsdp->world, p.tensor->world);
   if (p.fsdp && p.fsdp->replicas > 1) return fmt::format("HSDP, {} copies of {} shards", p.fsdp->replicas, p.fsdp->shards());
   if (p.fsdp) return fmt::format("FSDP2 rank {} of {}", p.fsdp->rank, p.fsdp->world);

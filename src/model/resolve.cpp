@@ -146,7 +146,9 @@ void check_seq(const Job& job, const ModelEntry& entry) {
 // Lengths of the samples stand for batch and seq.
 void resolve_lengths(Job& job) {
   Collation& c = job.collation;
-  check_collation(c, job.origin.contains("batch") ? job.batch : 0);
+  Problems problems;
+  check_collation(c, job.origin.contains("batch") ? job.batch : 0, problems);
+  require_none(problems);
   const bool used = c.padding_given || !c.lengths.empty() || c.collate == Collate::pack || c.pad_to_multiple_of > 1;
   if (used && job.inputs == InputKind::image)
     throw Error("[job] lengths, padding and collate are about tokens, " + job.family + " takes images", "leave them out");
@@ -163,9 +165,9 @@ void resolve_lengths(Job& job) {
 
 // jax.pmap: the first axis of the batch are the devices.
 void share_batch(Job& job) {
-  if (!job.origin.contains("global_batch") || job.framework != Framework::jax) return;
+  if (!job.origin.contains("global_batch") || job.program.framework != Framework::jax) return;
   if (job.origin.contains("batch")) throw Error("[job] batch and global_batch say two things about the samples", "leave one of them out");
-  const int64_t devices = job.jax.replicas, below = job.batch / devices * devices;
+  const int64_t devices = job.program.jax.replicas, below = job.batch / devices * devices;
   if (job.batch != below)
     throw Error(
         fmt::format("[job] global_batch {} cannot be divided among {} replicas", job.batch, devices),

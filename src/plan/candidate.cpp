@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "allocator/timeline.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "plan/short_runs.h"
+#include "program/program.h"
 #include "util/parallel.h"
 
 namespace plimsoll {
@@ -61,9 +63,7 @@ Job with(const Job& job, const Recipe& changes) {
   return changed;
 }
 
-int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? job.jax.replicas : job.parallel.replicas(); }
-
-int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
+int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job)); }
 
 Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster, bool extrapolates)
     : job_(std::move(job)),
@@ -73,7 +73,7 @@ Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration cal
       extrapolates_(extrapolates) {}
 
 void Evaluator::measure(Candidate& c, const Job& executed) const {
-  const bool pytorch = executed.framework == Framework::pytorch;
+  const bool pytorch = executed.program.framework == Framework::pytorch;
   Fitting fitting(executed, {.work = pytorch});
   const std::optional<Simulation> twin = pytorch ? std::nullopt : work_of_jax(executed);
   for (const TargetDevice& d : devices_) {
@@ -103,9 +103,9 @@ Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
   c.changes = changes;
   try {
     c.job = with(job_, changes);
-    check_framework(c.job);
+    require_none(problems(c.job));
     Job executed = c.job;
-    if (job_.eval_batch > 0 && executed.eval_batch == job_.batch) executed.eval_batch = executed.batch;  // as in training
+    follow_training(executed, job_);
     if (extrapolates_ && !in_full && ShortRuns::worth(executed))
       measure_shorter(c, executed);
     else

@@ -29,9 +29,6 @@ Job with(const Job& job, const Recipe& changes);
 // Steps in which sequences or images are cut: what data is padded to.
 inline int64_t shape_unit(const Job& job) { return job.inputs == InputKind::image ? 32 : 64; }
 
-// That run the job together: processes, or replicas of JAX.
-int64_t devices_of(const Job& job);
-
 struct Need {
   ByteRange device;
   Bytes allocated;

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "job/distribution.h"
 #include "plan/batches.h"
 #include "plan/layout_kinds.h"
 #include "plan/least_need.h"
@@ -35,6 +36,7 @@ struct Explored {
 
 Job plain(Job job) {
   job.parallel = {};
+  job.program = {};
   return job;
 }
 
@@ -191,7 +193,7 @@ int64_t global_of(const LayoutRequest& r) {
   if (r.global_batch > 0) return r.global_batch;
   const auto& origin = r.job.origin;
   if (origin.contains("batch") || origin.contains("accumulation") || origin.contains("global_batch"))
-    return checked_mul(checked_mul(r.job.batch, r.job.accumulation), devices_of(r.job));
+    return checked_mul(checked_mul(r.job.batch, r.job.accumulation), replica_count(r.job));
   const bool text = r.job.inputs == InputKind::lm && r.job.seq > 0;
   return text ? std::max(r.world, kTokensOfStep / r.job.seq) : checked_mul(r.world, r.job.batch);
 }
@@ -315,7 +317,7 @@ void add_larger_goals(LayoutPlan& plan) {
 
 void check(const LayoutRequest& request) {
   if (!request.device.capacity) throw Error("[plan] how much memory the device has is not established", "name another with --gpu");
-  if (request.job.framework != Framework::pytorch)
+  if (request.job.program.framework != Framework::pytorch)
     throw Error("[plan] layouts over many devices are for framework pytorch", "leave --world out; replicas says how many devices pmap has");
   check_layout_kinds(request.kinds);
 }

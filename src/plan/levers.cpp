@@ -10,6 +10,7 @@
 #include "job/settings.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
+#include "program/run.h"
 #include "util/parallel.h"
 
 namespace plimsoll {
@@ -31,12 +32,12 @@ class Catalogue {
   explicit Catalogue(const Job& job) : job_(job) {}
 
   std::vector<Lever> all() {
-    if (job_.framework == Framework::jax) {
+    if (job_.program.framework == Framework::jax) {
       jax();
       for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
       return std::move(out_);
     }
-    if (job_.parallel.megatron) {  // it has its own kernels, types and optimizer
+    if (job_.program.megatron) {  // it has its own kernels, types and optimizer
       if (!job_.checkpointing.on)
         add("checkpointing", "recompute every layer", {{"checkpointing", true}}, LeverKind::same_result,
             "about 33 % more time: one more forward of three");
@@ -73,7 +74,7 @@ class Catalogue {
   }
 
   void jax() {
-    if (!job_.jax.donate) add_free("donate", "the train state donated", {{"donate", true}}, "none: donate_argnums of jit or pmap");
+    if (!job_.program.jax.donate) add_free("donate", "the train state donated", {{"donate", true}}, "none: donate_argnums of jit or pmap");
     if (!job_.checkpointing.on)
       add("checkpointing", "jax.checkpoint around every block", {{"checkpointing", true}}, LeverKind::same_result,
           "about 33 % more time: one more forward of three");
@@ -219,7 +220,7 @@ Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& t
 Job with(const Job& job, const Lever& lever) {
   Job changed = job;
   for (const auto& [key, value] : lever.settings) apply_setting(changed, key, value, "what-if");
-  if (job.eval_batch > 0 && changed.eval_batch == job.batch) changed.eval_batch = changed.batch;  // as in training
+  follow_training(changed, job);
   return changed;
 }
 

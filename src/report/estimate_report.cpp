@@ -1,4 +1,5 @@
 #include "report/estimate_report.h"
+#include "job/distribution.h"
 #include "report/job_report.h"
 
 #include <fmt/format.h>
@@ -84,7 +85,7 @@ class Writer {
                    "(docs/accuracy.md)."));
   }
 
-  const char* shared_text() const { return e_.job.parallel.shards_parameters() ? " on this rank" : ""; }
+  const char* shared_text() const { return shards_parameters(e_.job) ? " on this rank" : ""; }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -137,13 +138,13 @@ class Writer {
   void ranks() {
     for (const RankPeak& r : e_.ranks)
       line(fmt::format("  {:<14}  {:>11} {}", r.name, to_string(r.peak), style_.dim("  " + count_text(r.parameters) + " parameters")));
-    if (const int64_t more = ranks_not_executed(e_.job); more > 0)
+    if (const int64_t more = ranks_of(e_.job).left_out; more > 0)
       line(fmt::format("  {} more ranks  {}", more, style_.dim("not executed: they keep parts of the same size, cut elsewhere")));
   }
 
   // What memory_analysis() and nvidia-smi say of a compiled step.
   void program() {
-    out_ += xla_text(*e_.xla, e_.device, e_.job.jax, style_);
+    out_ += xla_text(*e_.xla, e_.device, e_.job.program.jax, style_);
     line(fmt::format("  reached in      {}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
                      e_.peak_op.empty() ? "" : ", " + e_.peak_op));
   }
@@ -290,7 +291,7 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
   j["ranks"] = nlohmann::ordered_json::array();
   for (const RankPeak& r : e.ranks)
     j["ranks"].push_back({{"name", r.name}, {"parameters", r.parameters}, {"allocated_bytes", r.peak.count}});
-  j["ranks_not_executed"] = e.ranks.empty() ? 0 : ranks_not_executed(e.job);
+  j["ranks_not_executed"] = e.ranks.empty() ? 0 : ranks_of(e.job).left_out;
   j["parameters_by_part"] = parameters_by_part(e, 1);
   j["by_category"] = tree_json(e.by_category);
   j["category_peak_bytes"] = nlohmann::ordered_json::object();

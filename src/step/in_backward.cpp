@@ -2,22 +2,20 @@
 
 #include <fmt/format.h>
 
+#include "job/distribution.h"
 #include "util/text.h"
 
 namespace plimsoll {
-
-namespace {
-[[noreturn]] void refuse(const std::string& what, const std::string& why, const std::string& hint) {
-  throw Error(fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint);
-}
-}  // namespace
 
 bool is_lomo(const std::string& optimizer) { return lower(optimizer) == "lomo" || lower(optimizer) == "adalomo"; }
 
 bool steps_in_backward(const Job& job) { return job.optimizer_in_backward || is_lomo(job.optimizer.name); }
 
-void check_step_in_backward(const Job& job) {
+void check_step_in_backward(const Job& job, Problems& out) {
   if (!steps_in_backward(job)) return;
+  const auto refuse = [&](const std::string& what, const std::string& why, const std::string& hint) {
+    out.push_back({fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint});
+  };
   if (job.clip)
     refuse(fmt::format("clip {}", *job.clip), "the norm of all gradients is not known when the first one is used and dropped",
            "leave one of them out");
@@ -27,7 +25,7 @@ void check_step_in_backward(const Job& job) {
   if (job.precision == Precision::amp_fp16 && job.loss_scaling)
     refuse("loss scaling", "GradScaler looks at all gradients before it lets any step be taken",
            "take precision amp or bf16, or loss_scaling: false");
-  if (job.parallel.any()) refuse(to_string(job.parallel), "gradients are reduced in buckets first", "leave one of them out");
+  if (is_distributed(job)) refuse(layout_text(job), "gradients are reduced in buckets first", "leave one of them out");
   if (job.master_weights) refuse("master_weights", "those are updated after backward", "leave one of them out");
   if (job.optimizer.name == "Muon+AdamW")
     refuse("Muon+AdamW", "a recipe of two optimizers is not one for each parameter", "take AdamW, or leave one of them out");

@@ -26,7 +26,7 @@ class TorchtitanTrainer {
  public:
   TorchtitanTrainer(const Job& job, int64_t stage, bool details, bool counts_work)
       : job_(job),
-        settings_(*job.parallel.torchtitan),
+        settings_(*job.program.torchtitan),
         stage_(stage),
         micro_batches_(torchtitan_micro_batches(job)),
         details_(details),
@@ -77,8 +77,8 @@ class TorchtitanTrainer {
 
   TorchtitanPart::Place place(int64_t chunk) const {
     const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
-    const bool ends_count = !(settings_.version < Version{2025, 4});
-    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts, ends_count) : settings_.layers;
+    const std::vector<int64_t> split =
+        settings_.layers.empty() ? torchtitan_split(config_.layers, parts, settings_.counts_ends()) : settings_.layers;
     TorchtitanPart::Place p;
     p.count = split[static_cast<size_t>(part)];
     p.embeds = part == 0;
@@ -351,8 +351,7 @@ FsdpSettings torchtitan_sharding(const TorchtitanSettings& t) {
 }
 
 Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
-  check_torchtitan(job);
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   if (t.stage) return TorchtitanTrainer(job, *t.stage, details, work).run();
   return largest_stage(t.pipeline, details || work,
                        [&](int64_t stage, bool whole) { return TorchtitanTrainer(job, stage, whole && details, whole && work).run(); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/distribution.h"
 #include "nn/adapter.h"
 #include "nn/layers.h"
 #include "nn/parameter_groups.h"
@@ -18,14 +19,11 @@
 #include "step/grad_scaler.h"
 #include "step/in_backward.h"
 #include "step/master_weights.h"
-#include "step/megatron_step.h"
 #include "step/model_of_job.h"
 #include "step/offloaded_layers.h"
 #include "step/offloaded_optimizer.h"
 #include "step/parameter_groups.h"
-#include "step/sharding_checks.h"
 #include "step/swapped_blocks.h"
-#include "step/torchtitan_step.h"
 #include "step/zero1.h"
 #include "tensor/inference.h"
 #include "util/text.h"
@@ -50,14 +48,6 @@ class Trainer {
         build_(tape_),
         optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     tape_.keep_shapes = details;
-    check(job.parallel);
-    check(job.tuning);
-    check_step_in_backward(job);
-    check_master_weights(job);
-    check_offloaded_optimizer(job);
-    check_fsdp(job);
-    check_deepspeed(job);
-    check_tensor_parallel(job, entry_of(job));
     if (job.offload_optimizer) {
       auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
       offloaded_ = offloaded.get();
@@ -122,7 +112,7 @@ class Trainer {
     d.attention = job.attention;
     d.item = job.recorded_item;
     d.recorder = job.recorded_item.has_value();
-    d.late_gradient_labels = d.recorder && job.parallel.any();
+    d.late_gradient_labels = d.recorder && is_distributed(job);
     if (d.recorder) return d;
     d.torch = job.platform.torch;
     d.cpu = job.platform.target == "cpu";
@@ -421,18 +411,14 @@ class Trainer {
 
 }  // namespace
 
-Simulation simulate(const Job& job, bool details, bool work) {
-  if (job.parallel.megatron) return simulate_megatron(job, details, work);
-  if (job.parallel.torchtitan) return simulate_torchtitan(job, details, work);
-  return Trainer(job, details, work).run();
-}
+Simulation simulate_training(const Job& job, bool details, bool work) { return Trainer(job, details, work).run(); }
 
 int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.accumulation : std::min<int64_t>(job.accumulation, 2); }
 
 std::vector<std::string> step_names(const Job& job) {
   std::vector<std::string> names;
   for (int64_t i = 1; i <= job.steps; ++i) names.push_back("step " + std::to_string(i));
-  if (job.parallel.megatron || job.parallel.torchtitan) return names;
+  if (job.program.has_stages()) return names;
   if (job.longest > job.seq) names.push_back("longest sample");
   if (job.eval_batch > 0) names.push_back("evaluation");
   if (job.sampling.tokens > 0) names.push_back("sampling");

@@ -11,7 +11,8 @@
 #include "job/settings.h"
 #include "model/registry.h"
 #include "model/resolve.h"
-#include "step/train.h"
+#include "program/program.h"
+#include "simulate.h"
 #include "xla/compile.h"
 
 namespace plimsoll::fsdm_test {
@@ -61,7 +62,7 @@ Job small_job(const nlohmann::json& changes, int64_t batch) {
 
 int64_t residuals(const nlohmann::json& config, int64_t batch) {
   Job job = small_job(config, batch);
-  job.framework = Framework::jax;
+  job.program.framework = Framework::jax;
   return compile(job, DeviceKind::gpu).residuals;
 }
 
@@ -98,7 +99,7 @@ TEST(Fsdm, APooledContextHasFewerKeysAndASkippedBlockNone) {
 // lax.stop_gradient on the positions: they are never moved, but have states and an average as every parameter.
 TEST(Fsdm, EveryParameterHasItsStateAndAverageTwiceWithoutDonation) {
   Job job = small_job({}, 2);
-  job.framework = Framework::jax;
+  job.program.framework = Framework::jax;
   job.ema = true;
   const XlaMemory m = compile(job, DeviceKind::gpu);
   EXPECT_EQ(m.parameter_bytes, 4 * m.parameters);
@@ -133,7 +134,7 @@ TEST(GlobalBatch, IsASettingOfJax) {
   Job job;
   job.model = "fsdm-lag";
   apply_setting(job, "global_batch", 8, "test");
-  EXPECT_THROW(check_framework(job), Error);
+  EXPECT_EQ(problems(job).front().what, "[job] global_batch is a setting of framework jax, and the framework is pytorch");
 }
 
 TEST(Fsdm, CheckpointedBlocksKeepLessInPyTorchToo) {

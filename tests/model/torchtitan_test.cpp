@@ -7,8 +7,10 @@
 
 #include "allocator/cuda_timeline.h"
 #include "allocator/timeline.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "model/decoder/torchtitan.h"
+#include "simulate.h"
 #include "step/pipeline_schedule.h"
 #include "step/train.h"
 
@@ -101,11 +103,11 @@ TEST(Torchtitan, ShardsOfAllStagesAreTheWholeModel) {
 }
 
 TEST(Torchtitan, EveryStageIsExecutedAndTheLargestIsTheAnswer) {
-  const Simulation s = simulate(titan({{"world", 8}, {"pipeline", 4}}));
-  ASSERT_EQ(s.ranks.size(), 4u);
+  const auto rounded = [](const Job& job) { return ideal_timeline(simulate(job).trace).peak().rounded; };
   int64_t most = 0;
-  for (const RankPeak& r : s.ranks) most = std::max(most, r.peak.count);
-  EXPECT_EQ(ideal_timeline(s.trace).peak().rounded, most);
+  for (int64_t stage = 0; stage < 4; ++stage) most = std::max(most, rounded(titan({{"world", 8}, {"pipeline", 4}, {"stage", stage}})));
+  EXPECT_EQ(rounded(titan({{"world", 8}, {"pipeline", 4}})), most);
+  EXPECT_EQ(execute(titan({{"world", 8}, {"pipeline", 4}}))->ranks.size(), 4u);
 }
 
 TEST(Torchtitan, WhatEachSettingDoesToThePeak) {
@@ -175,8 +177,8 @@ TEST(Mesh, ShardsAreDividedByBothDimensions) {
   const int64_t whole = simulate(job).parameters;
   apply_setting(job, "fsdp", {{"world", 4}}, "test");
   apply_setting(job, "tensor_parallel", {{"world", 2}, {"sequence", true}}, "test");
-  EXPECT_EQ(job.parallel.world(), 8);
-  EXPECT_EQ(job.parallel.replicas(), 4);
+  EXPECT_EQ(world_size(job), 8);
+  EXPECT_EQ(replica_count(job), 4);
   const int64_t norms = 13 * 64;
   EXPECT_EQ(simulate(job).parameters, (whole - norms) / 8 + norms / 4);
 }

@@ -1,6 +1,7 @@
 // DistributedDataParallel and ZeRO-1 on one rank: settings and their errors, and what the buckets cost. Equality with recorded runs
 // is in truth_test.cpp (tests/truth/ddp.jsonl).
 #include "job/parallel.h"
+#include "job/distribution.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include "estimate/estimate.h"
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "step/zero1.h"
 
@@ -53,7 +55,7 @@ TEST(Parallel, AFlagAndAMappingGiveTheSameSettings) {
   EXPECT_EQ(to_json(*file.parallel.ddp).dump(), to_json(*flag.parallel.ddp).dump());
   EXPECT_TRUE(flag.parallel.ddp->bucket_view);
   apply_setting(flag, "ddp", false, "--ddp");
-  EXPECT_FALSE(flag.parallel.any());
+  EXPECT_FALSE(is_distributed(flag));
 }
 
 TEST(Parallel, WrongValuesAreErrorsThatNameThem) {
