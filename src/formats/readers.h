@@ -3,7 +3,7 @@
 
 #include "formats/model_description.h"
 #include "formats/reader.h"
-#include "formats/written.h"
+#include "formats/settings_encoder.h"
 
 namespace plimsoll {
 

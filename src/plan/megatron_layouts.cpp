@@ -1,5 +1,6 @@
 // Layouts of Megatron-LM: tensor, pipeline, context and expert parallelism, the rest data parallel under its distributed optimizer.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "model/decoder/megatron.h"
@@ -64,7 +65,7 @@ void add_variants(const Job& job, MegatronSettings m, int64_t experts, std::vect
 
 }  // namespace
 
-std::vector<Spread> megatron_spreads(const LayoutRequest& r) {
+Spreads megatron_spreads(const LayoutRequest& r) {
   MegatronSettings m = r.job.parallel.megatron.value_or(MegatronSettings{});
   const MegatronConfig whole(r.job.family, r.job.config, MegatronSettings{});
   m.world = r.world;
@@ -80,7 +81,7 @@ std::vector<Spread> megatron_spreads(const LayoutRequest& r) {
         if (model > r.world) break;
         if (r.world % model == 0) add_variants(r.job, m, whole.experts, out);
       }
-  return out;
+  return {out, ""};
 }
 
 // The first stage has the most micro-batches in flight, the last one the logits; those between have less than the first, or, where that

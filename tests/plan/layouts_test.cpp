@@ -19,7 +19,7 @@
 #include "plan/layout_kinds.h"
 #include "plan/layout_launch.h"
 #include "plan/layout_time.h"
-#include "plan/least_need.h"
+#include "plan/lower_bound.h"
 #include "report/layouts_report.h"
 #include "step/torchtitan_checks.h"
 #include "support.h"
@@ -79,7 +79,7 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
       if (job.parallel.deepspeed) job.precision = Precision::bf16;
       if (job.parallel.torchtitan) job.batch = 4;
       const Simulation rank = simulate(job);
-      EXPECT_LE(least_need(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value << level;
+      EXPECT_LE(lower_bound(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value << level;
       EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
     }
   }
@@ -91,7 +91,7 @@ TEST(LeastNeed, KnowsWhatBlocksKeep) {
     for (const nlohmann::json& level : {nlohmann::json(false), nlohmann::json("save=matmuls"), nlohmann::json(true)}) {
       const Job job = job_of("qwen3-0.6b", {{"seq", 2048}, {"batch", 8}, {"precision", precision}, {"checkpointing", level}});
       const Simulation s = simulate(job);
-      const int64_t least = least_need(job, s.parameters).count, need = ideal_timeline(s.trace).peak().bytes;
+      const int64_t least = lower_bound(job, s.parameters).count, need = ideal_timeline(s.trace).peak().bytes;
       EXPECT_LE(least, need) << precision << level;
       if (level == false && job.precision != Precision::fp32) {
         EXPECT_GT(least, need / 5) << precision;

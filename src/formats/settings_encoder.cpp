@@ -1,4 +1,4 @@
-#include "formats/written.h"
+#include "formats/settings_encoder.h"
 
 #include <fmt/format.h>
 

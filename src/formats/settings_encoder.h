@@ -35,7 +35,7 @@ struct KeyValue {
 
 struct Said {
   std::vector<KeyValue> keys;
-  std::string instead;  // why not, when there are none: what to do in place of it; empty: as job/instead.h says
+  std::string instead;  // why not, when there are none: what to do in place of it; empty: as formats/manual_steps.h says
 };
 
 struct WrittenKey {
