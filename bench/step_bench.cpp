@@ -61,7 +61,7 @@ void estimate_of_many_ranks(benchmark::State& state) {
   job.precision = Precision::fp32;
   job.checkpointing.on = true;
   job.clip = 1.0;
-  job.parallel.torchtitan = parse_torchtitan("world=1024,tensor=8,pipeline=16");
+  job.program.torchtitan = parse_torchtitan("world=1024,tensor=8,pipeline=16");
   for (auto _ : state) benchmark::DoNotOptimize(estimate(job).ranks.size());
 }
 BENCHMARK(estimate_of_many_ranks)->Unit(benchmark::kMillisecond)->UseRealTime();

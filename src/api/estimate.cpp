@@ -41,7 +41,7 @@ void save_trace(const Run& run, const std::string& path) {
 // The same for memory_viz, which knows PyTorch's allocator alone.
 void save_snapshot(const Run& run, const std::string& path) {
   const Job& job = run.job;
-  if (job.framework != Framework::pytorch)
+  if (job.program.framework != Framework::pytorch)
     throw Error("[estimate] --snapshot is for framework pytorch", "--save-trace writes what XLA's allocator is asked for", ExitCode::usage);
   check_output_file(path);
   write_output_file(path, snapshot_pickle(run.simulation.trace, parse_alloc_conf(job.alloc_conf), step_names(job)));
@@ -49,7 +49,7 @@ void save_snapshot(const Run& run, const std::string& path) {
 
 // The model of a host and the levers are those of a PyTorch process.
 void check_framework(const EstimateRequest& request, const Job& job) {
-  if (job.framework == Framework::pytorch) return;
+  if (job.program.framework == Framework::pytorch) return;
   if (request.host.any())
     throw Error("[estimate] host memory, unified memory and rules of thumb are for framework pytorch",
                 "leave their flags out with framework jax", ExitCode::usage);

@@ -8,6 +8,7 @@
 #include "api/plan_files.h"
 #include "api/plan_matrix.h"
 #include "estimate/calibration.h"
+#include "job/distribution.h"
 #include "job/lint.h"
 #include "plan/layout_kinds.h"
 #include "plan/layouts.h"
@@ -35,7 +36,7 @@ Cluster cluster_of(const SearchRequest& r) { return {r.node, r.network * 1e9}; }
 // The user's own step time, or what was timed of like runs on this machine.
 Calibration calibration_of(const SearchRequest& r, const Job& job, const TargetDevice& device) {
   if (r.step_time != 0) return calibrate(job, device.spec, r.step_time, cluster_of(r));
-  if (!r.calibrated || job.framework != Framework::pytorch) return {};
+  if (!r.calibrated || job.program.framework != Framework::pytorch) return {};
   const std::vector<MeasuredRun> runs = read_measured_runs(measured_runs_file());
   const std::string label = device_label(device);
   const auto timed = [&](const MeasuredRun& m) { return m.device == label && m.family == job.family && m.measured_seconds > 0; };
@@ -99,12 +100,11 @@ void check(const SearchRequest& r) {
 // How many devices a run has is its own affair once it says so.
 void check_devices(const SearchRequest& r, const Job& job) {
   if (r.num_gpus == 1) return;
-  if (job.framework == Framework::jax)
+  if (job.program.framework == Framework::jax)
     throw Error(fmt::format("[plan] --num-gpus {} is for framework pytorch", r.num_gpus), "JAX's devices are --replicas", ExitCode::usage);
-  if (job.parallel.any())
-    throw Error(
-        fmt::format("[plan] --num-gpus {} beside a run that says its layout over {} ranks itself", r.num_gpus, job.parallel.world()),
-        "leave one of the two out", ExitCode::usage);
+  if (is_distributed(job))
+    throw Error(fmt::format("[plan] --num-gpus {} beside a run that says its layout over {} ranks itself", r.num_gpus, world_size(job)),
+                "leave one of the two out", ExitCode::usage);
 }
 
 // A table shows runs as they are asked for: what a plan would be made by has no meaning there.
@@ -197,7 +197,7 @@ struct HostAnswer {
 std::optional<HostAnswer> host_of(const SearchRequest& request, const Plan& plan) {
   if (request.host_memory.empty()) return std::nullopt;
   const Job& job = plan.best ? plan.best->run.job : plan.as_is.job;
-  if (job.framework != Framework::pytorch)
+  if (job.program.framework != Framework::pytorch)
     throw Error("[plan] host memory is for framework pytorch", "leave --host-memory out with framework jax", ExitCode::usage);
   HostRequest host;
   host.memory = request.host_memory;

@@ -8,6 +8,7 @@
 #include "api/explain.h"
 #include "api/recorded_file.h"
 #include "estimate/stand_in.h"
+#include "job/distribution.h"
 #include "job/lint.h"
 #include "report/page.h"
 #include "systems/seed_report.h"
@@ -26,11 +27,10 @@ std::string rank_names(int64_t first, int64_t count) {
 // Processes of one job, those that are alike in one row; of replicas of the same shards, one. Megatron-LM and torchtitan number their ranks
 // with the pipeline outermost: a stage has one run of them.
 std::vector<PageRank> ranks_of(const Run& run, const Estimate& e, const std::optional<DeviceSpec>& device) {
-  const ParallelSettings& p = run.job.parallel;
-  const int64_t world = p.world();
+  const int64_t world = world_size(run.job);
   std::vector<PageRank> out;
   if (world <= 1 || !e.memory) return out;
-  const bool stages = p.megatron || p.torchtitan;
+  const bool stages = run.job.program.has_stages();
   if (run.ranks.empty()) {
     const std::optional<int64_t> named = named_rank(run.job);
     return {{named ? rank_names(*named, 1) : rank_names(0, world), *e.memory}};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "job/distribution.h"
 #include "program/run.h"
 
 namespace plimsoll {
@@ -145,7 +146,7 @@ Estimate estimate_pytorch(Runs& runs, const Run& run, size_t top_tensors, const 
     const StepPeak& s = timeline.steps[i];
     e.steps.push_back({names[i], {s.bytes}, s.phase, s.by_phase});
   }
-  if (!run.cuda().oom) e.memory = device_memory(run.cuda(), {device, job.platform.torch, uses_convolutions(trace), job.parallel.world()});
+  if (!run.cuda().oom) e.memory = device_memory(run.cuda(), {device, job.platform.torch, uses_convolutions(trace), world_size(job)});
   if (e.memory) e.memory = with_stand_in_range(job, trace, *e.memory);
   if (e.memory)
     e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate(runs, fused, 0, device).memory.value(); });

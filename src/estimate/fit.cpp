@@ -9,6 +9,7 @@
 
 #include "estimate/xla_memory.h"
 #include "hardware/lookup.h"
+#include "job/distribution.h"
 
 namespace plimsoll {
 
@@ -80,7 +81,7 @@ TargetDevice target_device(const DetectedDevice& d) {
 }
 
 Target target_of(const Job& job, const std::optional<DeviceSpec>& device) {
-  return {device ? device->compute_capability : "", job.framework == Framework::jax ? device_kind(job, device) : DeviceKind::gpu};
+  return {device ? device->compute_capability : "", job.program.framework == Framework::jax ? device_kind(job, device) : DeviceKind::gpu};
 }
 
 Fit Fitting::need(const TargetDevice& device) {
@@ -89,7 +90,7 @@ Fit Fitting::need(const TargetDevice& device) {
   const Trace& trace = run->simulation.trace;
   Fit f;
   f.device = device;
-  f.memory = device_memory(run->cuda(), {device.spec, job_.platform.torch, uses_convolutions(trace), job_.parallel.world()});
+  f.memory = device_memory(run->cuda(), {device.spec, job_.platform.torch, uses_convolutions(trace), world_size(job_)});
   f.memory = with_stand_in_range(job_, trace, f.memory);
   f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(runs_, fused, detail_).need(device).memory; });
   if (!device.capacity) {
@@ -115,7 +116,7 @@ Fit Fitting::need(const TargetDevice& device) {
 
 Fit Fitting::on(const TargetDevice& device) {
   Fit f = need(device);
-  if (job_.framework == Framework::jax) return f;
+  if (job_.program.framework == Framework::jax) return f;
   const std::shared_ptr<const Run> run = this->run(device);
   if (f.verdict == Verdict::does_not_fit) {
     Bytes outside = device.others;

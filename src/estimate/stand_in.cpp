@@ -18,8 +18,8 @@ struct Peaks {
 constexpr StandInRange kRoutedTokens{1, 1.5};
 
 bool routes_freely(const Job& job) {
-  if (!job.parallel.megatron) return false;
-  const MegatronConfig c(job.family, job.config, *job.parallel.megatron);
+  if (!job.program.megatron) return false;
+  const MegatronConfig c(job.family, job.config, *job.program.megatron);
   return c.experts > 0 && c.capacity == 0 && c.imbalance == 1;
 }
 

@@ -50,10 +50,10 @@ bool has_xla_model(const DeviceSpec& d) { return d.vendor == "NVIDIA" || d.vendo
 }  // namespace
 
 DeviceKind device_kind(const Job& job, const std::optional<DeviceSpec>& device) {
-  if (!device) return job.jax.device_kind.value_or(DeviceKind::gpu);
+  if (!device) return job.program.jax.device_kind.value_or(DeviceKind::gpu);
   const DeviceKind own = is_tpu(*device) ? DeviceKind::tpu : DeviceKind::gpu;
-  if (job.jax.device_kind && *job.jax.device_kind != own)
-    throw Error(fmt::format("[job] device_kind {}, but {} is a {}", to_string(*job.jax.device_kind), device->name, to_string(own)),
+  if (job.program.jax.device_kind && *job.program.jax.device_kind != own)
+    throw Error(fmt::format("[job] device_kind {}, but {} is a {}", to_string(*job.program.jax.device_kind), device->name, to_string(own)),
                 "leave device_kind out: the device says it");
   return own;
 }
@@ -83,12 +83,12 @@ XlaEstimate xla_estimate(const Job& job, XlaMemory program, const std::optional<
     e.needs = {{usual.in_use}, {std::min(low.in_use, e.program.program.low)}, {high.in_use}};
     e.pool = {{usual.pool}, {std::min(low.pool, usual.pool)}, {std::max(high.pool, usual.pool)}};
   }
-  e.overheads = overheads({device, Platform{}.torch, false, job.jax.replicas});
+  e.overheads = overheads({device, Platform{}.torch, false, job.program.jax.replicas});
   if (device)
     if (const std::optional<Capacity> c = usable_memory(*device))
-      e.limit = Bytes{static_cast<int64_t>(static_cast<double>(c->bytes.count) * job.jax.mem_fraction)};
-  if (job.jax.preallocate && !e.limit) return e;
-  e.shown = job.jax.preallocate ? ByteRange::exact(*e.limit) : e.pool;
+      e.limit = Bytes{static_cast<int64_t>(static_cast<double>(c->bytes.count) * job.program.jax.mem_fraction)};
+  if (job.program.jax.preallocate && !e.limit) return e;
+  e.shown = job.program.jax.preallocate ? ByteRange::exact(*e.limit) : e.pool;
   for (const Overhead& o : e.overheads) *e.shown += o.range;
   return e;
 }
@@ -113,13 +113,15 @@ Fit fit_xla(const Job& job, const XlaMemory& program, const TargetDevice& device
   const bool gpu = program.device == DeviceKind::gpu;
   Bytes limit = c.bytes - device.others;
   for (const Overhead& o : e.overheads) limit = limit - o.range.bytes;
-  if (gpu) limit = std::min(limit, Bytes{static_cast<int64_t>(static_cast<double>(c.bytes.count) * job.jax.mem_fraction)});
-  const std::string of = gpu ? fmt::format("the {} that mem_fraction {:g} gives", to_string(limit), job.jax.mem_fraction) : "the device";
+  if (gpu) limit = std::min(limit, Bytes{static_cast<int64_t>(static_cast<double>(c.bytes.count) * job.program.jax.mem_fraction)});
+  const std::string of =
+      gpu ? fmt::format("the {} that mem_fraction {:g} gives", to_string(limit), job.program.jax.mem_fraction) : "the device";
   if (e.needs.high <= limit) {
     f.verdict = Verdict::fits;
     f.reason = "even the upper end of the interval fits " + of;
   } else if (e.needs.bytes <= limit &&
-             !(gpu && run(allocator_trace(program, program.temporaries.usual), {limit.count, !job.jax.preallocate, 0}).out_of_memory)) {
+             !(gpu &&
+               run(allocator_trace(program, program.temporaries.usual), {limit.count, !job.program.jax.preallocate, 0}).out_of_memory)) {
     f.verdict = Verdict::tight;
     f.reason = "the expected need fits " + of + ", the upper end of the interval does not";
   } else {

@@ -7,6 +7,7 @@
 #include "formats/launch.h"
 #include "formats/readers.h"
 #include "formats/trainer.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -177,7 +178,7 @@ void read_deepspeed(Reader& r) {
   if (r.document.comments) r.note(Effect::refused, "JSON has no comments: DeepSpeed's reader stops at the first one", "json.load");
   for (const std::string& key : r.document.duplicates)
     r.note(Effect::refused, fmt::format("'{}' is there twice", printable(key, 60)), "DeepSpeed raises a ValueError for duplicate keys");
-  const int64_t world = r.job.parallel.world();
+  const int64_t world = world_size(r.job);
   read_batch(r, world);
   if (r.has("gradient_clipping") && r.number("gradient_clipping", 0) > 0) r.set("clip", "gradient_clipping");
   read_precision(r, world > 1);

@@ -164,7 +164,7 @@ void read_fsdm(Reader& r) {
 namespace {
 
 // The flag counts the sets of all devices.
-Said say_batch(const Wanted& w) { return {{{"batch_size", w.job.batch * w.job.jax.replicas}}, ""}; }
+Said say_batch(const Wanted& w) { return {{{"batch_size", w.job.batch * w.job.program.jax.replicas}}, ""}; }
 
 Said say_config(const Wanted& w) {
   Said said;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -89,7 +90,7 @@ Json version_2(Reader& r, FsdpKeys& keys, std::string_view path, int64_t world) 
 
 void read_fsdp_keys(Reader& r, std::string_view path, const std::string& section, const std::string& words) {
   FsdpKeys keys(r, section);
-  const int64_t world = r.job.parallel.world();
+  const int64_t world = world_size(r.job);
   if (world == 1) {
     r.finding(Effect::partial, path, "with one process nothing is sharded; if there are more, say so: --fsdp1 world=N or --fsdp world=N");
     return;

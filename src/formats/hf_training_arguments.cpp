@@ -7,6 +7,7 @@
 #include "formats/launch.h"
 #include "formats/readers.h"
 #include "formats/trainer.h"
+#include "job/distribution.h"
 #include "job/packed_storage.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
@@ -193,7 +194,7 @@ void read_arguments(Reader& r) {
   if (r.flag("use_flash_attention_2", false)) r.set("attention", "flash-attention-2", "use_flash_attention_2");
 
   if (!r.set("batch", "per_device_train_batch_size") && !r.has("per_gpu_train_batch_size")) r.set_default("batch", 8, trainer);
-  const int64_t world = r.job.parallel.world();
+  const int64_t world = world_size(r.job);
   if (r.flag("accelerator_config.split_batches", false) && world > 1) {
     if (r.job.batch % world != 0)
       r.finding(Effect::refused, "accelerator_config.split_batches",
@@ -267,9 +268,8 @@ namespace {
 bool says_trl(const Wanted& w) { return w.before.trainer == "TRL"; }
 
 Said say_batch(const Wanted& w) {
-  const bool split = w.is("accelerator_config.split_batches") && w.job.parallel.world() > 1;
-  return {{{present(w, {"per_device_train_batch_size", "per_gpu_train_batch_size"}), w.job.batch * (split ? w.job.parallel.world() : 1)}},
-          ""};
+  const bool split = w.is("accelerator_config.split_batches") && world_size(w.job) > 1;
+  return {{{present(w, {"per_device_train_batch_size", "per_gpu_train_batch_size"}), w.job.batch * (split ? world_size(w.job) : 1)}}, ""};
 }
 
 Said say_length(const Wanted& w) {

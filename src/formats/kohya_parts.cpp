@@ -3,6 +3,7 @@
 #include "formats/kohya.h"
 #include "formats/readers.h"
 #include "formats/trainer.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -95,7 +96,7 @@ void read_kohya_zero(Reader& r) {
   const std::string mixed = lower(r.text("mixed_precision", "no"));
   const bool casts = mixed == "fp16" || mixed == "bf16";
   if (stage == 3 && casts) return not_simulated(r, "zero_stage", "ZeRO stage 3 under autocast");
-  const bool several = r.job.parallel.world() > 1 && stage > 0;
+  const bool several = world_size(r.job) > 1 && stage > 0;
   if (several && casts) {
     apply_setting(r.job, "precision", mixed, r.origin("mixed_precision"));
     apply_setting(r.job, "autocast", true, r.origin("mixed_precision"));

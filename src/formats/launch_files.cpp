@@ -4,6 +4,7 @@
 
 #include "formats/format.h"
 #include "formats/input.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -71,7 +72,7 @@ constexpr const char* kAiToolkitNetwork = R"(      network:
 
 // num_processes counts those of all machines; each machine says its own rank.
 std::string accelerate_template(const Job& job, int64_t node) {
-  const int64_t machines = (job.parallel.world() + node - 1) / node;
+  const int64_t machines = (world_size(job) + node - 1) / node;
   std::string text = kAccelerate;
   const char* type = job.precision == Precision::amp ? "bf16" : job.precision == Precision::amp_fp16 ? "fp16" : "'no'";
   text.replace(text.find("mixed_precision: 'no'") + 17, 4, type);
@@ -86,7 +87,7 @@ std::string template_of(const Job& job, LaunchFile kind, int64_t node) {
     case LaunchFile::deepspeed: return kDeepSpeed;
     case LaunchFile::accelerate: return accelerate_template(job, node);
     case LaunchFile::training_arguments: return kArguments;
-    case LaunchFile::torchrun: return fmt::format(fmt::runtime(kCommand), torchrun_command(job.parallel.world(), node));
+    case LaunchFile::torchrun: return fmt::format(fmt::runtime(kCommand), torchrun_command(world_size(job), node));
     case LaunchFile::ai_toolkit:
       if (arch.empty())
         throw Error(fmt::format("[ai_toolkit] '{}' is no model of the AI Toolkit", printable(job.model, 60)),

@@ -118,7 +118,7 @@ std::string fsdp(const FsdpSettings& f) {
 }
 
 std::string torchtitan(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   std::string flags = fmt::format("`./run_train.sh --training.local_batch_size {} --training.seq_len {}", job.batch, job.seq);
   const auto add = [&](const char* key, int64_t n) {
     if (n > 1) flags += fmt::format(" --parallelism.{} {}", key, n);
@@ -143,8 +143,8 @@ const char* upper_strategy(ShardingStrategy s) {
 }
 
 std::string parallel(const Job& job) {
-  if (job.parallel.megatron) return fmt::format("`pretrain_gpt.py {}`", join(megatron_layout_arguments(job), " "));
-  if (job.parallel.torchtitan) return torchtitan(job);
+  if (job.program.megatron) return fmt::format("`pretrain_gpt.py {}`", join(megatron_layout_arguments(job), " "));
+  if (job.program.torchtitan) return torchtitan(job);
   if (job.parallel.fsdp) return fsdp(*job.parallel.fsdp);
   if (job.parallel.fsdp1)
     return fmt::format(

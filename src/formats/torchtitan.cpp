@@ -5,6 +5,7 @@
 #include "formats/readers.h"
 #include "formats/torchtitan_layout.h"
 #include "formats/trainer.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "job/torchtitan_models.h"
 #include "util/bytes.h"
@@ -34,7 +35,7 @@ bool read_model(Reader& r) {
 // What was not taken for float8 layers of its own trainer.
 void read_converters(Reader& r) {
   const Json* converters = r.find("model.converters");
-  if (converters && !converters->empty() && !(r.job.parallel.torchtitan && r.job.parallel.torchtitan->float8))
+  if (converters && !converters->empty() && !(r.job.program.torchtitan && r.job.program.torchtitan->float8))
     r.finding(Effect::unknown, "model.converters", "float8 and MX layers are not simulated");
 }
 
@@ -93,7 +94,7 @@ void read_checkpointing(Reader& r) {
 void read_batch(Reader& r) {
   if (!r.set("batch", "training.local_batch_size") && !r.set("batch", "training.batch_size")) r.set_default("batch", 8, kTrainer);
   if (!r.set("seq", "training.seq_len")) r.set_default("seq", 2048, kTrainer);
-  const int64_t all = r.integer("training.global_batch_size", -1), world = r.job.parallel.replicas();
+  const int64_t all = r.integer("training.global_batch_size", -1), world = replica_count(r.job);
   if (all < 1) return;
   const int64_t share = r.job.batch * world;
   if (all % share != 0)
@@ -183,7 +184,7 @@ Said say_batch(const Wanted& w) {
       w.has("training.batch_size") && !w.has("training.local_batch_size") ? "training.batch_size" : "training.local_batch_size";
   if (w.job.batch != w.before.batch) said.keys.push_back({key, w.job.batch});
   if (w.whole("training.global_batch_size") > 0 || w.job.accumulation > 1)
-    said.keys.push_back({"training.global_batch_size", w.job.batch * w.job.accumulation * w.job.parallel.replicas()});
+    said.keys.push_back({"training.global_batch_size", w.job.batch * w.job.accumulation * replica_count(w.job)});
   return said;
 }
 
@@ -192,7 +193,7 @@ Said say_precision(const Wanted& w) {
   if (p == Precision::fp16 || p == Precision::amp_fp16) return {{}, "torchtitan trains in bfloat16 or float32"};
   const std::string weights = p == Precision::bf16 ? "bfloat16" : "float32";
   const auto& fsdp = w.job.parallel.fsdp;
-  const std::string mixed = p == Precision::amp || w.job.parallel.torchtitan || (fsdp && fsdp->param_dtype == WireType::bf16) ||
+  const std::string mixed = p == Precision::amp || w.job.program.torchtitan || (fsdp && fsdp->param_dtype == WireType::bf16) ||
                                     (p == Precision::bf16 && w.job.autocast)
                                 ? "bfloat16"
                                 : "float32";

@@ -8,6 +8,7 @@
 #include "formats/launch.h"
 #include "formats/readers.h"
 #include "formats/trainer.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -175,7 +176,7 @@ void read_settings(Reader& r, bool distributed) {
   read_memory_choices(r);
   r.set_default("drop_output", true, kTrainer);  // `del logits` before backward
   if (r.job.parallel.ddp || distributed) {
-    const int64_t world = r.job.parallel.world();
+    const int64_t world = world_size(r.job);
     const char* path = "model._component_";
     if (r.integer("tensor_parallel_dim", 1) > 1) {
       not_simulated(r, "tensor_parallel_dim", "torchtune's tensor parallelism");

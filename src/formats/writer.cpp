@@ -12,6 +12,7 @@
 #include "formats/launch.h"
 #include "formats/manual_steps.h"
 #include "formats/placed.h"
+#include "job/distribution.h"
 #include "job/fields.h"
 #include "job/settings.h"
 #include "util/text.h"
@@ -90,8 +91,8 @@ Document parsed_again(const Document& original, const std::string& text) {
 Job read_of(const Document& d, const Format& format, const Job& before) {
   Job job;
   job.platform = before.platform;
-  if (format.rank == Rank::launcher && before.parallel.world() > 1 && std::string(format.name) == "deepspeed")
-    apply_setting(job, "ddp", {{"world", before.parallel.world()}}, "launcher");
+  if (format.rank == Rank::launcher && world_size(before) > 1 && std::string(format.name) == "deepspeed")
+    apply_setting(job, "ddp", {{"world", world_size(before)}}, "launcher");
   read_input_document(job, d);
   return job;
 }

@@ -65,22 +65,22 @@ std::vector<Setting> jax_setting_entries() {
   };
   const auto print_kind = [](std::optional<DeviceKind> k) { return k ? nlohmann::ordered_json(to_string(*k)) : nlohmann::ordered_json(); };
   return {
-      {field::word("framework", parse_framework, &Job::framework), "pytorch|jax",
+      {field::word("framework", parse_framework, &Job::program, &ProgramSettings::framework), "pytorch|jax",
        "who runs the step: PyTorch op by op, or JAX as one program that XLA compiles (docs/xla.md)", Programs::both},
-      {field::flag("donate", &Job::jax, &JaxSettings::donate), "true|false",
+      {field::flag("donate", &Job::program, &ProgramSettings::jax, &JaxSettings::donate), "true|false",
        "jax: donate_argnums of the train state, so that it is updated in place (default false)", kJax},
-      {field::size("replicas", &Job::jax, &JaxSettings::replicas), "N",
+      {field::size("replicas", &Job::program, &ProgramSettings::jax, &JaxSettings::replicas), "N",
        "jax: devices under pmap, each with a full copy and its own batch (default 1)", kJax},
       {{"global_batch", [](Job& j, const Config& c) { j.batch = c.size({"global_batch"}, 1); }},
        "N",
        "jax: samples of all replicas together, instead of batch; pmap needs it divisible by them",
        kJax},
-      {field::member("device_kind", read_kind, print_kind, &Job::jax, &JaxSettings::device_kind), "gpu|tpu",
+      {field::member("device_kind", read_kind, print_kind, &Job::program, &ProgramSettings::jax, &JaxSettings::device_kind), "gpu|tpu",
        "jax: whose layouts and allocator (default: those of --gpu, else gpu)", kJax},
-      {field::member("mem_fraction", read_fraction, field::kAsItIs, &Job::jax, &JaxSettings::mem_fraction), "SHARE",
-       "jax: XLA_PYTHON_CLIENT_MEM_FRACTION (default 0.75)", kJax},
-      {field::flag("preallocate", &Job::jax, &JaxSettings::preallocate), "true|false", "jax: XLA_PYTHON_CLIENT_PREALLOCATE (default true)",
-       kJax},
+      {field::member("mem_fraction", read_fraction, field::kAsItIs, &Job::program, &ProgramSettings::jax, &JaxSettings::mem_fraction),
+       "SHARE", "jax: XLA_PYTHON_CLIENT_MEM_FRACTION (default 0.75)", kJax},
+      {field::flag("preallocate", &Job::program, &ProgramSettings::jax, &JaxSettings::preallocate), "true|false",
+       "jax: XLA_PYTHON_CLIENT_PREALLOCATE (default true)", kJax},
       {field::flag("compile", &Job::compile), "",
        "torch.compile: not executed but enclosed, between the eager run and one that keeps only matrix products"},
       {field::text("alloc_conf", &Job::alloc_conf), "TEXT", "PYTORCH_CUDA_ALLOC_CONF, e.g. expandable_segments:True"},
@@ -94,13 +94,13 @@ std::vector<Setting> jax_setting_entries() {
 void check_framework(const Job& job) {
   for (const Setting& s : job_settings()) {
     if (!is_said(job, s)) continue;
-    if (job.framework == Framework::pytorch && s.programs == Programs::jax)
+    if (job.program.framework == Framework::pytorch && s.programs == Programs::jax)
       throw Error(fmt::format("[job] {} is a setting of framework jax, and the framework is pytorch", s.key),
                   "add framework: jax, or leave it out");
-    if (job.framework == Framework::jax && s.programs == Programs::pytorch)
+    if (job.program.framework == Framework::jax && s.programs == Programs::pytorch)
       throw Error(fmt::format("[job] framework jax has no {}", s.key), instead_of(s));
   }
-  if (job.framework == Framework::pytorch) return;
+  if (job.program.framework == Framework::pytorch) return;
   if (job.checkpointing.reentrant || !job.checkpointing.save.empty())
     throw Error("[job] framework jax: checkpointing is neither reentrant nor selective by op",
                 "jax.checkpoint of whole blocks or modules: true, every=K, modules=A+B");

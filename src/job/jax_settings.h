@@ -2,7 +2,6 @@
 // Plain data; step/record.h and xla/ act on it.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,7 +25,6 @@ struct JaxSettings {
 const char* to_string(Framework f);
 const char* to_string(DeviceKind k);
 std::string to_string(const JaxSettings& s);  // "donated, 8 replicas, TPU"; never empty
-nlohmann::ordered_json to_json(const JaxSettings& s);
 
 // The entries of job_settings() for them.
 std::vector<Setting> jax_setting_entries();

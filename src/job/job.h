@@ -14,10 +14,10 @@
 #include "job/ema.h"
 #include "job/finding.h"
 #include "job/host_settings.h"
-#include "job/jax_settings.h"
 #include "job/loss_kernel.h"
 #include "job/parallel.h"
 #include "job/platform.h"
+#include "job/program_settings.h"
 #include "job/tuning.h"
 
 namespace plimsoll {
@@ -101,10 +101,8 @@ struct Job {
   int64_t eval_batch = 0;  // an evaluation follows the steps, in this batch; 0: none
   Sampling sampling;       // and then text is generated
 
-  Framework framework = Framework::pytorch;
-  JaxSettings jax;  // for framework jax
-
-  ParallelSettings parallel;
+  ProgramSettings program;    // who trains it
+  ParallelSettings parallel;  // over which processes, where it is PyTorch
 
   Platform platform;
 

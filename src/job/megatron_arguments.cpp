@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 std::vector<std::string> megatron_layout_arguments(const Job& job) {
-  const MegatronSettings& m = *job.parallel.megatron;
+  const MegatronSettings& m = *job.program.megatron;
   std::vector<std::string> out{fmt::format("--bf16 --micro-batch-size {} --global-batch-size {}", job.batch,
                                            checked_mul(checked_mul(job.batch, job.accumulation), m.data()))};
   std::string degrees = fmt::format("--tensor-model-parallel-size {} --pipeline-model-parallel-size {}", m.tensor, m.pipeline);

@@ -106,8 +106,6 @@ const Mapping<TensorParallelSettings>& tensor_parallel_mapping() {
 }  // namespace
 
 int64_t ParallelSettings::world() const {
-  if (megatron) return megatron->world;
-  if (torchtitan) return torchtitan->world;
   const int64_t outer = ddp         ? ddp->world
                         : zero1     ? zero1->world
                         : fsdp      ? fsdp->world
@@ -117,10 +115,7 @@ int64_t ParallelSettings::world() const {
   return outer * (tensor ? tensor->world : 1);
 }
 
-int64_t ParallelSettings::replicas() const {
-  if (megatron) return megatron->data();
-  return torchtitan ? torchtitan->data() : world() / (tensor ? tensor->world : 1);
-}
+int64_t ParallelSettings::replicas() const { return world() / (tensor ? tensor->world : 1); }
 
 std::optional<DdpSettings> ParallelSettings::reducer() const {
   if (ddp || !zero1 || !zero1->ddp) return ddp;
@@ -155,8 +150,6 @@ void check(const ParallelSettings& p) {
 }
 
 std::string to_string(const ParallelSettings& p) {
-  if (p.megatron) return to_string(*p.megatron);
-  if (p.torchtitan) return to_string(*p.torchtitan);
   if (p.fsdp && p.tensor) return fmt::format("FSDP2 rank {} of {} x tensor parallel on {}", p.fsdp->rank, p.fsdp->world, p.tensor->world);
   if (p.fsdp && p.fsdp->replicas > 1) return fmt::format("HSDP, {} copies of {} shards", p.fsdp->replicas, p.fsdp->shards());
   if (p.fsdp) return fmt::format("FSDP2 rank {} of {}", p.fsdp->rank, p.fsdp->world);

@@ -1,7 +1,8 @@
 // How a job is spread over processes that each have a device: DistributedDataParallel, ZeroRedundancyOptimizer (ZeRO stage 1),
 // fully_shard (FSDP2, HSDP) and tensor parallelism of PyTorch, these two together if so asked; FullyShardedDataParallel (FSDP1);
-// DeepSpeed's ZeRO; or torchtitan and Megatron-LM, which have layouts of their own. Plain data; step/ddp.h, step/zero1.h, step/fsdp.h,
-// step/fsdp1.h, step/deepspeed.h and nn/tensor_parallel.h act on it. What is simulated is one rank.
+// or DeepSpeed's ZeRO. torchtitan and Megatron-LM have layouts of their own (job/program_settings.h); job/distribution.h asks of either.
+// Plain data; step/ddp.h, step/zero1.h, step/fsdp.h, step/fsdp1.h, step/deepspeed.h and nn/tensor_parallel.h act on it. What is simulated
+// is one rank.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,8 +11,6 @@
 
 #include "job/deepspeed.h"
 #include "job/fsdp1.h"
-#include "job/megatron.h"
-#include "job/torchtitan.h"
 #include "job/wire_type.h"
 #include "util/error.h"
 
@@ -70,17 +69,15 @@ struct ParallelSettings {
   std::optional<Fsdp1Settings> fsdp1;
   std::optional<DeepSpeedSettings> deepspeed;
   std::optional<TensorParallelSettings> tensor;
-  std::optional<MegatronSettings> megatron;
-  std::optional<TorchtitanSettings> torchtitan;
 
-  bool any() const { return ddp || zero1 || fsdp || fsdp1 || deepspeed || tensor || megatron || torchtitan; }
+  bool any() const { return ddp || zero1 || fsdp || fsdp1 || deepspeed || tensor; }
   int64_t world() const;
   // Ranks that have samples of their own.
   int64_t replicas() const;
   // All micro-steps but the last leave gradients whole.
   bool accumulates_whole_gradients() const { return fsdp ? fsdp->no_sync : fsdp1 && fsdp1->no_sync; }
   // Each rank has a part of every parameter, so that what it counts is not the model.
-  bool shards_parameters() const { return fsdp || fsdp1 || tensor || megatron || torchtitan || (deepspeed && deepspeed->stage == 3); }
+  bool shards_parameters() const { return fsdp || fsdp1 || tensor || (deepspeed && deepspeed->stage == 3); }
   // How gradients are reduced; none: not by DistributedDataParallel.
   std::optional<DdpSettings> reducer() const;
 };

@@ -265,9 +265,9 @@ std::vector<Setting> parallel_settings() {
        "DeepSpeed's ZeRO stage 1, 2 or 3 on one rank, e.g. {world: 8, stage: 3, offload_optimizer: true, reduce_bucket: 5e8}"},
       {field::part("tensor_parallel", parse_tensor_parallel, kParallel, &P::tensor), "{KEY: VALUE}",
        "layers sharded over ranks, e.g. {world: 4, sequence: true}"},
-      {field::part("megatron", parse_megatron, kParallel, &P::megatron), "{KEY: VALUE}",
+      {field::part("megatron", parse_megatron, &Job::program, &ProgramSettings::megatron), "{KEY: VALUE}",
        "Megatron-LM's layers, buffers and schedule on the largest rank, e.g. {world: 64, tensor: 8, pipeline: 4, sequence: true}"},
-      {field::part("torchtitan", parse_torchtitan, kParallel, &P::torchtitan), "{KEY: VALUE}",
+      {field::part("torchtitan", parse_torchtitan, &Job::program, &ProgramSettings::torchtitan), "{KEY: VALUE}",
        "torchtitan's own model code and trainer on the largest rank, e.g. {world: 64, tensor: 8}, with pipeline and context, too"},
   };
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "measure/live_model.h"
 #include "model/resolve.h"
@@ -33,19 +34,20 @@ void take_denoiser(Job& job, const Note& note) {
 }
 
 void take_one_device(Job& job, const Note& note) {
-  if (job.framework == Framework::jax) {
+  if (job.program.framework == Framework::jax) {
     note("op by op in libtorch: what JAX compiles is not run here");
-    if (job.jax.replicas > 1) note(fmt::format("one of {} devices is trained, with its batch of {}", job.jax.replicas, job.batch));
-    job.framework = Framework::pytorch;
-    job.jax = {};
+    if (job.program.jax.replicas > 1)
+      note(fmt::format("one of {} devices is trained, with its batch of {}", job.program.jax.replicas, job.batch));
+    job.program.framework = Framework::pytorch;
+    job.program.jax = {};
   }
   if (job.parallel.ddp) {
-    note(fmt::format("one of {} processes is trained, with its batch of {} x {}, and without DDP's buckets", job.parallel.world(),
-                     job.batch, job.accumulation));
+    note(fmt::format("one of {} processes is trained, with its batch of {} x {}, and without DDP's buckets", world_size(job), job.batch,
+                     job.accumulation));
     job.parallel.ddp.reset();
   }
-  if (job.parallel.any())
-    throw Error(fmt::format("[measure] {}: one process trains here, with whole weights", to_string(job.parallel)),
+  if (is_distributed(job))
+    throw Error(fmt::format("[measure] {}: one process trains here, with whole weights", layout_text(job)),
                 "leave out the settings that shard the model");
 }
 

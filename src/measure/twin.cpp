@@ -12,7 +12,7 @@ namespace plimsoll::measure {
 
 Job simulated_twin(Job job, int64_t steps) {
   job.platform.target = "cpu";
-  job.framework = Framework::pytorch;
+  job.program.framework = Framework::pytorch;
   apply_setting(job, "optimizer_args", {{"foreach", false}}, "measure");
   if (job.precision == Precision::amp_fp16) job.precision = Precision::amp;
   job.checkpointing.reentrant = true;

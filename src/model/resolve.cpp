@@ -163,9 +163,9 @@ void resolve_lengths(Job& job) {
 
 // jax.pmap: the first axis of the batch are the devices.
 void share_batch(Job& job) {
-  if (!job.origin.contains("global_batch") || job.framework != Framework::jax) return;
+  if (!job.origin.contains("global_batch") || job.program.framework != Framework::jax) return;
   if (job.origin.contains("batch")) throw Error("[job] batch and global_batch say two things about the samples", "leave one of them out");
-  const int64_t devices = job.jax.replicas, below = job.batch / devices * devices;
+  const int64_t devices = job.program.jax.replicas, below = job.batch / devices * devices;
   if (job.batch != below)
     throw Error(
         fmt::format("[job] global_batch {} cannot be divided among {} replicas", job.batch, devices),

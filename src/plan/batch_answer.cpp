@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 
+#include "job/distribution.h"
 #include "plan/short_runs.h"
 
 namespace plimsoll {
@@ -51,8 +52,8 @@ class Batches {
  private:
   // Where the global batch is free, as many micro-steps as the recipe has.
   int64_t accumulation_for(int64_t batch) const {
-    if (job_.framework == Framework::jax || !space_.global) return job_.accumulation;
-    const int64_t samples = checked_mul(batch, devices_of(job_));
+    if (job_.program.framework == Framework::jax || !space_.global) return job_.accumulation;
+    const int64_t samples = checked_mul(batch, replica_count(job_));
     return std::max<int64_t>(1, (*space_.global + samples - 1) / samples);
   }
 

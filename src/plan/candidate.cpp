@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "allocator/timeline.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "plan/short_runs.h"
 #include "util/parallel.h"
@@ -35,18 +36,11 @@ std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, co
   return time;
 }
 
-int64_t devices_of(const Job& job) { return job.framework == Framework::jax ? job.jax.replicas : job.parallel.replicas(); }
-
 Need need_of(const Fit& f, std::optional<StepTime> time) {
   return {f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", std::move(time)};
 }
 
-Job as_executed(const Job& job, Job changed) {
-  if (job.eval_batch > 0 && changed.eval_batch == job.batch) changed.eval_batch = changed.batch;
-  return changed;
-}
-
-int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)); }
+int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job)); }
 
 Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster, bool extrapolates,
                      OnProgress progress)
@@ -58,7 +52,7 @@ Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration cal
       progress_(std::move(progress), "candidates executed") {}
 
 void Evaluator::measure(Candidate& c, const Job& executed) const {
-  const bool pytorch = executed.framework == Framework::pytorch;
+  const bool pytorch = executed.program.framework == Framework::pytorch;
   const Detail detail{.work = pytorch};
   Runs runs;
   Fitting fitting(runs, executed, detail);
@@ -105,7 +99,8 @@ Candidate Evaluator::execute(const Patch& changes, bool in_full) const {
     return c;
   }
   c.job = std::move(*changed);
-  const Job executed = as_executed(job_, c.job);
+  Job executed = c.job;
+  follow_training(executed, job_);
   if (extrapolates_ && !in_full && ShortRuns::worth(executed))
     measure_shorter(c, executed);
   else

@@ -21,12 +21,6 @@ namespace plimsoll {
 // Steps in which sequences or images are cut: what data is padded to.
 inline int64_t shape_unit(const Job& job) { return job.inputs == InputKind::image ? 32 : 64; }
 
-// That run the job together: processes, or replicas of JAX.
-int64_t devices_of(const Job& job);
-
-// What is executed for `changed`, which a plan or what-if makes of `job`: an evaluation in the batch of training stays one.
-Job as_executed(const Job& job, Job changed);
-
 struct Need {
   ByteRange device;
   Bytes allocated;

@@ -34,14 +34,14 @@ int order_of(const Lever& l) {
 // The next smaller micro-batch that makes the same global one; where that is free, half of it.
 std::optional<Lever> smaller_batch(const Space& space, const Job& job) {
   if (!space.batch || job.batch == 1) return std::nullopt;
-  Split next{(job.batch + 1) / 2, job.framework == Framework::jax ? 1 : checked_mul(job.accumulation, 2)};
-  if (space.global && job.framework == Framework::pytorch)
+  Split next{(job.batch + 1) / 2, job.program.framework == Framework::jax ? 1 : checked_mul(job.accumulation, 2)};
+  if (space.global && job.program.framework == Framework::pytorch)
     for (const Split& s : splits_of(space, job))
       if (s.batch <= (job.batch + 1) / 2) next = s;
   return Lever{"batch",
                fmt::format("micro-batch {}", next.batch),
                {{"batch", next.batch}, {"accumulation", next.accumulation}},
-               job.framework == Framework::jax ? LeverKind::different_training : LeverKind::same_result,
+               job.program.framework == Framework::jax ? LeverKind::different_training : LeverKind::same_result,
                "little while it still fills the device"};
 }
 

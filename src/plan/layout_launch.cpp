@@ -5,6 +5,7 @@
 #include "formats/launch_files.h"
 #include "formats/manual_steps.h"
 #include "formats/writer.h"
+#include "job/distribution.h"
 #include "job/megatron_arguments.h"
 #include "util/text.h"
 
@@ -12,29 +13,30 @@ namespace plimsoll {
 
 namespace {
 
-bool is_megatron(const Layout& l) { return l.job.parallel.megatron.has_value(); }
-bool is_torchtitan(const Layout& l) { return l.job.parallel.torchtitan.has_value(); }
+bool is_megatron(const Layout& l) { return l.job.program.megatron.has_value(); }
+bool is_torchtitan(const Layout& l) { return l.job.program.torchtitan.has_value(); }
 bool is_pytorch(const Layout& l) { return !is_megatron(l) && !is_torchtitan(l); }
 
 // Which setting says how the job is spread.
-const char* spread_setting(const ParallelSettings& p) {
-  return p.megatron     ? "megatron"
-         : p.torchtitan ? "torchtitan"
-         : p.fsdp       ? "fsdp"
-         : p.fsdp1      ? "fsdp1"
-         : p.deepspeed  ? "zero"
-         : p.tensor     ? "tensor_parallel"
-         : p.zero1      ? "zero1"
-                        : "ddp";
+const char* spread_setting(const Job& job) {
+  const ParallelSettings& p = job.parallel;
+  return job.program.megatron     ? "megatron"
+         : job.program.torchtitan ? "torchtitan"
+         : p.fsdp                 ? "fsdp"
+         : p.fsdp1                ? "fsdp1"
+         : p.deepspeed            ? "zero"
+         : p.tensor               ? "tensor_parallel"
+         : p.zero1                ? "zero1"
+                                  : "ddp";
 }
 
 // What was planned, and how it is asked about again.
 std::string heading(const Layout& l, const char* what) {
-  return fmt::format("# {} over {} devices, {}. Planned as: {}\n", l.job.model, l.job.parallel.world(), what, estimate_command(l));
+  return fmt::format("# {} over {} devices, {}. Planned as: {}\n", l.job.model, world_size(l.job), what, estimate_command(l));
 }
 
 std::string meeting_point(const Job& job, int64_t node) {
-  if (job.parallel.world() <= node) return "";
+  if (world_size(job) <= node) return "";
   return "# on every node; HEAD_NODE is the name of the first\n: \"${HEAD_NODE:?is the name of the first node}\"\n";
 }
 
@@ -47,7 +49,7 @@ Job as_program_sees_it(const Layout& l) {
 
 // What the program itself must do.
 std::string in_program(const Layout& l) {
-  const std::string spread = manual_step(spread_setting(l.job.parallel), l.job);
+  const std::string spread = manual_step(spread_setting(l.job), l.job);
   if (!l.job.parallel.fsdp || !l.job.parallel.tensor) return spread;
   Job inner = l.job;
   inner.parallel.fsdp.reset();
@@ -84,7 +86,7 @@ std::string accelerate_with_deepspeed(const Layout& l, int64_t node) {
   Job job = l.job;
   if (job.precision == Precision::bf16) job.precision = Precision::amp;
   const int64_t stage = l.job.parallel.deepspeed->stage;
-  return heading(l, "started by accelerate") + started_as(job, "DEEPSPEED", l.job.parallel.world(), node) +
+  return heading(l, "started by accelerate") + started_as(job, "DEEPSPEED", world_size(l.job), node) +
          fmt::format("deepspeed_config:\n  zero_stage: {}\n  gradient_accumulation_steps: {}\n  offload_optimizer_device: none\n", stage,
                      l.job.accumulation) +
          (stage == 3 ? "  offload_param_device: none\n  zero3_init_flag: true\n  zero3_save_16bit_model: true\n" : "");
@@ -112,8 +114,7 @@ std::string deepspeed_text(const Layout& l, int64_t node) { return generate(l.jo
 
 std::string torchtitan_text(const Layout& l, int64_t node) {
   std::string text = heading(l, "started by torchtitan"), section;
-  text +=
-      fmt::format("# on every node: {} -m torchtitan.train --job.config_file train.toml\n", torchrun_command(l.job.parallel.world(), node));
+  text += fmt::format("# on every node: {} -m torchtitan.train --job.config_file train.toml\n", torchrun_command(world_size(l.job), node));
   for (const TorchtitanKey& k : torchtitan_keys(l)) {
     if (section != k.section) text += fmt::format("{}[{}]\n", section.empty() ? "" : "\n", k.section);
     section = k.section;
@@ -143,8 +144,7 @@ std::string megatron_text(const Layout& l, int64_t node) {
                         "--eval-iters 0 --log-interval 1"})
     arguments.emplace_back(a);
   return "#!/bin/bash\n" + heading(l, "in the folder of Megatron-LM") + meeting_point(l.job, node) +
-         "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + torchrun_command(l.job.parallel.world(), node) + " pretrain_gpt.py" +
-         wrapped(arguments);
+         "export CUDA_DEVICE_MAX_CONNECTIONS=1\n" + torchrun_command(world_size(l.job), node) + " pretrain_gpt.py" + wrapped(arguments);
 }
 
 }  // namespace
@@ -156,7 +156,7 @@ std::string estimate_command(const Layout& l) {
 }
 
 std::string launch_line(const Layout& l, int64_t node) {
-  const std::string start = torchrun_command(l.job.parallel.world(), node);
+  const std::string start = torchrun_command(world_size(l.job), node);
   if (is_megatron(l)) return start + " pretrain_gpt.py " + join(megatron_layout_arguments(l.job), " ");
   if (is_torchtitan(l)) return start + torchtitan_line(l);
   return fmt::format("{} train.py, with {}", start, in_program(l));

@@ -14,6 +14,7 @@ namespace {
 
 Job plain(Job job) {
   job.parallel = {};
+  job.program = {};
   return job;
 }
 

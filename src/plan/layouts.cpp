@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "job/distribution.h"
 #include "plan/layout_search.h"
 #include "util/parallel.h"
 
@@ -18,6 +19,7 @@ constexpr int64_t kMostDevices = 1 << 17;
 // An Error where even the model alone cannot be run.
 int64_t parameters_of(Job job) {
   job.parallel = {};
+  job.program = {};
   job.steps = job.accumulation = job.batch = 1;
   if (job.inputs == InputKind::lm || job.inputs == InputKind::cls) job.seq = 1;
   job.checkpointing = {};
@@ -28,7 +30,7 @@ int64_t global_of(const LayoutRequest& r) {
   if (r.global_batch > 0) return r.global_batch;
   const auto& origin = r.job.origin;
   if (origin.contains("batch") || origin.contains("accumulation") || origin.contains("global_batch"))
-    return checked_mul(checked_mul(r.job.batch, r.job.accumulation), devices_of(r.job));
+    return checked_mul(checked_mul(r.job.batch, r.job.accumulation), replica_count(r.job));
   const bool text = r.job.inputs == InputKind::lm && r.job.seq > 0;
   return text ? std::max(r.world, kTokensOfStep / r.job.seq) : checked_mul(r.world, r.job.batch);
 }
@@ -164,7 +166,7 @@ void add_larger_goals(LayoutPlan& plan) {
 
 void check(const LayoutRequest& request) {
   if (!request.device.capacity) throw Error("[plan] how much memory the device has is not established", "name another with --gpu");
-  if (request.job.framework != Framework::pytorch)
+  if (request.job.program.framework != Framework::pytorch)
     throw Error("[plan] layouts over many devices are for framework pytorch", "leave --world out; replicas says how many devices pmap has");
   check_layout_kinds(request.kinds);
 }

@@ -31,12 +31,12 @@ class Catalogue {
   explicit Catalogue(const Job& job) : job_(job) {}
 
   std::vector<Lever> all() {
-    if (job_.framework == Framework::jax) {
+    if (job_.program.framework == Framework::jax) {
       jax();
       for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
       return std::move(out_);
     }
-    if (job_.parallel.megatron) {  // it has its own kernels, types and optimizer
+    if (job_.program.megatron) {  // it has its own kernels, types and optimizer
       if (!job_.checkpointing.on)
         add("checkpointing", "recompute every layer", {{"checkpointing", true}}, LeverKind::same_result,
             "about 33 % more time: one more forward of three");
@@ -71,7 +71,7 @@ class Catalogue {
   }
 
   void jax() {
-    if (!job_.jax.donate) add_free("donate", "the train state donated", {{"donate", true}}, "none: donate_argnums of jit or pmap");
+    if (!job_.program.jax.donate) add_free("donate", "the train state donated", {{"donate", true}}, "none: donate_argnums of jit or pmap");
     if (!job_.checkpointing.on)
       add("checkpointing", "jax.checkpoint around every block", {{"checkpointing", true}}, LeverKind::same_result,
           "about 33 % more time: one more forward of three");
@@ -232,7 +232,8 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
   };
   const Outcome<Job> patched = try_patched(job, lever.settings, "what-if");
   if (!patched) return impossible(patched.refused->what());
-  const Job changed = as_executed(job, *patched);
+  Job changed = *patched;
+  follow_training(changed, job);
   Runs runs;
   const Attempt tried = runs.attempt(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt));
   if (tried.problem) return impossible(tried.problem->what);

@@ -41,7 +41,7 @@ double least_kept(const TorchtitanConfig& c, const Checkpointing& checkpointing,
 
 // Of the first stage of a pipeline, which has as many micro-batches in flight as there are stages.
 double torchtitan_activations(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   const TorchtitanConfig c(job.family, job.config);
   const int64_t micro = torchtitan_micro_batches(job);
   const int64_t layers = !t.layers.empty() ? t.layers.front()
@@ -68,7 +68,7 @@ double least_activations(const Job& job) {
 // Over the ranks of fully_shard, on the largest stage at least: fp32 weights, states and gradients; or weights and states and what the
 // first backward needs. A pipeline keeps bf16 weights, and in the end fp32 gradients, whole; weights that are not resharded are, too.
 double least_of_torchtitan(const Job& job, double parameters) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   const double own = parameters / static_cast<double>(t.tensor * t.pipeline), shard = own / static_cast<double>(t.shards());
   const double states = (4 + state_bytes(job)) * shard, whole = t.pipelined() || t.reshard == ReshardPolicy::never ? own : 0;
   return std::max(states + (t.pipelined() ? 6 * own : 4 * shard), states + 2 * whole + torchtitan_activations(job));
@@ -101,10 +101,10 @@ Shares shares_of(const ParallelSettings& p) {
 
 Bytes lower_bound(const Job& job, int64_t parameters) {
   const auto all = static_cast<double>(parameters);
-  if (job.parallel.megatron) return Bytes{static_cast<int64_t>(all * least_of_megatron(*job.parallel.megatron))};
-  if (job.parallel.torchtitan) return Bytes{static_cast<int64_t>(least_of_torchtitan(job, all))};
+  if (job.program.megatron) return Bytes{static_cast<int64_t>(all * least_of_megatron(*job.program.megatron))};
+  if (job.program.torchtitan) return Bytes{static_cast<int64_t>(least_of_torchtitan(job, all))};
   const bool on_host = job.swap_blocks > 0 || (job.parallel.fsdp1 && job.parallel.fsdp1->offload);
-  if (job.tuning.quantization || on_host || job.framework != Framework::pytorch) return {};
+  if (job.tuning.quantization || on_host || job.program.framework != Framework::pytorch) return {};
   const Shares share = shares_of(job.parallel);
   const double element = in_half(job) ? 2 : 4;
   const double weights = element * share.weights;
@@ -120,8 +120,8 @@ Bytes lower_bound(const Job& job, int64_t parameters) {
 }
 
 int64_t whole_parameters(const Job& job, int64_t of_rank) {
+  if (job.program.has_stages()) return 0;
   const ParallelSettings& p = job.parallel;
-  if (p.megatron || p.torchtitan) return 0;
   // Tensor parallelism leaves whole what its plan does not name, embeddings among it: a rank's part says nothing about the sum.
   const bool zero_3 = p.deepspeed && p.deepspeed->stage == 3;
   const int64_t ranks = p.fsdp ? p.fsdp->shards() : p.fsdp1 ? p.fsdp1->shards() : zero_3 ? p.deepspeed->world : 1;

@@ -38,7 +38,7 @@ void add_attention(const MegatronConfig& c, std::vector<std::string>& out) {
 }  // namespace
 
 std::vector<std::string> megatron_model_arguments(const Job& job) {
-  const MegatronConfig c(job.family, job.config, *job.parallel.megatron);
+  const MegatronConfig c(job.family, job.config, *job.program.megatron);
   std::vector<std::string> out;
   out.push_back(
       fmt::format("--num-layers {} --hidden-size {} --ffn-hidden-size {} --num-attention-heads {}", c.layers, c.hidden, c.ffn, c.heads));

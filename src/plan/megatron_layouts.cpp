@@ -66,7 +66,7 @@ void add_variants(const Job& job, MegatronSettings m, int64_t experts, std::vect
 }  // namespace
 
 Spreads megatron_spreads(const LayoutRequest& r) {
-  MegatronSettings m = r.job.parallel.megatron.value_or(MegatronSettings{});
+  MegatronSettings m = r.job.program.megatron.value_or(MegatronSettings{});
   const MegatronConfig whole(r.job.family, r.job.config, MegatronSettings{});
   m.world = r.world;
   m.stage.reset();
@@ -87,13 +87,13 @@ Spreads megatron_spreads(const LayoutRequest& r) {
 // The first stage has the most micro-batches in flight, the last one the logits; those between have less than the first, or, where that
 // has fewer layers, less than the second. The optimizer's states are there from the start, so that one step is the steady state.
 std::vector<Job> megatron_ranks(const Job& job) {
-  const MegatronSettings& m = *job.parallel.megatron;
+  const MegatronSettings& m = *job.program.megatron;
   std::set<int64_t> stages{0, m.pipeline - 1};
   if (!m.layers.empty()) stages.insert(1);
   std::vector<Job> out;
   for (const int64_t stage : stages) {
     out.push_back(job);
-    out.back().parallel.megatron->stage = stage;
+    out.back().program.megatron->stage = stage;
     out.back().warm_optimizer = true;
     out.back().steps = 1;
   }

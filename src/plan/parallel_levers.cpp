@@ -105,7 +105,7 @@ void of_tensor(const ParallelSettings& p, std::vector<Lever>& out) {
         "none: less is gathered");
 }
 
-void of_megatron(const ParallelSettings& p, std::vector<Lever>& out) {
+void of_megatron(const ProgramSettings& p, std::vector<Lever>& out) {
   if (!p.megatron) return;
   const MegatronSettings& m = *p.megatron;
   const auto with = [&](const Json& keys) { return changed(m, keys); };
@@ -126,7 +126,7 @@ std::vector<Lever> parallel_levers(const Job& job) {
   of_zero(job.parallel, out);
   of_fsdp(job, out);
   of_tensor(job.parallel, out);
-  of_megatron(job.parallel, out);
+  of_megatron(job.program, out);
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <future>
 
 #include "estimate/host_memory.h"
+#include "job/distribution.h"
 #include "plan/batch_answer.h"
 #include "plan/ladder.h"
 #include "plan/quick_fixes.h"
@@ -203,7 +204,7 @@ class Planner {
   int64_t global_of(const Candidate& c) const {
     const std::vector<Split> splits = splits_of(space_, c.job);
     const auto it = std::find_if(splits.begin(), splits.end(), [&](const Split& s) { return s.batch == c.job.batch; });
-    return it == splits.end() ? -1 : global_batch(*it, devices_of(c.job));
+    return it == splits.end() ? -1 : global_batch(*it, replica_count(c.job));
   }
 
   const PlanRequest& request_;
@@ -219,8 +220,8 @@ class Planner {
 
 // Blocks as the model runs them in one micro-step; none where it cannot run as it is, or is no sequence of blocks.
 std::vector<BlockCost> blocks_of(Job job, const std::vector<TargetDevice>& devices, bool of_short_run) {
-  if (job.framework != Framework::pytorch || devices.empty()) return {};
-  if (!job.parallel.any()) job.steps = job.accumulation = 1;
+  if (job.program.framework != Framework::pytorch || devices.empty()) return {};
+  if (!is_distributed(job)) job.steps = job.accumulation = 1;
   if (of_short_run) job.seq = ShortRuns::kMore;
   return block_costs(job, devices.front().spec);
 }

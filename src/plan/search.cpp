@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "job/distribution.h"
 #include "plan/lower_bound.h"
 #include "util/text.h"
 
@@ -47,7 +48,7 @@ Search::Search(Evaluator& evaluator, const Space& space, const Placement& placem
   const Job& job = evaluator.job();
   whole_parameters_ = whole_parameters(job, evaluator.evaluate(Patch()).parameters);
   const Checkpointing& now = job.checkpointing;
-  if (space.checkpointing && job.parallel.megatron) {
+  if (space.checkpointing && job.program.megatron) {
     levels_ = {false, true};  // its own recomputation, of every layer
   } else if (!space.checkpointing || placement.blocks() == 0) {
     levels_ = {nlohmann::json(to_json(now))};
@@ -100,7 +101,7 @@ bool Search::could_ever_win(const Patch& recipe, const StepTime& corner, double 
   double least = (corner.forward + corner.backward) * shrinking;
   if (space_.global) least += corner.optimizer + corner.communication;  // of a step, whatever its micro-batches
   if (job.offload_activations == Offload::none && space_.global) least += corner.transfers;
-  const int64_t samples = checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job));
+  const int64_t samples = checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job));
   return 0.8 * least / static_cast<double>(samples) < std::get<0>(cost(*best_));
 }
 
@@ -283,7 +284,7 @@ std::vector<Search::Ranked> Search::ranked(LeverKind kind) {
     Ranked& r = out.emplace_back(Ranked{recipe_of(*c.group, space_.losses[c.loss], *c.offload, *c.length), c.loss, corner_time(c), kNever});
     if (!r.corner) continue;
     const Job job = patched(evaluator_.job(), corner_of(r.changes), "plan");
-    r.seconds = r.corner->seconds / static_cast<double>(checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job)));
+    r.seconds = r.corner->seconds / static_cast<double>(checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job)));
   }
   // The fastest first, so that the others need not be looked at closely.
   std::stable_sort(out.begin(), out.end(), [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; });

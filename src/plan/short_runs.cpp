@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allocator/timeline.h"
+#include "job/distribution.h"
 
 namespace plimsoll {
 
@@ -37,8 +38,8 @@ Verdict verdict_of(const ByteRange& need, const TargetDevice& device) {
 }
 
 bool loops_over_tokens(const Job& job) {
-  const bool tokens = job.inputs == InputKind::lm && job.framework == Framework::pytorch && job.longest == 0;
-  if (!tokens || !ShortRuns::worth(job) || job.parallel.any()) return false;
+  const bool tokens = job.inputs == InputKind::lm && job.program.framework == Framework::pytorch && job.longest == 0;
+  if (!tokens || !ShortRuns::worth(job) || is_distributed(job)) return false;
   const std::optional<double> few = events_of(job, ShortRuns::kFew), more = few ? events_of(job, ShortRuns::kMore) : few;
   if (!few || !more) return false;
   const double each = (*more - *few) / static_cast<double>(ShortRuns::kMore - ShortRuns::kFew);

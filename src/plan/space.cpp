@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "job/distribution.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -145,7 +146,7 @@ Space space_of(const Job& job, const Constraints& constraints, const TargetDevic
   for (size_t i = 1; i < adapters.size(); ++i)
     for (const Choice& c : product(precisions, {adapters[i]})) s.groups.push_back(c);
   for (const char* knob : {"quantization", "ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
-  if (constraints.gpus > 1 && !job.parallel.any() && !constraints.keep.contains("ddp"))
+  if (constraints.gpus > 1 && !is_distributed(job) && !constraints.keep.contains("ddp"))
     s.groups = product(s.groups, spreads_on(constraints));
   // A loss that never makes the logits has none to drop.
   s.losses = levers.of("output");
@@ -162,26 +163,26 @@ Space space_of(const Job& job, const Constraints& constraints, const TargetDevic
   if (constraints.global_batch) {
     s.global = constraints.global_batch;
   } else if (given) {
-    s.global = checked_mul(checked_mul(job.batch, job.accumulation), devices_of(job));
+    s.global = checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job));
   }
   return s;
 }
 
 std::vector<Split> splits_of(const Space& space, const Job& job) {
   // A micro-batch that stays comes as near to the total as it can: 3 x 21 on 4 devices make 252 of 256.
-  if (!space.batch && space.global && space.accumulation && job.framework == Framework::pytorch)
-    return {nearest_split(*space.global, devices_of(job), job.batch)};
+  if (!space.batch && space.global && space.accumulation && job.program.framework == Framework::pytorch)
+    return {nearest_split(*space.global, replica_count(job), job.batch)};
   if (!space.batch) return {{job.batch, job.accumulation}};
   // jit and pmap have no accumulation: the batch itself is smaller.
-  if (job.framework == Framework::jax) {
+  if (job.program.framework == Framework::jax) {
     std::vector<Split> out = free_splits(1);
     if (!space.global) return out;
-    const int64_t most = std::max<int64_t>(1, *space.global / devices_of(job));
+    const int64_t most = std::max<int64_t>(1, *space.global / replica_count(job));
     std::erase_if(out, [&](const Split& s) { return s.batch >= most; });
     out.push_back({most, 1});
     return out;
   }
-  return space.global ? splits_of(*space.global, devices_of(job)) : free_splits(job.accumulation);
+  return space.global ? splits_of(*space.global, replica_count(job)) : free_splits(job.accumulation);
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 #include "plan/step_time.h"
 
+#include "job/distribution.h"
 #include "program/run.h"
 
 #include <fmt/format.h>
@@ -77,7 +78,7 @@ struct MicroSteps {
 };
 
 MicroSteps micro_steps_of(const Job& job) {
-  const bool titan = job.parallel.torchtitan.has_value();
+  const bool titan = job.program.torchtitan.has_value();
   MicroSteps m;
   m.all = titan ? checked_mul(job.accumulation, torchtitan_micro_batches(job)) : job.accumulation;
   m.run = titan ? std::min<int64_t>(m.all, 2) : simulated_micro_steps(job);
@@ -96,7 +97,7 @@ struct KernelTime {
 
 class Clock {
  public:
-  Clock(const Job& job, const DeviceSpec& device) : job_(job), rates_(device, job.framework), form_(form_of(job)) {}
+  Clock(const Job& job, const DeviceSpec& device) : job_(job), rates_(device, job.program.framework), form_(form_of(job)) {}
 
   const DeviceRates& rates() const { return rates_; }
   double launches(const Kernel& k) const {
@@ -124,7 +125,7 @@ class Clock {
  private:
   // XLA compiles the whole step, as torch.compile does forward and backward.
   bool compiled(const Kernel& k) const {
-    if (job_.framework == Framework::jax) return true;
+    if (job_.program.framework == Framework::jax) return true;
     return job_.compile && (k.phase == Phase::forward || k.phase == Phase::backward);
   }
 
@@ -227,8 +228,8 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   t.transfers = transfer_seconds(job, simulation, moved, t, clock.rates().host_link());
   const Interconnect links(clock.rates().ring(), cluster);
   t.communication = communication_seconds(job, simulation, t, links);
-  if (job.parallel.megatron || job.parallel.torchtitan) {
-    const auto layout_time = job.parallel.megatron ? megatron_time : torchtitan_time;
+  if (job.program.has_stages()) {
+    const auto layout_time = job.program.megatron ? megatron_time : torchtitan_time;
     const LayoutTime layout = layout_time(job, simulation, t, links);
     t.communication = layout.communication;
     t.bubble = layout.bubble;
@@ -236,7 +237,7 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   t.seconds = t.forward + t.recompute + t.backward + t.optimizer + t.transfers + t.communication + t.bubble + t.launch;
   scale(t, calibration.factor);
   t.utilisation = in_peaks / t.seconds;
-  const int64_t replicas = job.framework == Framework::jax ? job.jax.replicas : job.parallel.replicas();
+  const int64_t replicas = replica_count(job);
   t.samples_per_second = static_cast<double>(job.batch * job.accumulation * replicas) / t.seconds;
   if (is_text(job.inputs)) t.tokens_per_second = t.samples_per_second * static_cast<double>(job.seq);
   const bool uses_link = t.transfers > 0 || (t.communication > 0 && !device.interconnect_gbs);
@@ -252,9 +253,9 @@ StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibra
 // The derivative and the update that XLA compiles compute what autograd and the optimizer do.
 Job timed_job(const Job& job) {
   Job twin = job;
-  if (job.framework == Framework::pytorch) return twin;
-  twin.framework = Framework::pytorch;
-  twin.jax = {};
+  if (job.program.framework == Framework::pytorch) return twin;
+  twin.program.framework = Framework::pytorch;
+  twin.program.jax = {};
   twin.steps = 1;
   return twin;
 }

@@ -22,7 +22,7 @@ const char* policy_name(ReshardPolicy p) {
 
 // Degrees multiply to the number of processes; those of context are not among the shards there.
 void add_degrees(const Job& job, std::vector<TorchtitanKey>& out) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   const auto add = [&](const char* key, nlohmann::json value) { out.push_back({"parallelism", key, std::move(value)}); };
   add("data_parallel_replicate_degree", t.replicas);
   add("data_parallel_shard_degree", t.data() / t.replicas);

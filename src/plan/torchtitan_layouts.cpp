@@ -7,7 +7,7 @@
 #include "model/decoder/torchtitan.h"
 #include "plan/layout_kinds.h"
 #include "plan/without_defaults.h"
-#include "step/torchtitan_checks.h"
+#include "program/program.h"
 
 namespace plimsoll {
 
@@ -16,17 +16,12 @@ namespace {
 // As torchtitan itself would find it, with a batch that every schedule takes.
 bool titan_possible(Job job, const TorchtitanSettings& t) {
   job.parallel = {};
-  job.parallel.torchtitan = t;
+  job.program = {};
+  job.program.torchtitan = t;
   job.precision = Precision::fp32;
   job.batch = t.pipeline;
   job.accumulation = 1;
-  try {
-    check_torchtitan(job);
-    torchtitan_split(TorchtitanConfig(job.family, job.config).layers, t.pipeline * t.virtual_stages);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
+  return torchtitan_program().problems(job).empty();
 }
 
 void add_titan(const Job& job, const TorchtitanSettings& t, bool needs_more, std::vector<Spread>& out) {
@@ -68,7 +63,7 @@ void add_titan_shards(const Job& job, TorchtitanSettings t, int64_t node, std::v
 Spreads torchtitan_spreads(const LayoutRequest& r) {
   if (!torchtitan_model(r.job)) return {{}, "torchtitan has no model of this shape"};
   if (r.job.optimizer.name != "AdamW" && r.job.optimizer.name != "Adam") return {{}, "torchtitan knows Adam and AdamW alone"};
-  TorchtitanSettings t = r.job.parallel.torchtitan.value_or(TorchtitanSettings{});
+  TorchtitanSettings t = r.job.program.torchtitan.value_or(TorchtitanSettings{});
   t.world = r.world;
   t.stage.reset();
   t.layers.clear();
@@ -90,11 +85,11 @@ Spreads torchtitan_spreads(const LayoutRequest& r) {
 // The first stage has the most micro-batches in flight, the second the most layers of those after it, the last one the logits. A
 // pipeline has the optimizer's states from the start, so that one step is the steady state.
 std::vector<Job> torchtitan_ranks(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   std::vector<Job> out;
   for (const int64_t stage : std::set<int64_t>{0, std::min<int64_t>(1, t.pipeline - 1), t.pipeline - 1}) {
     out.push_back(job);
-    out.back().parallel.torchtitan->stage = stage;
+    out.back().program.torchtitan->stage = stage;
     if (!t.pipelined()) continue;
     out.back().warm_optimizer = true;
     out.back().steps = 1;

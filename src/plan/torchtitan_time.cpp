@@ -69,7 +69,7 @@ struct TitanTraffic {
 }  // namespace
 
 LayoutTime torchtitan_time(const Job& job, const Simulation& simulation, const StepTime& times, const Interconnect& links) {
-  const TorchtitanSettings& settings = *job.parallel.torchtitan;
+  const TorchtitanSettings& settings = *job.program.torchtitan;
   const TitanTraffic traffic{job, settings, TorchtitanConfig(job.family, job.config), simulation, times, links};
   LayoutTime t;
   const double micro_batch = compute_seconds(times) / traffic.micro_steps();

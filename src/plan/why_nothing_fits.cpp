@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "hardware/catalogue.h"
+#include "job/distribution.h"
 #include "plan/ladder.h"
 #include "plan/supported_space.h"
 
@@ -79,7 +80,7 @@ class NearMisses {
 
   // The same on 2, 4, 8, ... devices that share weights, gradients and states.
   void more_devices() {
-    if (request_.job.parallel.any() || request_.job.framework != Framework::pytorch) return;
+    if (is_distributed(request_.job) || request_.job.program.framework != Framework::pytorch) return;
     for (int64_t n = 2; n <= kMostDevices; n *= 2) {
       const int64_t accumulation = std::max<int64_t>(1, smallest_.job.accumulation / n);
       const Patch changes = merged(smallest_.changes, {{"fsdp", {{"world", n}}}, {"accumulation", accumulation}});

@@ -77,7 +77,7 @@ class RankExecutions {
 std::string key_of(const Job& job, const Target& target) {
   std::string key = job.family + "\n";
   nlohmann::json::to_cbor(nlohmann::json(values_of(job)), key);  // unlike as text, bytes that are no UTF-8 stay apart
-  if (job.framework == Framework::jax) return key + fmt::format("\n{}", static_cast<int>(target.kind));
+  if (job.program.framework == Framework::jax) return key + fmt::format("\n{}", static_cast<int>(target.kind));
   const KernelMemory kernels = kernel_memory(complete(job, target).platform);
   return key + fmt::format("\n{} {} {} {} {}", kernels.blas, kernels.blas_lt, kernels.keeps_blas_lt, kernels.scratch,
                            job.recorded_item.value_or(-1));
@@ -92,7 +92,7 @@ const CudaTimeline& Run::cuda() const {
 
 std::shared_ptr<const Run> execute(const Job& asked, const Target& target, const Detail& detail) {
   const Job job = complete(asked, target);
-  if (job.framework == Framework::jax) return std::make_shared<Run>(job, compile(job, target.kind));
+  if (job.program.framework == Framework::jax) return std::make_shared<Run>(job, compile(job, target.kind));
   if (!detail.all_ranks || rank_count(job) == 1) return execute_rank(job, detail);
   return RankExecutions(job, detail).run();
 }

@@ -1,4 +1,5 @@
 #include "report/estimate_report.h"
+#include "job/distribution.h"
 #include "report/job_report.h"
 
 #include <fmt/format.h>
@@ -84,7 +85,7 @@ class Writer {
                    "(docs/accuracy.md)."));
   }
 
-  const char* shared_text() const { return e_.job.parallel.shards_parameters() ? " on this rank" : ""; }
+  const char* shared_text() const { return shards_parameters(e_.job) ? " on this rank" : ""; }
   std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
 
   void line(const std::string& text) { out_ += text + "\n"; }
@@ -143,7 +144,7 @@ class Writer {
 
   // What memory_analysis() and nvidia-smi say of a compiled step.
   void program() {
-    out_ += xla_text(*e_.xla, e_.device, e_.job.jax, style_);
+    out_ += xla_text(*e_.xla, e_.device, e_.job.program.jax, style_);
     line(fmt::format("  reached in      {}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
                      e_.peak_op.empty() ? "" : ", " + e_.peak_op));
   }

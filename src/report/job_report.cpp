@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "job/distribution.h"
+
 namespace plimsoll {
 
 namespace {
@@ -33,10 +35,10 @@ std::string recipe_text(const Job& j, const std::string& sample) {
   if (j.ema) out += ", " + to_string(j.averaging);
   if (j.compile) out += ", torch.compile";
   if (!j.alloc_conf.empty()) out += ", " + j.alloc_conf;
-  if (j.parallel.any()) out += ", " + to_string(j.parallel);
+  if (is_distributed(j)) out += ", " + layout_text(j);
   if (j.tuning.adapter) out += ", " + to_string(*j.tuning.adapter);
   if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
-  if (j.framework == Framework::jax) out += ", JAX, " + to_string(j.jax);
+  if (j.program.framework == Framework::jax) out += ", JAX, " + to_string(j.program.jax);
   return out;
 }
 

@@ -23,15 +23,15 @@ struct Degrees {
   int64_t tensor = 1, pipeline = 1, context = 1, expert = 1, chunks = 1;
 };
 
-Degrees degrees_of(const ParallelSettings& p) {
-  if (p.megatron) return {p.megatron->tensor, p.megatron->pipeline, p.megatron->context, p.megatron->expert, p.megatron->virtual_stages};
-  if (p.torchtitan) return {p.torchtitan->tensor, p.torchtitan->pipeline, p.torchtitan->context, 1, p.torchtitan->virtual_stages};
-  return {p.tensor ? p.tensor->world : 1};
+Degrees degrees_of(const Job& job) {
+  if (const auto& m = job.program.megatron) return {m->tensor, m->pipeline, m->context, m->expert, m->virtual_stages};
+  if (const auto& t = job.program.torchtitan) return {t->tensor, t->pipeline, t->context, 1, t->virtual_stages};
+  return {job.parallel.tensor ? job.parallel.tensor->world : 1};
 }
 
 // Samples that go through the model at once, and how often in a step. A pipeline of torchtitan cuts its batch.
 std::pair<int64_t, int64_t> micro_batches_of(const Job& job) {
-  const int64_t parts = job.parallel.torchtitan ? torchtitan_micro_batches(job) : 1;
+  const int64_t parts = job.program.torchtitan ? torchtitan_micro_batches(job) : 1;
   return {job.batch / parts, job.accumulation * parts};
 }
 
@@ -43,8 +43,9 @@ std::string title_of(const Layout& l) {
   const ParallelSettings& p = l.job.parallel;
   if (p.deepspeed)
     out += fmt::format(" ZeRO-{}{}", p.deepspeed->stage, p.deepspeed->stage < 3 && p.deepspeed->overlap_comm ? ", overlap" : "");
-  if (p.torchtitan && p.torchtitan->replicas > 1) out += fmt::format(" x {} copies", p.torchtitan->replicas);
-  if (p.torchtitan && p.torchtitan->reshard == ReshardPolicy::never) out += ", kept whole";
+  const auto& titan = l.job.program.torchtitan;
+  if (titan && titan->replicas > 1) out += fmt::format(" x {} copies", titan->replicas);
+  if (titan && titan->reshard == ReshardPolicy::never) out += ", kept whole";
   const auto& f = p.fsdp;
   if (!f) return out;
   if (f->replicas > 1) out += fmt::format(" x {} copies", f->replicas);
@@ -68,7 +69,7 @@ std::string header(const LayoutPlan& p, const Style& style) {
 }
 
 std::string row(const Layout& l, const LayoutPlan& p) {
-  const Degrees d = degrees_of(l.job.parallel);
+  const Degrees d = degrees_of(l.job);
   const auto [micro, times] = micro_batches_of(l.job);
   const std::optional<StepTime>& t = l.need.time;
   const double each =
@@ -106,7 +107,7 @@ std::string shortage_text(const LayoutPlan& p, const Style& style) {
 }  // namespace
 
 Json layout_json(const Layout& l) {
-  const Degrees d = degrees_of(l.job.parallel);
+  const Degrees d = degrees_of(l.job);
   Json j{{"kind", l.kind},
          {"changes", Json(l.changes.json())},
          {"flags", l.changes.flags()},

@@ -8,6 +8,7 @@
 
 #include "estimate/peak_tree.h"
 #include "job/config.h"
+#include "job/distribution.h"
 #include "report/estimate_report.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
@@ -267,7 +268,7 @@ Json not_modelled_of(const Estimate& e) {
     out.push_back("Kernels that a library loads or compiles during the run; their usual share is in the overhead.");
     out.push_back("Your script's own tensors: metrics, logged losses, caches that the usual loop does not have.");
   }
-  if (e.job.parallel.world() > 1) out.push_back("Buffers of NCCL beyond the overhead's row; they depend on the topology.");
+  if (world_size(e.job) > 1) out.push_back("Buffers of NCCL beyond the overhead's row; they depend on the topology.");
   return out;
 }
 

@@ -128,7 +128,7 @@ std::string read_megatron_row(const Json& row, Job& job) {
   job.seq = c.size({"seq_len"}, 1);
   job.accumulation = c.size({"grad_accum"}, 1);
   job.checkpointing.on = recompute != "none";
-  job.parallel.megatron = parse_megatron(layout_of(row));
+  job.program.megatron = parse_megatron(layout_of(row));
   return "";
 }
 

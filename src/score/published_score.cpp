@@ -7,6 +7,7 @@
 #include "estimate/device_memory.h"
 #include "estimate/stand_in.h"
 #include "hardware/lookup.h"
+#include "job/distribution.h"
 #include "model/registry.h"
 #include "program/run.h"
 
@@ -26,7 +27,7 @@ std::optional<DeviceSpec> device_of(const std::string& name) {
 DeviceMemory memory_of(const Job& job, const std::optional<DeviceSpec>& device, bool torch_stated) {
   const std::shared_ptr<const Run> run = execute(job, {}, {.all_ranks = false});  // published figures are those of rank 0
   const Trace& trace = run->simulation.trace;
-  DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), job.parallel.world()};
+  DeviceFacts facts{device, job.platform.torch, uses_convolutions(trace), world_size(job)};
   DeviceMemory memory = with_stand_in_range(job, trace, device_memory(run->cuda(), facts));
   if (torch_stated) return memory;
   facts.torch = {1, 12};  // with an old one all kernels would be in memory

@@ -86,8 +86,8 @@ std::string read_torchtitan_row(const Json& row, Job& job) {
   if (titan_text(row.at("model"), "arch") != "decoder_transformer") return "model: " + titan_text(row.at("model"), "arch");
   job.family = sizes.value("qk_norm", Json(false)) == true ? "qwen3" : "llama";
   job.config = Config(job.model + ": config", torchtitan_config(sizes));
-  job.parallel.torchtitan = parse_torchtitan(settings_of(row));
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  job.program.torchtitan = parse_torchtitan(settings_of(row));
+  const TorchtitanSettings& t = *job.program.torchtitan;
   job.batch = train.at("batch_per_gpu").get<int64_t>();
   job.seq = train.at("seq_len").get<int64_t>();
   job.accumulation = train.value("grad_accum", Json(1)).is_number_integer() ? train["grad_accum"].get<int64_t>() : 1;

@@ -196,7 +196,6 @@ DeepSpeedSettings deepspeed_of(const Json& parallel) {
 ParallelSettings parallel_of(const Json& parallel) {
   ParallelSettings p;
   const std::string kind = parallel.value("kind", "none");
-  if (kind == "torchtitan") p.torchtitan = torchtitan_of(parallel);
   if (kind == "fsdp2_tp") read_2d(parallel, p);
   if (kind == "ddp" || (kind == "zero1" && parallel.value("ddp", true))) p.ddp = ddp_of(parallel);
   if (kind == "fsdp2") p.fsdp = fsdp_of(parallel);
@@ -271,8 +270,10 @@ Job job_of(const std::string& id, const Json& spec) {
   job.loss_settings.chunks = c.size({"loss_chunks"}, 8);
   if (const Json* kernels = c.find({"liger_kernels"})) job.loss_settings.liger = parse_liger_kernels(*kernels);
   job.accumulation = c.size({"accum"}, 1);
-  job.parallel = parallel_of(spec.value("parallel", Json::object()));
-  if (job.parallel.torchtitan && args.contains("head_dim")) job.family = "qwen3";
+  const Json parallel = spec.value("parallel", Json::object());
+  job.parallel = parallel_of(parallel);
+  if (parallel.value("kind", "") == "torchtitan") job.program.torchtitan = torchtitan_of(parallel);
+  if (job.program.torchtitan && args.contains("head_dim")) job.family = "qwen3";
   if (c.find({"clip"})) job.clip = c.number({"clip"}, 0);
   read_ema(job, spec.value("ema", Json(false)));
   job.optimizer_in_backward = c.flag({"optimizer_in_backward"}, false);
@@ -282,7 +283,7 @@ Job job_of(const std::string& id, const Json& spec) {
   job.warm_optimizer = c.flag({"preopt"}, false);
   job.steps = c.size({"steps"}, 2);
   job.recorded_item = c.number({"item"}, 1);
-  if (spec.value("parallel", Json::object()).value("ac", "") == "outside") job.platform.transformers = {4, 51};  // the last to have it so
+  if (parallel.value("ac", "") == "outside") job.platform.transformers = {4, 51};  // the last to have it so
   return job;
 }
 

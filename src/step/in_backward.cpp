@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "job/distribution.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -27,7 +28,7 @@ void check_step_in_backward(const Job& job) {
   if (job.precision == Precision::amp_fp16 && job.loss_scaling)
     refuse("loss scaling", "GradScaler looks at all gradients before it lets any step be taken",
            "take precision amp or bf16, or loss_scaling: false");
-  if (job.parallel.any()) refuse(to_string(job.parallel), "gradients are reduced in buckets first", "leave one of them out");
+  if (is_distributed(job)) refuse(layout_text(job), "gradients are reduced in buckets first", "leave one of them out");
   if (job.master_weights) refuse("master_weights", "those are updated after backward", "leave one of them out");
   if (job.optimizer.name == "Muon+AdamW")
     refuse("Muon+AdamW", "a recipe of two optimizers is not one for each parameter", "take AdamW, or leave one of them out");

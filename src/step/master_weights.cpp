@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "job/distribution.h"
 #include "optim/foreach.h"
 
 namespace plimsoll {
@@ -23,8 +24,7 @@ void check_master_weights(const Job& job) {
     throw Error(fmt::format("[job] gradient_dtype {}: gradients of {} weights are {} or summed in fp32", to_string(job.gradient_dtype),
                             to_string(job.precision), to_string(own)),
                 fmt::format("set gradient_dtype to {} or fp32", to_string(own)));
-  if (job.parallel.any())
-    throw Error("[job] master_weights with " + to_string(job.parallel) + " is not simulated", "leave one of them out");
+  if (is_distributed(job)) throw Error("[job] master_weights with " + layout_text(job) + " is not simulated", "leave one of them out");
 }
 
 MasterWeights::MasterWeights(bool fp32_gradients, Tape& tape, const std::vector<Parameter*>& trained) : tape_(tape) {

@@ -82,7 +82,7 @@ class MegatronTrainer {
  public:
   MegatronTrainer(const Job& job, int64_t stage, bool details, bool counts_work)
       : job_(job),
-        settings_(*job.parallel.megatron),
+        settings_(*job.program.megatron),
         stage_(stage),
         details_(details),
         counts_work_(counts_work),
@@ -262,7 +262,7 @@ class MegatronTrainer {
 }  // namespace
 
 void check_megatron(const Job& job) {
-  const MegatronSettings& m = *job.parallel.megatron;
+  const MegatronSettings& m = *job.program.megatron;
   if (job.precision != Precision::bf16)
     throw Error(fmt::format("[megatron] precision {} is not simulated", to_string(job.precision)), "its bf16: precision bf16");
   if (job.optimizer.name != "AdamW" && job.optimizer.name != "Adam")
@@ -281,7 +281,7 @@ void check_megatron(const Job& job) {
 
 Simulation simulate_megatron(const Job& job, bool details, bool work) {
   check_megatron(job);
-  const MegatronSettings& m = *job.parallel.megatron;
+  const MegatronSettings& m = *job.program.megatron;
   if (m.stage) return MegatronTrainer(job, *m.stage, details, work).run();
   return largest_stage(m.pipeline, details || work,
                        [&](int64_t stage, bool whole) { return MegatronTrainer(job, stage, whole && details, whole && work).run(); });

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "job/distribution.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -60,7 +61,7 @@ void check_offloaded_optimizer(const Job& job) {
     if (lower(job.optimizer.name) == lower(e.name) && std::string(e.library) != "torch.optim")
       refuse_offload(job.optimizer.name, fmt::format("{} updates parameters on the device alone", e.library),
                      "torch.optim's run on the host: AdamW, Adam, SGD, Adagrad, ...; or leave offload_optimizer out");
-  if (job.parallel.any()) refuse_offload(to_string(job.parallel), "torchao offloads on one device alone", "leave one of them out");
+  if (is_distributed(job)) refuse_offload(layout_text(job), "torchao offloads on one device alone", "leave one of them out");
   if (job.optimizer_in_backward) refuse_offload("optimizer_in_backward", "both take the gradient from its hook", "leave one of them out");
   if (job.master_weights) refuse_offload("master_weights", "the copies on the host have the weights' type", "leave one of them out");
   if (job.precision == Precision::amp_fp16 && job.loss_scaling)

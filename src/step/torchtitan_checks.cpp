@@ -14,7 +14,7 @@ namespace {
 
 // Queries are as many for each key and value: what divides these divides those.
 void check_heads(const Job& job) {
-  const int64_t tensor = job.parallel.torchtitan->tensor, heads = TorchtitanConfig(job.family, job.config).kv_heads;
+  const int64_t tensor = job.program.torchtitan->tensor, heads = TorchtitanConfig(job.family, job.config).kv_heads;
   if (heads % tensor == 0) return;
   std::vector<std::string> choices;
   for (int64_t n = 1; n <= heads; ++n)
@@ -24,7 +24,7 @@ void check_heads(const Job& job) {
 }
 
 void check_pipeline(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   if (!t.pipelined()) return;
   const int64_t micro = torchtitan_micro_batches(job);
   if (job.batch % micro != 0)
@@ -46,17 +46,17 @@ void check_pipeline(const Job& job) {
 }  // namespace
 
 int64_t torchtitan_micro_batches(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   if (!t.pipelined()) return 1;
   if (t.micro_batches > 0) return t.micro_batches;
   return t.version < Version{2025, 4} ? t.pipeline : job.batch;
 }
 
 void check_torchtitan(const Job& job) {
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   const auto refuse = [](const std::string& what, const std::string& hint) { throw Error("[torchtitan] " + what, hint); };
   const ParallelSettings& p = job.parallel;
-  if (p.ddp || p.zero1 || p.fsdp || p.fsdp1 || p.deepspeed || p.tensor || p.megatron)
+  if (p.ddp || p.zero1 || p.fsdp || p.fsdp1 || p.deepspeed || p.tensor || job.program.megatron)
     refuse("it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, fsdp1, zero, tensor_parallel and megatron out");
   if (job.precision != Precision::fp32 && job.precision != Precision::amp)
     refuse(fmt::format("precision {} is not its own", to_string(job.precision)), "fp32 weights that are gathered in bf16: precision fp32");

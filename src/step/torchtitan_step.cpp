@@ -26,7 +26,7 @@ class TorchtitanTrainer {
  public:
   TorchtitanTrainer(const Job& job, int64_t stage, bool details, bool counts_work)
       : job_(job),
-        settings_(*job.parallel.torchtitan),
+        settings_(*job.program.torchtitan),
         stage_(stage),
         micro_batches_(torchtitan_micro_batches(job)),
         details_(details),
@@ -352,7 +352,7 @@ FsdpSettings torchtitan_sharding(const TorchtitanSettings& t) {
 
 Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
   check_torchtitan(job);
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  const TorchtitanSettings& t = *job.program.torchtitan;
   if (t.stage) return TorchtitanTrainer(job, *t.stage, details, work).run();
   return largest_stage(t.pipeline, details || work,
                        [&](int64_t stage, bool whole) { return TorchtitanTrainer(job, stage, whole && details, whole && work).run(); });

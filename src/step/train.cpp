@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "job/distribution.h"
 #include "nn/adapter.h"
 #include "nn/layers.h"
 #include "nn/parameter_groups.h"
@@ -122,7 +123,7 @@ class Trainer {
     d.attention = job.attention;
     d.item = job.recorded_item;
     d.recorder = job.recorded_item.has_value();
-    d.late_gradient_labels = d.recorder && job.parallel.any();
+    d.late_gradient_labels = d.recorder && is_distributed(job);
     if (d.recorder) return d;
     d.torch = job.platform.torch;
     d.cpu = job.platform.target == "cpu";
@@ -422,8 +423,8 @@ class Trainer {
 }  // namespace
 
 Simulation simulate(const Job& job, bool details, bool work) {
-  if (job.parallel.megatron) return simulate_megatron(job, details, work);
-  if (job.parallel.torchtitan) return simulate_torchtitan(job, details, work);
+  if (job.program.megatron) return simulate_megatron(job, details, work);
+  if (job.program.torchtitan) return simulate_torchtitan(job, details, work);
   return Trainer(job, details, work).run();
 }
 
@@ -432,7 +433,7 @@ int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.a
 std::vector<std::string> step_names(const Job& job) {
   std::vector<std::string> names;
   for (int64_t i = 1; i <= job.steps; ++i) names.push_back("step " + std::to_string(i));
-  if (job.parallel.megatron || job.parallel.torchtitan) return names;
+  if (job.program.has_stages()) return names;
   if (job.longest > job.seq) names.push_back("longest sample");
   if (job.eval_batch > 0) names.push_back("evaluation");
   if (job.sampling.tokens > 0) names.push_back("sampling");

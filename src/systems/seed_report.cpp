@@ -41,7 +41,7 @@ std::vector<std::pair<std::string, Job>> relatives(const Job& job) {
   };
   for (const int64_t divisor : {2, 4})
     if (job.batch / divisor >= 1) with_batch(job.batch / divisor, false);
-  if (!job.checkpointing.on && job.framework == Framework::pytorch) {
+  if (!job.checkpointing.on && job.program.framework == Framework::pytorch) {
     with_batch(job.batch, true);
     if (job.batch > 1) with_batch(1, true);
   }
@@ -363,7 +363,7 @@ SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& d
   r.device = device;
   Runs runs;
   r.estimate = estimate(runs, job, SIZE_MAX, device ? std::optional(device->spec) : std::nullopt);
-  if (job.framework == Framework::pytorch) r.what_if = what_if(runs, job, device);
+  if (job.program.framework == Framework::pytorch) r.what_if = what_if(runs, job, device);
   r.comparison.push_back(configuration(runs, "as it is", job, device));
   for (const auto& [name, other] : others.empty() ? relatives(job) : others) {
     try {

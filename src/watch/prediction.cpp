@@ -26,7 +26,7 @@ Prediction predict(const Job& job, const std::optional<TargetDevice>& device, bo
     } catch (const Error&) {  // a batch that the job cannot have
     }
   }
-  if (job.framework == Framework::pytorch) {
+  if (job.program.framework == Framework::pytorch) {
     const HostEstimate host = host_memory(job, e.host_facts, reserve_of({0}, "counted apart"));
     p.host = host.steady_peak;
     p.shm = host.shm;

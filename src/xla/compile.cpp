@@ -20,7 +20,7 @@ struct Packed {
 Packed packed(const XlaProgram& program, FusionDegree degree, const Job& job, DeviceKind device, TileRows rows) {
   const Fusion fusion = fuse(program, degree);
   Packed p;
-  p.buffers = buffers_of(program, fusion, job.jax.donate, device, rows);
+  p.buffers = buffers_of(program, fusion, job.program.jax.donate, device, rows);
   p.arena = pack(p.buffers.temporaries, kAlignment);
   p.stored = static_cast<size_t>(std::count(fusion.stored.begin(), fusion.stored.end(), true));
   return p;

@@ -12,7 +12,7 @@ OpId ProgramBuilder::reduced_gradient(OpId parameter) {
   OpId g = gradients_[parameter];
   if (!g) g = emit(OpKind::elementwise, "zeros", p.sizes, p.dtype, {});
   program_.ops[g].category = Category::gradient;
-  if (job_.jax.replicas == 1) return g;
+  if (job_.program.jax.replicas == 1) return g;
   XlaOp reduce;
   reduce.kind = OpKind::opaque;
   reduce.in_place = true;

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/mamba_vram.h"
+#include "job/distribution.h"
 #include "seed_formats.h"
 
 namespace plimsoll::formats_seed_test {
@@ -333,7 +334,7 @@ TEST(Stdiff, UnderAccelerate) {
   std::ofstream(path) << kStdiff;
   const Job job = read_command("accelerate launch --num_processes 2 train_stdiff.py --train_config " + path);
   EXPECT_EQ(job.model, "stdiff");
-  EXPECT_EQ(job.parallel.world(), 2);
+  EXPECT_EQ(world_size(job), 2);
   EXPECT_TRUE(finds(read_command("accelerate launch train_stdiff.py --seed 1"), Effect::refused, "--train_config"));
 }
 
@@ -349,10 +350,10 @@ const char* kLagMode =
 TEST(Fsdm, ReadsItsScript) {
   const Job job = read_command(kLagMode);
   EXPECT_EQ(job.model, "fsdm");
-  EXPECT_EQ(job.framework, Framework::jax);
+  EXPECT_EQ(job.program.framework, Framework::jax);
   EXPECT_EQ(job.batch, 4);  // 32 sets on 8 devices
-  EXPECT_EQ(job.jax.replicas, 8);
-  EXPECT_FALSE(job.jax.donate);
+  EXPECT_EQ(job.program.jax.replicas, 8);
+  EXPECT_FALSE(job.program.jax.donate);
   EXPECT_EQ(job.precision, Precision::fp32);
   EXPECT_TRUE(job.ema);
   EXPECT_EQ(config_of(job, "sample_size"), 6);
@@ -376,7 +377,7 @@ TEST(Fsdm, DefaultsAreTheScripts) {
 TEST(Fsdm, BatchesThatEightDevicesRefuse) {
   const Job job = read_command("python main_jax.py --model vfsddpm_jax --batch_size 4 --sample_size 3");
   EXPECT_TRUE(finds(job, Effect::refused, "4 is not a multiple of 8; what follows is for 4"));
-  EXPECT_EQ(job.jax.replicas, 4);
+  EXPECT_EQ(job.program.jax.replicas, 4);
   EXPECT_EQ(job.batch, 1);
   EXPECT_EQ(read_command("python main_jax.py --model vfsddpm_jax --batch_size 6").jax.replicas, 6);
   EXPECT_THROW(read_command("python main_jax.py --model vfsddpm_jax --batch_size 0"), Error);

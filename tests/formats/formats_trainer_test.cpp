@@ -10,6 +10,7 @@
 #include "formats/format.h"
 #include "formats/input.h"
 #include "formats/trainer.h"
+#include "job/distribution.h"
 #include "job/lint.h"
 #include "job/settings.h"
 #include "job/yaml_reader.h"
@@ -91,7 +92,7 @@ TEST_F(Trainers, TrainingArgumentsAsJson) {
   EXPECT_FALSE(job.host.pin_memory);
   EXPECT_TRUE(job.drop_output);
   EXPECT_EQ(job.origin.at("drop_output"), "default of transformers");
-  EXPECT_FALSE(job.parallel.any());
+  EXPECT_FALSE(is_distributed(job));
   EXPECT_FALSE(finding(job, Effect::unknown, "")) << all_findings(job);
 }
 
@@ -461,7 +462,7 @@ TEST_F(Trainers, Accelerate) {
   Job job = read("default_config.yaml",
                  "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\ndowncast_bf16: 'no'\nmixed_precision: bf16\n"
                  "num_machines: 2\nnum_processes: 16\nmachine_rank: 0\nuse_cpu: false\ndynamo_config: {dynamo_backend: INDUCTOR}\n");
-  EXPECT_EQ(job.parallel.world(), 16);
+  EXPECT_EQ(world_size(job), 16);
   EXPECT_EQ(job.host.ranks_per_host, 8);
   EXPECT_EQ(job.origin.at("ddp"), "default_config.yaml: num_processes");
   EXPECT_EQ(job.precision, Precision::amp);
@@ -481,7 +482,7 @@ TEST_F(Trainers, Accelerate) {
   EXPECT_EQ(job.parallel.fsdp->param_dtype, WireType::bf16);
   EXPECT_THROW(read("a.yaml", "distributed_type: FSDP\nnum_processes: 4\nfsdp_config: {fsdp_version: 3}\n"), Error);
   job = read("a.yaml", "distributed_type: 'NO'\nnum_processes: 8\n");
-  EXPECT_FALSE(job.parallel.any());
+  EXPECT_FALSE(is_distributed(job));
   EXPECT_TRUE(finding(job, Effect::none, "num_processes"));
   job =
       read("a.yaml", "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {zero_stage: 1, gradient_accumulation_steps: 4}\n");
@@ -589,9 +590,9 @@ TEST_F(Trainers, AxolotlCommands) {
   EXPECT_EQ(job.origin.at("batch"), "command line: --micro_batch_size");
   EXPECT_EQ(job.origin.at("seq"), "c.yml: sequence_len");
   job = run("accelerate launch --num_processes 2 -m axolotl.cli.train @c.yml");
-  EXPECT_EQ(job.parallel.world(), 2);
+  EXPECT_EQ(world_size(job), 2);
   job = run("CUDA_VISIBLE_DEVICES=0,1,2 axolotl train @c.yml");
-  EXPECT_EQ(job.parallel.world(), 3);
+  EXPECT_EQ(world_size(job), 3);
 }
 
 TEST_F(Trainers, YamlMerges) {
@@ -648,7 +649,7 @@ TEST_F(Trainers, LlamaFactoryCommands) {
   Job job = run("FORCE_TORCHRUN=1 NPROC_PER_NODE=4 NNODES=2 llamafactory-cli train @lf.yaml per_device_train_batch_size=3");
   EXPECT_EQ(job.batch, 3);
   EXPECT_EQ(job.origin.at("batch"), "command line: per_device_train_batch_size");
-  EXPECT_EQ(job.parallel.world(), 8);
+  EXPECT_EQ(world_size(job), 8);
   EXPECT_FALSE(job.parallel.ddp->find_unused_parameters);
   job = run("llamafactory-cli train --stage sft --finetuning_type full --model_name_or_path gpt2 --bf16 true");
   EXPECT_EQ(job.precision, Precision::amp);
@@ -781,15 +782,15 @@ TEST_F(Trainers, Torchtitan) {
   EXPECT_EQ(job.batch, 1);
   EXPECT_EQ(job.origin.at("batch"), "command line: --training.local_batch_size");
   EXPECT_EQ(job.accumulation, 4);
-  ASSERT_TRUE(job.parallel.torchtitan) << all_findings(job);
-  EXPECT_EQ(job.parallel.torchtitan->world, 4);
+  ASSERT_TRUE(job.program.torchtitan) << all_findings(job);
+  EXPECT_EQ(job.program.torchtitan->world, 4);
   EXPECT_EQ(job.precision, Precision::fp32);
   EXPECT_FALSE(job.parallel.ddp);
   const std::string eight = "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file @t.toml ";
   job = run(eight + "--parallelism.data_parallel_replicate_degree 2 --parallelism.fsdp_reshard_after_forward never");
-  ASSERT_TRUE(job.parallel.torchtitan);
-  EXPECT_EQ(job.parallel.torchtitan->replicas, 2);
-  EXPECT_EQ(job.parallel.torchtitan->reshard, ReshardPolicy::never);
+  ASSERT_TRUE(job.program.torchtitan);
+  EXPECT_EQ(job.program.torchtitan->replicas, 2);
+  EXPECT_EQ(job.program.torchtitan->reshard, ReshardPolicy::never);
   job = run(eight + "--training.mixed_precision_param float32");
   ASSERT_TRUE(job.parallel.fsdp) << "its trainer gathers in bf16";
   EXPECT_EQ(job.parallel.fsdp->world, 8);
@@ -800,7 +801,7 @@ TEST_F(Trainers, Torchtitan) {
   job =
       run("CONFIG_FILE=@t.toml NGPU=2 ./run_train.sh --parallelism.data_parallel_replicate_degree 2 "
           "--parallelism.data_parallel_shard_degree 1");
-  EXPECT_EQ(job.parallel.world(), 2);
+  EXPECT_EQ(world_size(job), 2);
   EXPECT_EQ(job.alloc_conf, "expandable_segments:True") << "that script sets it";
   job = run("torchrun --nproc_per_node 3 -m torchtitan.train --job.config_file @t.toml");
   EXPECT_TRUE(finding(job, Effect::refused, "training.global_batch_size"));
@@ -812,8 +813,8 @@ TEST_F(Trainers, TorchtitanLayouts) {
   Job job = run(many +
                 "--parallelism.tensor_parallel_degree 4 --parallelism.pipeline_parallel_degree 2 --parallelism.context_parallel_degree 2 "
                 "--parallelism.enable_async_tensor_parallel true --parallelism.context_parallel_rotate_method alltoall");
-  ASSERT_TRUE(job.parallel.torchtitan) << all_findings(job);
-  const TorchtitanSettings& t = *job.parallel.torchtitan;
+  ASSERT_TRUE(job.program.torchtitan) << all_findings(job);
+  const TorchtitanSettings& t = *job.program.torchtitan;
   EXPECT_EQ(t.tensor, 4);
   EXPECT_EQ(t.pipeline, 2);
   EXPECT_EQ(t.context, 2);
@@ -825,7 +826,7 @@ TEST_F(Trainers, TorchtitanLayouts) {
   job = run(many +
             "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule Interleaved1F1B "
             "--activation_checkpoint.selective_ac_option op");
-  EXPECT_EQ(job.parallel.torchtitan->virtual_stages, 2);
+  EXPECT_EQ(job.program.torchtitan->virtual_stages, 2);
   EXPECT_EQ(job.checkpointing.save, parse_checkpointing({{"save", "torchtitan"}}).save);
   job = run(many + "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_schedule ZBVZeroBubble");
   EXPECT_TRUE(finding(job, Effect::unknown, "stands in"));
@@ -838,7 +839,7 @@ TEST_F(Trainers, TorchtitanLayouts) {
   EXPECT_NE(experts.find("expert_parallel_degree] is 8: experts of torchtitan's models are not simulated"), std::string::npos) << experts;
   EXPECT_NE(experts.find("--megatron world=8,expert=8"), std::string::npos) << experts;
   job = run(many + "--training.tensor_parallel_degree 2");
-  EXPECT_EQ(job.parallel.torchtitan->version, (Version{2025, 2})) << "names of that time";
+  EXPECT_EQ(job.program.torchtitan->version, (Version{2025, 2})) << "names of that time";
   EXPECT_THROW(run(many + "--parallelism.pipeline_parallel_degree 2 --parallelism.pipeline_parallel_microbatch_size 3"), Error);
 }
 

@@ -3,6 +3,7 @@
 
 #include "formats/command_line.h"
 #include "formats/format.h"
+#include "job/distribution.h"
 #include "seed_formats.h"
 #include "support.h"
 #include "weights_files.h"
@@ -50,15 +51,15 @@ TEST(LaunchCounts, WordsAndVariablesAreTakenAsSomething) {
     for (const char* launcher :
          {"torchrun --nproc_per_node gpu", "torchrun --nproc_per_node $NGPU", "accelerate launch --num_processes ${N}"}) {
       const Job here = read_command("CUDA_VISIBLE_DEVICES=0,1,2 " + (launcher + std::string(rest)));
-      EXPECT_EQ(here.parallel.world(), 3) << launcher << rest;
+      EXPECT_EQ(world_size(here), 3) << launcher << rest;
       EXPECT_TRUE(finds(here, Effect::note, "taken as 3") || finds(here, Effect::unknown, "taken as 3")) << findings_text(here);
       const Job anywhere = read_command(launcher + std::string(rest));
-      EXPECT_EQ(anywhere.parallel.world(), 1) << launcher << rest;
+      EXPECT_EQ(world_size(anywhere), 1) << launcher << rest;
       EXPECT_TRUE(finds(anywhere, Effect::unknown, "taken as 1")) << findings_text(anywhere);
     }
   }
   const Job elastic = read_command(std::string("torchrun --nnodes 2:4 --nproc_per_node 8") + kTrainer);
-  EXPECT_EQ(elastic.parallel.world(), 16);
+  EXPECT_EQ(world_size(elastic), 16);
   EXPECT_TRUE(finds(elastic, Effect::unknown, "--nnodes = 2:4; taken as 2; the least that it allows")) << findings_text(elastic);
   EXPECT_EQ(read_command(std::string("torchrun --nproc_per_node 2 --nproc_per_node 4") + kTrainer).parallel.world(), 4);  // argparse
   EXPECT_EQ(read_command(std::string("CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus -1") + kTrainer).parallel.world(), 2);
@@ -75,7 +76,7 @@ TEST(LaunchCounts, LaunchersThatTakeEveryGpuSaySo) {
 
 TEST(LaunchCounts, OfLinesThatAreNotUsedDoNotMatter) {
   const Job job = read_script("torchrun --nproc_per_node=0 prepare.py --bf16\ntorchrun --nproc_per_node=2" + std::string(kTrainer) + "\n");
-  EXPECT_EQ(job.parallel.world(), 2);
+  EXPECT_EQ(world_size(job), 2);
   EXPECT_THROW(read_script("torchrun --nproc_per_node=0" + std::string(kTrainer) + "\n"), Error);
 }
 
@@ -83,7 +84,7 @@ TEST(LaunchCounts, OfSlurm) {
   const std::string run = "srun python" + std::string(kTrainer) + "\n";
   EXPECT_EQ(read_script("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n" + run).parallel.world(), 8);
   const Job some = read_script("#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=4\n" + run);
-  EXPECT_EQ(some.parallel.world(), 8);
+  EXPECT_EQ(world_size(some), 8);
   EXPECT_TRUE(finds(some, Effect::unknown, "SLURM_NNODES = 2-4; taken as 2")) << findings_text(some);
   EXPECT_THROW(read_script("#SBATCH --nodes=0\n" + run), Error);
   EXPECT_THROW(read_script("#SBATCH --ntasks-per-node=0\n" + run), Error);

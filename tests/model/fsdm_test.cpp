@@ -61,7 +61,7 @@ Job small_job(const nlohmann::json& changes, int64_t batch) {
 
 int64_t residuals(const nlohmann::json& config, int64_t batch) {
   Job job = small_job(config, batch);
-  job.framework = Framework::jax;
+  job.program.framework = Framework::jax;
   return compile(job, DeviceKind::gpu).residuals;
 }
 
@@ -98,7 +98,7 @@ TEST(Fsdm, APooledContextHasFewerKeysAndASkippedBlockNone) {
 // lax.stop_gradient on the positions: they are never moved, but have states and an average as every parameter.
 TEST(Fsdm, EveryParameterHasItsStateAndAverageTwiceWithoutDonation) {
   Job job = small_job({}, 2);
-  job.framework = Framework::jax;
+  job.program.framework = Framework::jax;
   job.ema = true;
   const XlaMemory m = compile(job, DeviceKind::gpu);
   EXPECT_EQ(m.parameter_bytes, 4 * m.parameters);

@@ -7,6 +7,7 @@
 
 #include "allocator/cuda_timeline.h"
 #include "allocator/timeline.h"
+#include "job/distribution.h"
 #include "job/settings.h"
 #include "model/decoder/torchtitan.h"
 #include "step/pipeline_schedule.h"
@@ -175,8 +176,8 @@ TEST(Mesh, ShardsAreDividedByBothDimensions) {
   const int64_t whole = simulate(job).parameters;
   apply_setting(job, "fsdp", {{"world", 4}}, "test");
   apply_setting(job, "tensor_parallel", {{"world", 2}, {"sequence", true}}, "test");
-  EXPECT_EQ(job.parallel.world(), 8);
-  EXPECT_EQ(job.parallel.replicas(), 4);
+  EXPECT_EQ(world_size(job), 8);
+  EXPECT_EQ(replica_count(job), 4);
   const int64_t norms = 13 * 64;
   EXPECT_EQ(simulate(job).parameters, (whole - norms) / 8 + norms / 4);
 }

@@ -1,5 +1,6 @@
 // Layouts over many devices: every answer fits when it is executed again, nothing faster was left out, and what starts it can be read.
 #include "plan/layouts.h"
+#include "job/distribution.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -77,7 +78,7 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
     for (const nlohmann::json& level : {nlohmann::json(false), nlohmann::json("save=torchtitan"), nlohmann::json(true)}) {
       Job job = with(small(), {{setting, value}, {"checkpointing", level}});
       if (job.parallel.deepspeed) job.precision = Precision::bf16;
-      if (job.parallel.torchtitan) job.batch = 4;
+      if (job.program.torchtitan) job.batch = 4;
       const Simulation rank = simulate(job);
       EXPECT_LE(lower_bound(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value << level;
       EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
@@ -107,7 +108,7 @@ TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
   for (size_t i = 0; i < plan.fitting.size(); ++i) {
     const Layout& l = plan.fitting[i];
     EXPECT_EQ(l.global_batch, 32);
-    EXPECT_EQ(l.job.parallel.replicas(), l.replicas);
+    EXPECT_EQ(replica_count(l.job), l.replicas);
     if (i > 0) {
       EXPECT_GE(l.need.time->seconds, plan.fitting[i - 1].need.time->seconds);
     }
@@ -165,7 +166,7 @@ TEST(TorchtitanLayouts, AreThoseThatItsTrainerTakes) {
   for (const Spread& s : torchtitan_spreads(r)) {
     const Job job = with(r.job, merged(s.settings, {{"batch", s.pipeline}}));
     EXPECT_NO_THROW(check_torchtitan(job)) << s.settings.dump();
-    const TorchtitanSettings& t = *job.parallel.torchtitan;
+    const TorchtitanSettings& t = *job.program.torchtitan;
     EXPECT_EQ(t.world, 32);
     EXPECT_EQ(t.data(), s.replicas);
     EXPECT_EQ(8 % t.tensor, 0) << "heads of keys and values";
@@ -186,7 +187,7 @@ TEST(TorchtitanLayouts, FitWhenExecutedAgainAndMakeTheGlobalBatch) {
   ASSERT_FALSE(plan.fitting.empty());
   std::set<std::string> again;
   for (const Layout& l : plan.fitting) {
-    const TorchtitanSettings& t = *l.job.parallel.torchtitan;
+    const TorchtitanSettings& t = *l.job.program.torchtitan;
     EXPECT_EQ(l.job.batch * l.job.accumulation * t.data(), 64);
     if (t.pipelined()) {
       EXPECT_EQ(l.job.accumulation, 1);
@@ -243,7 +244,7 @@ TEST(LayoutFiles, ReadBackAsWhatWasPlanned) {
       Layout l;
       l.changes = {{"torchtitan", layout}, {"precision", "fp32"}, {"checkpointing", level}, {"batch", 8}, {"clip", 1}};
       l.job = with(job_of("llama-3.1-8b", {{"seq", 8192}}), l.changes);
-      l.global_batch = 8 * l.job.parallel.torchtitan->data();
+      l.global_batch = 8 * l.job.program.torchtitan->data();
       const std::string text = layout_file("torchtitan").text(l, 8);
       Job read;
       read_input_document(read, parse_document(text, "train.toml"));

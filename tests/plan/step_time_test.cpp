@@ -248,7 +248,7 @@ TEST(StepTime, IsUnknownWithoutFigures) {
 TEST(StepTime, OfJaxIsThatOfACompiledProgram) {
   Job jax = llama();
   const StepTime eager = *step_time(jax, find_device("a100-sxm4-80gb")).time;
-  jax.framework = Framework::jax;
+  jax.program.framework = Framework::jax;
   const StepTimeAnswer compiled = step_time(jax, find_device("a100-sxm4-80gb"));
   ASSERT_TRUE(compiled.time) << compiled.unknown;
   EXPECT_LT(compiled.time->seconds, eager.seconds);

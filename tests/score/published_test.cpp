@@ -74,7 +74,7 @@ TEST_F(Published, SeveralProcessesWithoutShardingAreDistributedDataParallel) {
   const PublishedRow megatron = read(j.dump()).at(0);
   ASSERT_EQ(megatron.unsupported, "");
   EXPECT_EQ(megatron.job.family, "megatron");
-  EXPECT_EQ(megatron.job.parallel.megatron->data(), 8);
+  EXPECT_EQ(megatron.job.program.megatron->data(), 8);
 }
 
 TEST_F(Published, EachKindIsPredictedByItsOwnNumber) {

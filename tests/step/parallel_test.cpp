@@ -1,6 +1,7 @@
 // DistributedDataParallel and ZeRO-1 on one rank: settings and their errors, and what the buckets cost. Equality with recorded runs
 // is in truth_test.cpp (tests/truth/ddp.jsonl).
 #include "job/parallel.h"
+#include "job/distribution.h"
 
 #include <gtest/gtest.h>
 
@@ -53,7 +54,7 @@ TEST(Parallel, AFlagAndAMappingGiveTheSameSettings) {
   EXPECT_EQ(to_json(*file.parallel.ddp).dump(), to_json(*flag.parallel.ddp).dump());
   EXPECT_TRUE(flag.parallel.ddp->bucket_view);
   apply_setting(flag, "ddp", false, "--ddp");
-  EXPECT_FALSE(flag.parallel.any());
+  EXPECT_FALSE(is_distributed(flag));
 }
 
 TEST(Parallel, WrongValuesAreErrorsThatNameThem) {

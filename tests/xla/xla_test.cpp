@@ -126,7 +126,7 @@ RecordedForward mlp(Activation activation) {
 
 Job sgd_job() {
   Job job;
-  job.framework = Framework::jax;
+  job.program.framework = Framework::jax;
   job.precision = Precision::fp32;
   job.optimizer.name = "SGD";
   return job;
@@ -230,7 +230,7 @@ TEST(Xla, ArgumentsAreParametersStatesAndTheBatch) {
 
 TEST(Xla, StateThatIsNotDonatedIsThereTwice) {
   Job donated = vit(2);
-  donated.jax.donate = true;
+  donated.program.jax.donate = true;
   const XlaMemory in_place = compile(donated, DeviceKind::gpu), beside = compile(vit(2), DeviceKind::gpu);
   EXPECT_EQ(in_place.aliased, 3 * 4 * in_place.parameters + 4);
   EXPECT_EQ(beside.program.usual, in_place.program.usual + in_place.aliased);
@@ -269,7 +269,7 @@ TEST(Xla, MoreStateMeansMoreArguments) {
 
 TEST(Xla, ReplicasHaveAFullCopyEach) {
   Job job = vit(2);
-  job.jax.replicas = 8;
+  job.program.jax.replicas = 8;
   const XlaMemory one = compile(vit(2), DeviceKind::gpu), eight = compile(job, DeviceKind::gpu);
   EXPECT_EQ(one.arguments, eight.arguments);
   EXPECT_GE(eight.temporaries.high, one.temporaries.usual);
@@ -303,7 +303,7 @@ TEST(Xla, EveryTransformersFamilyCompilesAndItsIntervalIsInOrder) {
       else
         layers["num_layers"] = 2;
       apply_setting(job, "config", layers, "test");
-      job.framework = Framework::jax;
+      job.program.framework = Framework::jax;
       job.precision = precision;
       const XlaMemory m = compile(job, DeviceKind::gpu);
       EXPECT_LE(m.temporaries.low, m.temporaries.usual) << entry.name;
@@ -360,7 +360,7 @@ TEST(XlaDevice, NvidiaSmiShowsThreeQuartersWhateverTheProgramNeeds) {
   EXPECT_EQ(e.xla->limit->count, static_cast<int64_t>(static_cast<double>(usable_memory(card)->bytes.count) * 0.75));
   EXPECT_GT(e.xla->shown->bytes, *e.xla->limit);
   Job growing = vit(2);
-  growing.jax.preallocate = false;
+  growing.program.jax.preallocate = false;
   const Estimate g = estimate(growing, 5, card);
   EXPECT_LT(g.xla->shown->bytes, e.xla->shown->bytes);
   EXPECT_GE(g.xla->shown->bytes, g.xla->pool.bytes);
@@ -378,7 +378,7 @@ TEST(XlaDevice, AMemFractionThatIsTooSmallIsSaid) {
   job.batch = 64;
   const TargetDevice card = target_device(find_device("rtx-4090"));
   EXPECT_EQ(Fitting(job).on(card).verdict, Verdict::fits);
-  job.jax.mem_fraction = 0.05;
+  job.program.jax.mem_fraction = 0.05;
   const Fit f = Fitting(job).on(card);
   EXPECT_EQ(f.verdict, Verdict::does_not_fit);
   EXPECT_NE(f.reason.find("a larger mem_fraction"), std::string::npos) << f.reason;
@@ -392,7 +392,7 @@ TEST(XlaDevice, ATpuOfTheCatalogueHasTilesAndEarlyOnesHaveTwoDevicesAChip) {
   EXPECT_EQ(e.xla->program.device, DeviceKind::tpu);
   EXPECT_FALSE(e.xla->shown);
   Job wrong = vit(2);
-  wrong.jax.device_kind = DeviceKind::tpu;
+  wrong.program.jax.device_kind = DeviceKind::tpu;
   EXPECT_NE(message_of([&] { estimate(wrong, 5, find_device("rtx-4090")); }).find("is a gpu"), std::string::npos);
 }
 
@@ -446,7 +446,7 @@ TEST(JaxSettings, TorchvisionsModelsAndModelsWithoutGradientsAreRefused) {
   Job job;
   job.model = "resnet50";
   resolve_model(job);
-  job.framework = Framework::jax;
+  job.program.framework = Framework::jax;
   EXPECT_NE(message_of([&] { compile(job, DeviceKind::gpu); }).find("neither of transformers"), std::string::npos);
   Job frozen = vit(2);
   apply_setting(frozen, "frozen", nlohmann::json::array({"vit", "classifier"}), "test");
