@@ -21,7 +21,7 @@ struct Format {
   // The model that the file is about, once the job is built; null: it is about none.
   ModelDescription (*model)(Reader& reader) = nullptr;
   // How it says settings; null: it has none to say.
-  const Writes& (*writes)() = nullptr;
+  const SettingsEncoder& (*writes)() = nullptr;
 };
 
 const std::vector<Format>& formats();

@@ -137,7 +137,7 @@ Rewritten generate(const Job& job, LaunchFile kind, int64_t node) {
   plain.platform = job.platform;
   read_input_document(plain, document);
   Patch changes;
-  for (const WrittenKey& k : format->writes().keys) {
+  for (const KeyEncoder& k : format->writes().keys) {
     const Json value = value_of(job, k.setting);
     if (!is_off(value) && value != value_of(plain, k.setting) && std::string(k.setting) != "config") changes.set(k.setting, value);
   }

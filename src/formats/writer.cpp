@@ -54,7 +54,7 @@ struct Source {
     if (flags == FlagStyle::none) flags = format->writes().flags;
   }
 
-  const Writes& writes() const { return format->writes(); }
+  const SettingsEncoder& writes() const { return format->writes(); }
   const Json& file() const { return is_command(document) ? settings.value : document.value; }
 
  private:
@@ -158,7 +158,7 @@ struct Plan {
   std::vector<KeyEdit> edits;
   std::map<std::vector<std::string>, std::vector<std::string>> names;  // of their paths: the key as a flag says it, outside of any section
   std::vector<NotWritten> not_written;
-  Patch said;                            // those that are written
+  Patch encoded;                         // those that are written
   std::optional<std::string> allocator;  // as a variable
 };
 
@@ -186,10 +186,10 @@ std::string other_place(const Source& s, const Job& now, const std::string& sett
 }
 
 // As the format's table has them, then those that it has no key for.
-Patch::Values in_order_of(const Writes& writes, const Patch& changes) {
+Patch::Values in_order_of(const SettingsEncoder& writes, const Patch& changes) {
   Patch::Values out;
   Patch left = changes;
-  for (const WrittenKey& k : writes.keys) {
+  for (const KeyEncoder& k : writes.keys) {
     if (const Json* value = left.find(k.setting)) out.emplace_back(k.setting, *value);
     left.erase(k.setting);
   }
@@ -200,29 +200,30 @@ Patch::Values in_order_of(const Writes& writes, const Patch& changes) {
 Plan plan_for(const Source& s, const Job& now, const Patch& changes) {
   Plan plan;
   const Job asked = patched(now, changes, "plan");
-  const Wanted wanted{now, asked, s.file(), s.writes()};
+  const EncodeRequest wanted{now, asked, s.file(), s.writes()};
   for (const auto& [setting, value] : in_order_of(s.writes(), changes)) {
-    const std::vector<WrittenKey>& keys = s.writes().keys;
-    const auto key = std::find_if(keys.begin(), keys.end(), [&](const WrittenKey& k) { return setting == k.setting; });
+    const std::vector<KeyEncoder>& keys = s.writes().keys;
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const KeyEncoder& k) { return setting == k.setting; });
     if (key == keys.end() && setting == "alloc_conf") {
       plan.allocator = asked.alloc_conf;
-      plan.said.set(setting, value);
+      plan.encoded.set(setting, value);
       continue;
     }
-    Said said;
+    Encoded encoded;
     if (const std::string other = other_place(s, now, setting); !other.empty())
-      said.instead = "it is said elsewhere (" + other + "): change it there";
-    else if (key != keys.end() && key->say)
-      said = key->say(wanted);
+      encoded.instead = "it is said elsewhere (" + other + "): change it there";
+    else if (key != keys.end() && key->encode)
+      encoded = key->encode(wanted);
     else if (key != keys.end())
-      said.keys.push_back({key->key, value});
-    if (said.keys.empty() && said.instead.empty() && value_of(now, setting) == value_of(asked, setting)) continue;  // as it is already
-    if (said.keys.empty()) {
-      plan.not_written.push_back({setting, value, said.instead.empty() ? manual_step(setting, asked) : said.instead});
+      encoded.keys.push_back({key->key, value});
+    if (encoded.keys.empty() && encoded.instead.empty() && value_of(now, setting) == value_of(asked, setting))
+      continue;  // as it is already
+    if (encoded.keys.empty()) {
+      plan.not_written.push_back({setting, value, encoded.instead.empty() ? manual_step(setting, asked) : encoded.instead});
       continue;
     }
-    plan.said.set(setting, value);
-    for (const KeyValue& k : said.keys) {
+    plan.encoded.set(setting, value);
+    for (const KeyValue& k : encoded.keys) {
       add_edit(plan, {path_of(s, k.key), k.value});
       plan.names[path_of(s, k.key)] = split_at(k.key, '.');
     }
@@ -335,8 +336,8 @@ Rewritten rewrite(const Document& original, const Job& before, const Patch& chan
       out.environment[kAllocator] = *plan.allocator;
       apply_setting(out.job, "alloc_conf", *plan.allocator, kAllocator);
     }
-    const Job asked = patched(now, plan.said, "plan");
-    const std::vector<std::string> wrong = wrong_settings(plan.said, asked, out.job);
+    const Job asked = patched(now, plan.encoded, "plan");
+    const std::vector<std::string> wrong = wrong_settings(plan.encoded, asked, out.job);
     if (!wrong.empty()) {  // the trainer makes something else of it: without these, again
       for (const std::string& setting : wrong) {
         refused.push_back({setting, pending[setting],
@@ -346,7 +347,7 @@ Rewritten rewrite(const Document& original, const Job& before, const Patch& chan
       }
       continue;
     }
-    out.consequences = consequences_of(original.name, plan.said, now, asked, out.job);
+    out.consequences = consequences_of(original.name, plan.encoded, now, asked, out.job);
     if (refusals(out.job) > refusals(now))
       throw Error(fmt::format("[{}] with these values the trainer would stop: {}", original.name,
                               printable(out.job.findings.empty() ? "" : out.job.findings.back().what, 200)),
@@ -404,7 +405,7 @@ Patch given_by_flags(const Job& job) {
 std::string key_of(const std::string& format, const std::string& setting) {
   const Format* f = format_named(format);
   if (!f || !f->writes) return "";
-  for (const WrittenKey& k : f->writes().keys)
+  for (const KeyEncoder& k : f->writes().keys)
     if (setting == k.setting) return k.key;
   return "";
 }

@@ -11,7 +11,7 @@
 #include "hardware/catalogue.h"
 #include "job/job.h"
 #include "plan/interconnect.h"
-#include "program/program.h"
+#include "program/run.h"
 #include "step/train.h"
 #include "util/bytes.h"
 

@@ -35,6 +35,8 @@ TargetDevice card(double gib, const char* like = "a100-40gb-sxm") {
   return d;
 }
 
+Job with(const Job& job, const Patch& changes) { return patched(job, changes, "test"); }
+
 Job small() { return job_of("llama-3.2-1b", {{"seq", 1024}, {"config", {{"num_hidden_layers", 4}, {"vocab_size", 32000}}}}); }
 
 LayoutRequest request_for(const Job& job, int64_t world, double gib) {
@@ -113,7 +115,7 @@ TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
       EXPECT_GE(l.need.time->seconds, plan.fitting[i - 1].need.time->seconds);
     }
     if (kinds.insert(l.kind).second || i < 5) {
-      EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+      EXPECT_TRUE(fits_again(l, r)) << l.changes.text();
     }
   }
   for (const LayoutKind& k : layout_kinds())
@@ -165,13 +167,13 @@ TEST(TorchtitanLayouts, AreThoseThatItsTrainerTakes) {
   std::set<std::string> seen;
   for (const Spread& s : torchtitan_spreads(r)) {
     const Job job = with(r.job, merged(s.settings, {{"batch", s.pipeline}}));
-    EXPECT_NO_THROW(check_torchtitan(job)) << s.settings.dump();
+    EXPECT_NO_THROW(check_torchtitan(job)) << s.settings.text();
     const TorchtitanSettings& t = *job.program.torchtitan;
     EXPECT_EQ(t.world, 32);
     EXPECT_EQ(t.data(), s.replicas);
     EXPECT_EQ(8 % t.tensor, 0) << "heads of keys and values";
     EXPECT_GE(r.job.seq / t.context, 4096);
-    EXPECT_TRUE(seen.insert(s.settings.dump()).second) << s.settings.dump();
+    EXPECT_TRUE(seen.insert(s.settings.text()).second) << s.settings.text();
     if (t.replicas > 1) {
       EXPECT_EQ(t.shards() * t.tensor * t.replicas, 32 / t.pipeline);
     }
@@ -198,7 +200,7 @@ TEST(TorchtitanLayouts, FitWhenExecutedAgainAndMakeTheGlobalBatch) {
     }
     const std::string kind = fmt::format("{} {} {}", t.tensor, t.pipeline, t.context);
     if (again.insert(kind).second) {
-      EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+      EXPECT_TRUE(fits_again(l, r)) << l.changes.text();
     }
   }
 }

@@ -107,9 +107,9 @@ void expect_brute_force(const Job& job, const std::vector<double>& cards, int le
       const Candidate& candidate = evaluator.evaluate(c);
       if (candidate.needs.empty() || candidate.needs[d].verdict != Verdict::fits || seconds_per_sample(candidate, d) >= best) continue;
       best = seconds_per_sample(candidate, d);
-      where = to_string(devices[d].capacity->bytes) + ": " + c.dump();
+      where = to_string(devices[d].capacity->bytes) + ": " + c.text();
     }
-    if (plans[d].best) where += ", found " + plans[d].best->run.changes.dump();
+    if (plans[d].best) where += ", found " + plans[d].best->run.changes.text();
     ASSERT_EQ(plans[d].best.has_value(), std::isfinite(best)) << where;
     if (!plans[d].best) continue;
     ++found;
@@ -217,7 +217,7 @@ TEST(Plans, AreTheSameEveryTime) {
 TEST(Plans, ChangeNothingThatNeedNotBe) {
   const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 1}, {"optimizer_args", {{"fused", true}}}})), card(80));
   ASSERT_TRUE(p.best);
-  EXPECT_EQ(p.best->run.changes, Patch()) << p.best->run.changes.dump();
+  EXPECT_EQ(p.best->run.changes, Patch()) << p.best->run.changes.text();
 }
 
 // A limit between nothing and everything checkpointed: there is slack for full checkpointing.
@@ -324,7 +324,7 @@ TEST(Plans, ClimbDownWithoutWhatIsKept) {
   ASSERT_FALSE(p.down.empty());
   for (const Rung& rung : p.down)
     for (const char* setting : {"precision", "lora", "optimizer", "seq", "config"})
-      EXPECT_FALSE(rung.run.changes.contains(setting)) << rung.name << ": " << rung.run.changes.dump();
+      EXPECT_FALSE(rung.run.changes.contains(setting)) << rung.name << ": " << rung.run.changes.text();
 }
 
 // A total that is kept: five samples are not two times three.
@@ -430,7 +430,7 @@ TEST(Plans, GiveBatchesOfWhatIsRunAtOnce) {
   const Plan p = plan_for(r, card(1.3));
   ASSERT_TRUE(p.best && p.batch);
   ASSERT_EQ(p.best->run.job.accumulation, 1);
-  EXPECT_TRUE(p.best->run.changes.contains("offload_optimizer")) << p.best->run.changes.dump();
+  EXPECT_TRUE(p.best->run.changes.contains("offload_optimizer")) << p.best->run.changes.text();
   EXPECT_GE(p.batch->maximum, 8);
 }
 
@@ -452,12 +452,15 @@ TEST(Plans, GiveBatchesAndSensitivities) {
   for (const Sensitivity& s : p.sensitivity) EXPECT_GT(s.bytes.count, 0) << s.unit;
 }
 
-TEST(Plans, RefuseWishesThatMakeNoSense) {
+TEST(Plans, RefuseConstraintsThatMakeNoSense) {
   PlanRequest r = request_for(job_of("gpt2", {}));
   r.constraints.keep = {"precisoin"};
   EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("did you mean 'precision'"), std::string::npos);
   r.constraints.keep = r.constraints.allow = {"seq"};
   EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("both kept and allowed"), std::string::npos);
+  r.constraints.keep = {};
+  r.constraints.allow = {"precision"};
+  EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("'precision' needs no --allow"), std::string::npos);
   EXPECT_NE(error_of([&] { parse_objective("speed"); }).find("throughput"), std::string::npos);
 }
 
@@ -483,7 +486,7 @@ TEST(Plans, GainNothingByKeepingAKnob) {
       const Plan kept = plan_for(r, card(gib));
       if (!kept.best) continue;
       ASSERT_TRUE(freely.best) << gib << " GiB, " << knob;
-      EXPECT_LE(freely.best->kind, kept.best->kind) << gib << " GiB, " << knob << ": " << kept.best->run.changes.dump();
+      EXPECT_LE(freely.best->kind, kept.best->kind) << gib << " GiB, " << knob << ": " << kept.best->run.changes.text();
       if (freely.best->kind != kept.best->kind) continue;
       EXPECT_LE(freely.best->run.need.time->seconds, kept.best->run.need.time->seconds * (1 + 1e-9)) << gib << " GiB, " << knob;
     }
