@@ -10,7 +10,7 @@
 #include "plan/layouts.h"
 #include "plan/levers.h"
 #include "plan/plan.h"
-#include "step/train.h"
+#include "program/run.h"
 
 namespace plimsoll {
 namespace {
@@ -30,9 +30,9 @@ Job job_for(const char* model, int64_t batch, int64_t seq, int64_t steps) {
 void run(benchmark::State& state, const Job& job) {
   size_t events = 0;
   for (auto _ : state) {
-    const Simulation s = simulate(job);
-    events = s.trace.events.size();
-    benchmark::DoNotOptimize(ideal_timeline(s.trace).worst);
+    const std::shared_ptr<const Run> run = execute(job, {}, {.all_ranks = false});
+    events = run->trace().events.size();
+    benchmark::DoNotOptimize(ideal_timeline(run->trace()).worst);
   }
   state.counters["events"] = static_cast<double>(events);
 }

@@ -5,7 +5,7 @@
 
 #include "allocator/timeline.h"
 #include "model/registry.h"
-#include "step/train.h"
+#include "simulate.h"
 
 namespace plimsoll {
 

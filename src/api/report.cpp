@@ -32,7 +32,7 @@ std::vector<PageRank> ranks_of(const Run& run, const Estimate& e, const std::opt
   if (world <= 1 || !e.memory) return out;
   const bool stages = run.job.program.has_stages();
   if (run.ranks.empty()) {
-    const std::optional<int64_t> named = named_rank(run.job);
+    const std::optional<int64_t> named = ranks_of(run.job).named;
     return {{named ? rank_names(*named, 1) : rank_names(0, world), *e.memory}};
   }
   const int64_t each = stages ? world / static_cast<int64_t>(run.ranks.size()) : 1;
@@ -42,7 +42,7 @@ std::vector<PageRank> ranks_of(const Run& run, const Estimate& e, const std::opt
     const DeviceFacts facts{device, run.job.platform.torch, uses_convolutions(run.simulation.trace), world};
     out.push_back({name, with_stand_in_range(run.job, run.simulation.trace, device_memory(r.cuda, facts))});
   }
-  if (const int64_t more = ranks_not_executed(run.job); more > 0) out.back().name += fmt::format(", {} more not executed", more);
+  if (const int64_t more = ranks_of(run.job).left_out; more > 0) out.back().name += fmt::format(", {} more not executed", more);
   return out;
 }
 

@@ -69,8 +69,10 @@ Job JobRequest::job() const {
   read_input(job, run);
   for (const auto& [key, value] : settings) apply_setting(job, key, value, origin.at(key));
   resolve_model(job);
-  check(job.host);
-  check_framework(job);
+  Problems problems;
+  check(job.host, problems);
+  check_framework(job, problems);
+  require_none(problems);
   return job;
 }
 

@@ -21,6 +21,16 @@ std::optional<Job> fused_job(const Job& job) {
   return fused;
 }
 
+DeviceMemory compiled_memory(const Job& job, const DeviceMemory& eager, const std::function<DeviceMemory(const Job&)>& fused) {
+  const std::optional<Job> lower = fused_job(job);
+  if (!lower) return eager;
+  DeviceMemory least;
+  if (const std::optional<Problem> problem = problem_in([&] { least = fused(*lower); }))
+    throw Error("[job] compile is not modelled for " + job.model + ": " + problem->what,
+                "leave compile out: the eager run is an upper end");
+  return between(least, eager);
+}
+
 DeviceMemory between(const DeviceMemory& fused, const DeviceMemory& eager) {
   DeviceMemory m = eager;
   m.allocated = between(fused.allocated, eager.allocated);

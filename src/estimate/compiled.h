@@ -3,6 +3,8 @@
 // recomputes what is cheap and fused, never a matrix product. The estimate is the middle of the two.
 #pragma once
 
+#include <functional>
+
 #include "estimate/device_memory.h"
 #include "job/job.h"
 
@@ -12,21 +14,9 @@ namespace plimsoll {
 std::optional<Job> fused_job(const Job& job);
 
 // `fused` is how the lower end is found; what it refuses, because the model is no sequence of blocks, is refused for the compiled run.
-template <class Fused>
-DeviceMemory compiled_memory(const Job& job, const DeviceMemory& eager, const Fused& fused);
+DeviceMemory compiled_memory(const Job& job, const DeviceMemory& eager, const std::function<DeviceMemory(const Job&)>& fused);
 
 // Midway, with the interval of both.
 DeviceMemory between(const DeviceMemory& fused, const DeviceMemory& eager);
-
-template <class Fused>
-DeviceMemory compiled_memory(const Job& job, const DeviceMemory& eager, const Fused& fused) {
-  const std::optional<Job> lower = fused_job(job);
-  if (!lower) return eager;
-  try {
-    return between(fused(*lower), eager);
-  } catch (const Error& e) {
-    throw Error("[job] compile is not modelled for " + job.model + ": " + e.what(), "leave compile out: the eager run is an upper end");
-  }
-}
 
 }  // namespace plimsoll

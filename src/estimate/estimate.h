@@ -44,6 +44,13 @@ struct CurvePoint {
   Phase phase;
 };
 
+// One of the ranks that differ.
+struct RankPeak {
+  std::string name;        // "stage 3"
+  int64_t parameters = 0;  // elements
+  Bytes peak;              // allocated
+};
+
 struct Estimate {
   Job job;
   int64_t parameters = 0, trainable = 0;

@@ -169,12 +169,10 @@ HostRoom room_for(const Job& job, const HostFacts& facts, const HostTarget& targ
   HostRoom room;
   if (!target.total) return room;
   // More than can be counted does not fit.
-  const auto with = [&](const Apply& apply) -> std::optional<HostEstimate> {
-    try {
-      return host_memory_with(job, facts, target.system, apply);
-    } catch (const Error&) {
-      return std::nullopt;
-    }
+  const auto with = [&](const Apply& apply) {
+    std::optional<HostEstimate> e;
+    problem_in([&] { e = host_memory_with(job, facts, target.system, apply); });
+    return e;
   };
   const auto verdict = [&](const std::optional<HostEstimate>& e) {
     if (!e) return Verdict::does_not_fit;

@@ -220,7 +220,9 @@ const ByteRange& HostEstimate::peak() const {
 }
 
 HostEstimate host_memory(const Job& job, const HostFacts& facts, const SystemReserve& system) {
-  check(job.host);
+  Problems problems;
+  check(job.host, problems);
+  require_none(problems);
   return HostCalculation(job, facts, system).run();
 }
 

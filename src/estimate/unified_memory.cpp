@@ -54,11 +54,8 @@ class PoolCalculation {
   const std::optional<UnifiedPoint>& at(int64_t batch) {
     const auto [found, fresh] = points_.try_emplace(batch);
     if (fresh) {
-      try {
-        found->second = executed_at(batch);
-      } catch (const Error&) {
-        if (batch == job_.batch) throw;
-      }
+      const std::optional<Problem> problem = problem_in([&] { found->second = executed_at(batch); });
+      if (problem && batch == job_.batch) require_none({*problem});
     }
     return found->second;
   }
@@ -184,7 +181,6 @@ class PoolCalculation {
 }  // namespace
 
 UnifiedEstimate unified_memory(const Job& job, const HostFacts& facts, const UnifiedPool& pool) {
-  check(job.host);
   return PoolCalculation(job, facts, pool).run();
 }
 

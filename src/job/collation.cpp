@@ -57,16 +57,17 @@ std::vector<int64_t> parse_lengths(const nlohmann::json& value) {
   return lengths;
 }
 
-void check_collation(const Collation& c, int64_t batch) {
+void check_collation(const Collation& c, int64_t batch, Problems& out) {
   if (c.collate == Collate::pack && c.lengths.empty())
-    throw Error("[job] collate pack: the lengths of the samples are missing", "e.g. lengths: [512, 301, 77]");
+    out.push_back({"[job] collate pack: the lengths of the samples are missing", "e.g. lengths: [512, 301, 77]"});
   if (c.collate == Collate::pack && c.padding_given && c.padding != Padding::none)
-    throw Error(fmt::format("[job] padding {}: a packed row has no padding", to_string(c.padding)), "leave padding out, or collate: pad");
+    out.push_back(
+        {fmt::format("[job] padding {}: a packed row has no padding", to_string(c.padding)), "leave padding out, or collate: pad"});
   if (c.collate == Collate::pack && c.pad_to_multiple_of > 1)
-    throw Error("[job] pad_to_multiple_of: a packed row is not padded", "leave it out, or collate: pad");
+    out.push_back({"[job] pad_to_multiple_of: a packed row is not padded", "leave it out, or collate: pad"});
   if (batch && !c.lengths.empty() && static_cast<size_t>(batch) != c.lengths.size())
-    throw Error(fmt::format("[job] batch {} does not agree with {} lengths", batch, c.lengths.size()),
-                "leave batch out, or give one length a sample");
+    out.push_back({fmt::format("[job] batch {} does not agree with {} lengths", batch, c.lengths.size()),
+                   "leave batch out, or give one length a sample"});
 }
 
 BatchShape batch_shape(const Collation& c, int64_t samples, int64_t length) {

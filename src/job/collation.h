@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "job/problem.h"
+
 namespace plimsoll {
 
 enum class Padding : uint8_t {
@@ -45,8 +47,8 @@ Collate parse_collate(const std::string& text);
 // A list of numbers, or text like "512+301+77".
 std::vector<int64_t> parse_lengths(const nlohmann::json& value);
 
-// Throws when the settings contradict each other. `batch`: as many samples as the user asked for, 0 if that was left open.
-void check_collation(const Collation& c, int64_t batch);
+// Settings that contradict each other. `batch`: as many samples as the user asked for, 0 if that was left open.
+void check_collation(const Collation& c, int64_t batch, Problems& out);
 // A batch of so many samples; where lengths are given they are used in turn, else each has `length` tokens.
 BatchShape batch_shape(const Collation& c, int64_t samples, int64_t length);
 

@@ -41,13 +41,13 @@ std::string to_string(const EmaSettings& e) {
   return out;
 }
 
-void check(const EmaSettings& e) {
+void check(const EmaSettings& e, Problems& out) {
   if (e.update == EmaUpdate::averaged_model && e.dtype != EmaType::weights)
-    throw Error(std::string("[job] ema_dtype ") + to_string(e.dtype) +
-                    ": AveragedModel copies the model as it is, and its foreach lerp does not mix types",
-                "leave ema_dtype out, or take ema_update diffusers or lerp");
+    out.push_back({std::string("[job] ema_dtype ") + to_string(e.dtype) +
+                       ": AveragedModel copies the model as it is, and its foreach lerp does not mix types",
+                   "leave ema_dtype out, or take ema_update diffusers or lerp"});
   if (e.update == EmaUpdate::ai_toolkit && (e.dtype != EmaType::weights || e.place == EmaPlace::host))
-    throw Error("[job] ema_update ai-toolkit keeps the average beside the weights, in their type", "leave ema_dtype and ema_place out");
+    out.push_back({"[job] ema_update ai-toolkit keeps the average beside the weights, in their type", "leave ema_dtype and ema_place out"});
 }
 
 std::vector<Setting> ema_setting_entries() {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "job/problem.h"
+
 namespace plimsoll {
 
 struct Setting;
@@ -34,8 +36,8 @@ EmaType parse_ema_type(const std::string& text);
 EmaUpdate parse_ema_update(const std::string& text);
 std::string to_string(const EmaSettings& e);  // "EMA", "EMA fp32 on the host"
 
-// Throws for what the library that updates cannot do.
-void check(const EmaSettings& e);
+// What the library that updates cannot do.
+void check(const EmaSettings& e, Problems& out);
 
 // The entries of job_settings() for them.
 std::vector<Setting> ema_setting_entries();

@@ -92,17 +92,17 @@ std::vector<Setting> host_setting_entries() {
   };
 }
 
-void check(const HostSettings& host) {
+void check(const HostSettings& host, Problems& out) {
   if (host.workers == 0 && host.prefetch_factor)
-    throw Error(fmt::format("[loader] prefetch_factor {} needs workers, and there are 0", *host.prefetch_factor),
-                "PyTorch raises a ValueError here: set workers, or leave prefetch_factor out");
+    out.push_back({fmt::format("[loader] prefetch_factor {} needs workers, and there are 0", *host.prefetch_factor),
+                   "PyTorch raises a ValueError here: set workers, or leave prefetch_factor out"});
   if (host.workers == 0 && host.persistent_workers)
-    throw Error("[loader] persistent_workers needs workers, and there are 0",
-                "PyTorch raises a ValueError here: set workers, or leave persistent_workers out");
+    out.push_back({"[loader] persistent_workers needs workers, and there are 0",
+                   "PyTorch raises a ValueError here: set workers, or leave persistent_workers out"});
   if (host.cache != CacheKind::none && host.dataset_size == 0)
-    throw Error(fmt::format("[loader] a cache ({}) of how many items?", to_string(host.cache)), "set dataset_size");
+    out.push_back({fmt::format("[loader] a cache ({}) of how many items?", to_string(host.cache)), "set dataset_size"});
   if (host.cache == CacheKind::none && host.cache_item_bytes)
-    throw Error("[loader] cache_item_bytes is set, but cache is none", "set cache to ram, worker or disk");
+    out.push_back({"[loader] cache_item_bytes is set, but cache is none", "set cache to ram, worker or disk"});
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "job/problem.h"
 #include "util/bytes.h"
 
 namespace plimsoll {
@@ -63,8 +64,8 @@ const char* to_string(SavePlan s);
 // The entries of job_settings() for them.
 std::vector<Setting> host_setting_entries();
 
-// What PyTorch itself refuses (a prefetch factor without workers, ...) and what cannot be answered (a cache of how many items?)
-// throws an Error. Separate from reading, because settings come in any order.
-void check(const HostSettings& host);
+// What PyTorch itself refuses (a prefetch factor without workers, ...) and what cannot be answered (a cache of how many items?). Separate
+// from reading, because settings come in any order.
+void check(const HostSettings& host, Problems& out);
 
 }  // namespace plimsoll

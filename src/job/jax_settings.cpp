@@ -91,22 +91,22 @@ std::vector<Setting> jax_setting_entries() {
   };
 }
 
-void check_framework(const Job& job) {
+void check_framework(const Job& job, Problems& out) {
   for (const Setting& s : job_settings()) {
     if (!is_said(job, s)) continue;
     if (job.program.framework == Framework::pytorch && s.programs == Programs::jax)
-      throw Error(fmt::format("[job] {} is a setting of framework jax, and the framework is pytorch", s.key),
-                  "add framework: jax, or leave it out");
+      out.push_back({fmt::format("[job] {} is a setting of framework jax, and the framework is pytorch", s.key),
+                     "add framework: jax, or leave it out"});
     if (job.program.framework == Framework::jax && s.programs == Programs::pytorch)
-      throw Error(fmt::format("[job] framework jax has no {}", s.key), instead_of(s));
+      out.push_back({fmt::format("[job] framework jax has no {}", s.key), instead_of(s)});
   }
   if (job.program.framework == Framework::pytorch) return;
   if (job.checkpointing.reentrant || !job.checkpointing.save.empty())
-    throw Error("[job] framework jax: checkpointing is neither reentrant nor selective by op",
-                "jax.checkpoint of whole blocks or modules: true, every=K, modules=A+B");
+    out.push_back({"[job] framework jax: checkpointing is neither reentrant nor selective by op",
+                   "jax.checkpoint of whole blocks or modules: true, every=K, modules=A+B"});
   if (job.attention == AttentionKernel::efficient || job.attention == AttentionKernel::math)
-    throw Error(fmt::format("[job] framework jax has no {} attention", to_string(job.attention)),
-                "auto and eager materialise the weights as flax does; flash is cuDNN's or the Pallas kernel");
+    out.push_back({fmt::format("[job] framework jax has no {} attention", to_string(job.attention)),
+                   "auto and eager materialise the weights as flax does; flash is cuDNN's or the Pallas kernel"});
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "job/problem.h"
+
 namespace plimsoll {
 
 struct Job;
@@ -29,7 +31,7 @@ std::string to_string(const JaxSettings& s);  // "donated, 8 replicas, TPU"; nev
 // The entries of job_settings() for them.
 std::vector<Setting> jax_setting_entries();
 
-// Throws for settings that the job's framework does not have, and says what is possible instead.
-void check_framework(const Job& job);
+// Settings that the job's framework does not have, with what is possible instead.
+void check_framework(const Job& job, Problems& out);
 
 }  // namespace plimsoll

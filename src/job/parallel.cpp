@@ -134,19 +134,19 @@ nlohmann::ordered_json to_json(const Zero1Settings& z) { return zero1_mapping().
 nlohmann::ordered_json to_json(const FsdpSettings& f) { return fsdp_mapping().print(f); }
 nlohmann::ordered_json to_json(const TensorParallelSettings& t) { return tensor_parallel_mapping().print(t); }
 
-void check(const ParallelSettings& p) {
+void check(const ParallelSettings& p, Problems& out) {
   std::vector<std::string> kinds;
   if (p.ddp || p.zero1) kinds.push_back(p.ddp ? "ddp" : "zero1");
   if (p.fsdp) kinds.push_back("fsdp");
   if (p.fsdp1) kinds.push_back("fsdp1");
   if (p.deepspeed) kinds.push_back("zero");
   if (p.tensor && !p.fsdp) kinds.push_back("tensor_parallel");  // a mesh of fully_shard and tensor parallelism is
-  if (kinds.size() > 1) throw Error("[job] " + kinds[0] + " with " + kinds[1] + " is not simulated", "leave one of them out");
+  if (kinds.size() > 1) out.push_back({"[job] " + kinds[0] + " with " + kinds[1] + " is not simulated", "leave one of them out"});
   if (!p.ddp || !p.zero1) return;
   if (p.ddp->world != p.zero1->world)
-    throw Error(fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
-                "the same processes reduce gradients and share the optimizer's states");
-  if (!p.zero1->ddp) throw Error("[zero1] ddp: false, but the job has a ddp setting", "leave one of them out");
+    out.push_back({fmt::format("[zero1] world {} is not that of ddp, {}", p.zero1->world, p.ddp->world),
+                   "the same processes reduce gradients and share the optimizer's states"});
+  if (!p.zero1->ddp) out.push_back({"[zero1] ddp: false, but the job has a ddp setting", "leave one of them out"});
 }
 
 std::string to_string(const ParallelSettings& p) {

@@ -11,6 +11,7 @@
 
 #include "job/deepspeed.h"
 #include "job/fsdp1.h"
+#include "job/problem.h"
 #include "job/wire_type.h"
 #include "util/error.h"
 
@@ -87,8 +88,8 @@ DdpSettings parse_ddp(const nlohmann::json& value);
 Zero1Settings parse_zero1(const nlohmann::json& value);
 FsdpSettings parse_fsdp(const nlohmann::json& value);
 TensorParallelSettings parse_tensor_parallel(const nlohmann::json& value);
-// Throws when the two contradict each other.
-void check(const ParallelSettings& parallel);
+// Settings that contradict each other.
+void check(const ParallelSettings& parallel, Problems& out);
 
 nlohmann::ordered_json to_json(const DdpSettings& d);
 nlohmann::ordered_json to_json(const Zero1Settings& z);

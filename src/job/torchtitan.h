@@ -46,6 +46,7 @@ struct TorchtitanSettings {
   bool keeps_logits() const { return version < Version{2024, 6}; }             // `del pred` came with pull 391
   bool casts_in_model() const { return version < Version{2024, 11}; }          // `.float()` went from the model to the loss in 2024-10
   bool expandable_segments() const { return !(version < Version{2024, 11}); }  // run_llama_train.sh, likewise
+  bool counts_ends() const { return !(version < Version{2025, 4}); }           // embedding and head count as layers of a split: pull 1103
   bool own_norms() const { return version < Version{2025, 5}; }                // its RMSNorm written out, till pull 1115
   bool wraps_ends() const { return !(version < Version{2025, 8}); }            // groups for the embedding and for the head: pull 1094
   bool keeps_outputs() const { return version < Version{2025, 11}; }           // a pipeline's logits of all micro-batches: till pull 1922

@@ -290,21 +290,22 @@ QuantizationSettings parse_quantization(const Json& value) {
   return quantization_mapping().read(given);
 }
 
-void check(const TuningSettings& t) {
+void check(const TuningSettings& t, Problems& out) {
   if (t.adapter && !t.trainable.empty())
-    throw Error(fmt::format("[trainable] '{}' beside {}: PEFT freezes the model and trains the adapters alone", t.trainable.front(),
-                            to_string(t.adapter->kind)),
-                fmt::format("name it in {}'s modules_to_save, or leave the adapter out", to_string(t.adapter->kind)));
+    out.push_back({fmt::format("[trainable] '{}' beside {}: PEFT freezes the model and trains the adapters alone", t.trainable.front(),
+                               to_string(t.adapter->kind)),
+                   fmt::format("name it in {}'s modules_to_save, or leave the adapter out", to_string(t.adapter->kind))});
   if (t.adapter)
     for (const std::string& name : t.adapter->modules_to_save)
       if (std::find(t.frozen.begin(), t.frozen.end(), name) != t.frozen.end())
-        throw Error(fmt::format("[modules_to_save] '{}' is frozen too", name),
-                    "modules_to_save are trained in full: name it in one of them");
+        out.push_back(
+            {fmt::format("[modules_to_save] '{}' is frozen too", name), "modules_to_save are trained in full: name it in one of them"});
   if (t.quantization && !t.adapter && t.trainable.empty())
-    throw Error(fmt::format("[quantization] {} without an adapter: quantised weights have no gradient, and transformers' Trainer refuses "
-                            "to train a purely quantised model",
-                            t.quantization->type),
-                "add an adapter, e.g. --lora target_modules=all-linear, or leave quantization out");
+    out.push_back(
+        {fmt::format("[quantization] {} without an adapter: quantised weights have no gradient, and transformers' Trainer refuses "
+                     "to train a purely quantised model",
+                     t.quantization->type),
+         "add an adapter, e.g. --lora target_modules=all-linear, or leave quantization out"});
 }
 
 nlohmann::ordered_json to_json(const AdapterSettings& a) { return adapter_mapping(a.kind).print(a); }

@@ -7,6 +7,7 @@
 
 #include "job/config.h"
 #include "job/module_names.h"
+#include "job/problem.h"
 
 namespace plimsoll {
 
@@ -64,8 +65,8 @@ AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);
 QuantizationSettings parse_quantization(const nlohmann::json& value);
 std::vector<std::string> parse_name_list(const nlohmann::json& value, const std::string& source);
 
-// Throws when settings contradict each other, or when nothing could be trained.
-void check(const TuningSettings& tuning);
+// Settings that contradict each other, or leave nothing to train.
+void check(const TuningSettings& tuning, Problems& out);
 
 nlohmann::ordered_json to_json(const AdapterSettings& a);
 nlohmann::ordered_json to_json(const QuantizationSettings& q);

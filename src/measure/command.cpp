@@ -220,9 +220,9 @@ Expectation expected_of(const Flags& flags, const Job& job, int64_t limit) {
 void compare(const Flags& flags, const Job& job, Answer& a) {
   if (!flags.compare && !flags.walk) return;
   const int64_t steps = std::min<int64_t>(flags.train.traced_steps, static_cast<int64_t>(a.out.steps.size()));
-  const Simulation simulated = simulate(simulated_twin(job, steps));
-  a.twin = compare_twins(a.out.trace, simulated.trace);
-  if (flags.walk) a.difference = first_difference(a.out.trace, simulated.trace);
+  const std::shared_ptr<const Run> simulated = execute(simulated_twin(job, steps), {}, {.all_ranks = false});
+  a.twin = compare_twins(a.out.trace, simulated->trace());
+  if (flags.walk) a.difference = first_difference(a.out.trace, simulated->trace());
 }
 
 // What a command names is its own machine's, and perhaps not here.

@@ -9,7 +9,7 @@
 
 #include "measure/trainer.h"
 #include "measure/twin.h"
-#include "step/train.h"
+#include "program/run.h"
 #include "util/bytes.h"
 
 namespace plimsoll::measure {
@@ -25,7 +25,8 @@ double middle(std::vector<double> values) {
 }  // namespace
 
 Expectation expect(const Job& job, int threads, int64_t steps, bool calibrated) {
-  const Simulation simulated = simulate(simulated_twin(job, steps));
+  const std::shared_ptr<const Run> run = execute(simulated_twin(job, steps), {}, {.all_ranks = false});
+  const Simulation& simulated = run->simulation;
   Estimate like;
   like.job = job;
   like.parameters = simulated.parameters;

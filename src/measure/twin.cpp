@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/settings.h"
-#include "step/train.h"
+#include "program/run.h"
 #include "util/bytes.h"
 
 namespace plimsoll::measure {
@@ -30,7 +30,7 @@ int64_t largest_that_fits(const Job& job, int64_t failed, int64_t limit) {
     Job twin = simulated_twin(job, 2);  // states of the optimizer are there in the second step
     twin.batch = fits + (fails - fits) / 2;
     twin.accumulation = 2;  // and gradients of one micro-batch while the next one runs
-    (ideal_timeline(simulate(twin).trace).peak().bytes <= limit ? fits : fails) = twin.batch;
+    (ideal_timeline(execute(twin, {}, {.all_ranks = false})->trace()).peak().bytes <= limit ? fits : fails) = twin.batch;
   }
   return fits;
 }

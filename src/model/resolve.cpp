@@ -146,7 +146,9 @@ void check_seq(const Job& job, const ModelEntry& entry) {
 // Lengths of the samples stand for batch and seq.
 void resolve_lengths(Job& job) {
   Collation& c = job.collation;
-  check_collation(c, job.origin.contains("batch") ? job.batch : 0);
+  Problems problems;
+  check_collation(c, job.origin.contains("batch") ? job.batch : 0, problems);
+  require_none(problems);
   const bool used = c.padding_given || !c.lengths.empty() || c.collate == Collate::pack || c.pad_to_multiple_of > 1;
   if (used && job.inputs == InputKind::image)
     throw Error("[job] lengths, padding and collate are about tokens, " + job.family + " takes images", "leave them out");

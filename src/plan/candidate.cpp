@@ -7,6 +7,7 @@
 #include "job/distribution.h"
 #include "job/settings.h"
 #include "plan/short_runs.h"
+#include "program/program.h"
 #include "util/parallel.h"
 
 namespace plimsoll {

@@ -10,6 +10,7 @@
 #include "plan/candidate.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
+#include "program/run.h"
 #include "util/parallel.h"
 
 namespace plimsoll {

@@ -1,6 +1,7 @@
-// One execution of a job, and the only way to one. `execute` runs what the job asks for: every rank that differs, of which the one that
-// needs most is the answer. A Run never changes; estimates, verdicts, traces and pages are functions of it, so that whatever is asked
-// about a job, the bytes are those of one execution. What is asked is decided by the job alone: an evaluation is executed when it has one.
+// One execution of a job. A Run never changes; estimates, verdicts, traces and pages are functions of it, so that whatever is asked about a
+// job, the bytes are those of one execution. `execute` is the only way to one: it judges the job first, then has its program run what the
+// job asks for, every rank that differs, of which the one that needs most is the answer. What is asked is decided by the job alone: an
+// evaluation is executed when it has one.
 #pragma once
 
 #include <map>
@@ -58,13 +59,27 @@ class Run {
   mutable CudaTimeline cuda_;
 };
 
-// The job's model must be resolved.
+// The job's model must be resolved. Throws the first of its problems (program/program.h) as an Error.
 std::shared_ptr<const Run> execute(const Job& job, const Target& target = {}, const Detail& detail = {});
+
+// Either was executed, or cannot be: also for what only building the model or running it can tell.
+struct Attempt {
+  std::shared_ptr<const Run> run;  // null: there is a problem
+  std::optional<Problem> problem;
+  explicit operator bool() const { return run != nullptr; }
+};
+Attempt attempt(const Job& job, const Target& target = {}, const Detail& detail = {});
+// An Error is a problem. What is not one (a bug, no memory, a cancelled answer) is thrown on.
+Attempt attempt(const std::function<std::shared_ptr<const Run>()>& execution);
+
+// An evaluation in the batch of training stays in it when a change gives that another size.
+void follow_training(Job& changed, const Job& before);
 
 // The executions behind one question, each made once. Safe from several threads.
 class Runs {
  public:
   std::shared_ptr<const Run> execute(const Job& job, const Target& target = {}, const Detail& detail = {});
+  Attempt attempt(const Job& job, const Target& target = {}, const Detail& detail = {});
   size_t executed() const;  // jobs, not ranks
 
  private:

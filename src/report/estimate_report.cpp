@@ -138,7 +138,7 @@ class Writer {
   void ranks() {
     for (const RankPeak& r : e_.ranks)
       line(fmt::format("  {:<14}  {:>11} {}", r.name, to_string(r.peak), style_.dim("  " + count_text(r.parameters) + " parameters")));
-    if (const int64_t more = ranks_not_executed(e_.job); more > 0)
+    if (const int64_t more = ranks_of(e_.job).left_out; more > 0)
       line(fmt::format("  {} more ranks  {}", more, style_.dim("not executed: they keep parts of the same size, cut elsewhere")));
   }
 
@@ -291,7 +291,7 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
   j["ranks"] = nlohmann::ordered_json::array();
   for (const RankPeak& r : e.ranks)
     j["ranks"].push_back({{"name", r.name}, {"parameters", r.parameters}, {"allocated_bytes", r.peak.count}});
-  j["ranks_not_executed"] = e.ranks.empty() ? 0 : ranks_not_executed(e.job);
+  j["ranks_not_executed"] = e.ranks.empty() ? 0 : ranks_of(e.job).left_out;
   j["parameters_by_part"] = parameters_by_part(e, 1);
   j["by_category"] = tree_json(e.by_category);
   j["category_peak_bytes"] = nlohmann::ordered_json::object();

@@ -16,12 +16,9 @@ namespace plimsoll {
 namespace {
 
 std::optional<DeviceSpec> device_of(const std::string& name) {
-  if (name.empty()) return std::nullopt;
-  try {
-    return find_device(name);
-  } catch (const Error&) {
-    return std::nullopt;  // a name that fits no device, or several
-  }
+  std::optional<DeviceSpec> device;
+  if (!name.empty()) problem_in([&] { device = find_device(name); });  // a name may fit no device, or several
+  return device;
 }
 
 DeviceMemory memory_of(const Job& job, const std::optional<DeviceSpec>& device, bool torch_stated) {
@@ -33,6 +30,25 @@ DeviceMemory memory_of(const Job& job, const std::optional<DeviceSpec>& device, 
   facts.torch = {1, 12};  // with an old one all kernels would be in memory
   memory.device.high = std::max(memory.device.high, device_memory(run->cuda(), facts).device.high);
   return memory;
+}
+
+// What was measured of the row's job, as predicted.
+ByteRange predicted_for(const PublishedRow& row) {
+  Job job = row.job;
+  const ModelEntry* entry = find_model(job.family);
+  if (!entry) throw Error("model: " + job.family);
+  job.inputs = entry->inputs;
+  if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, entry->default_seq);
+  const std::optional<DeviceSpec> device = device_of(row.gpu);
+  if (device) job.platform.target = device->compute_capability;
+  const auto measure = [&](const Job& asked) { return memory_of(asked, device, row.torch_stated); };
+  const DeviceMemory memory = compiled_memory(job, measure(job), measure);
+  switch (row.kind) {
+    case MeasuredKind::allocated: return memory.allocated;
+    case MeasuredKind::reserved: return memory.reserved;
+    case MeasuredKind::device: return row.without_context ? memory.reserved : memory.device;
+    default: return memory.resting;
+  }
 }
 
 double median(std::vector<double> values) {
@@ -47,23 +63,7 @@ double median(std::vector<double> values) {
 PublishedScore score_published(const PublishedRow& row) {
   PublishedScore s{row.id, row.family, row.kind, row.confidence, row.bytes, {}, row.unsupported};
   if (!s.unsupported.empty()) return s;
-  try {
-    Job job = row.job;
-    const ModelEntry* entry = find_model(job.family);
-    if (!entry) throw Error("model: " + job.family);
-    job.inputs = entry->inputs;
-    if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, entry->default_seq);
-    const std::optional<DeviceSpec> device = device_of(row.gpu);
-    if (device) job.platform.target = device->compute_capability;
-    const auto measure = [&](const Job& asked) { return memory_of(asked, device, row.torch_stated); };
-    const DeviceMemory memory = compiled_memory(job, measure(job), measure);
-    s.predicted = row.kind == MeasuredKind::allocated  ? memory.allocated
-                  : row.kind == MeasuredKind::reserved ? memory.reserved
-                  : row.kind == MeasuredKind::device   ? (row.without_context ? memory.reserved : memory.device)
-                                                       : memory.resting;
-  } catch (const Error& e) {
-    s.unsupported = e.what();
-  }
+  if (const std::optional<Problem> problem = problem_in([&] { s.predicted = predicted_for(row); })) s.unsupported = problem->what;
   return s;
 }
 

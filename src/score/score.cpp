@@ -58,24 +58,23 @@ Score score_row(const RecordedRow& row) {
   s.measured = row.peak;
   s.recorded_seconds = row.seconds;
   if (!s.unsupported.empty()) return s;
-  try {
-    const auto start = std::chrono::steady_clock::now();
-    const std::shared_ptr<const Run> run = execute(row.job, {}, {.all_ranks = false});
-    const Timeline timeline = ideal_timeline(run->simulation.trace);
-    s.simulated_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const StepPeak& peak = timeline.peak();
-    s.predicted = peak.bytes;
-    s.rounded_equal = row.rounded_peak == 0 || row.rounded_peak == peak.rounded;
-    s.breakdown_equal = breakdown_of(peak) == row.breakdown;
-    s.phase_peaks_equal = phases_of(peak) == row.phase_peaks;
-    s.pools_equal = row.pools.empty() || pools_of(peak) == row.pools;
-    std::vector<int64_t> steps;
-    for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
-    s.step_peaks_equal = steps == row.step_peaks;
-    s.parameters_equal = run->simulation.parameters == row.parameters && run->simulation.trainable == row.trainable;
-  } catch (const Error& e) {
-    s.unsupported = e.what();
-  }
+  const auto start = std::chrono::steady_clock::now();
+  const Attempt attempted = attempt(row.job, {}, {.all_ranks = false});
+  if (attempted.problem) s.unsupported = attempted.problem->what;
+  if (!attempted) return s;
+  const Simulation& simulation = attempted.run->simulation;
+  const Timeline timeline = ideal_timeline(simulation.trace);
+  s.simulated_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const StepPeak& peak = timeline.peak();
+  s.predicted = peak.bytes;
+  s.rounded_equal = row.rounded_peak == 0 || row.rounded_peak == peak.rounded;
+  s.breakdown_equal = breakdown_of(peak) == row.breakdown;
+  s.phase_peaks_equal = phases_of(peak) == row.phase_peaks;
+  s.pools_equal = row.pools.empty() || pools_of(peak) == row.pools;
+  std::vector<int64_t> steps;
+  for (const StepPeak& p : timeline.steps) steps.push_back(p.bytes);
+  s.step_peaks_equal = steps == row.step_peaks;
+  s.parameters_equal = simulation.parameters == row.parameters && simulation.trainable == row.trainable;
   return s;
 }
 

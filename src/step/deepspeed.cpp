@@ -401,10 +401,10 @@ std::unique_ptr<DeepSpeedEngine> make_deepspeed(const Job& job, Model& model, co
   return std::make_unique<Zero12>(job, model.tape(), trained);
 }
 
-void check_deepspeed(const Job& job) {
+void check_deepspeed(const Job& job, Problems& out) {
   if (!job.parallel.deepspeed) return;
-  const auto refuse = [](const std::string& what, const std::string& why) {
-    throw Error("[zero] " + what + ": " + why, "leave one of them out");
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    out.push_back({"[zero] " + what + ": " + why, "leave one of them out"});
   };
   if (job.master_weights) refuse("master_weights", "ZeRO keeps fp32 weights of its own");
   if (job.optimizer_in_backward) refuse("optimizer_in_backward", "gradients are reduced before they are used");
@@ -414,8 +414,8 @@ void check_deepspeed(const Job& job) {
   if (job.swap_blocks > 0) refuse("swap_blocks", "not simulated with it");
   if (job.parallel.deepspeed->stage < 3) return;
   if (job.precision == Precision::amp || job.precision == Precision::amp_fp16 || job.autocast)
-    throw Error("[zero] stage 3 under autocast is not simulated", "DeepSpeed's bf16 has weights in bf16: precision bf16; or stage: 2");
-  if (job.tuning.quantization) throw Error("[zero] stage 3 with quantization is not simulated", "take stage 2");
+    out.push_back({"[zero] stage 3 under autocast is not simulated", "DeepSpeed's bf16 has weights in bf16: precision bf16; or stage: 2"});
+  if (job.tuning.quantization) out.push_back({"[zero] stage 3 with quantization is not simulated", "take stage 2"});
   if (job.ema) refuse("ema", "it would be of parts of the weights");
 }
 

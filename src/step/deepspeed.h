@@ -37,7 +37,7 @@ class DeepSpeedEngine {
 std::unique_ptr<DeepSpeedEngine> make_deepspeed(const Job& job, Model& model, const std::vector<Parameter*>& trained);
 std::unique_ptr<DeepSpeedEngine> make_zero_3(const Job& job, Model& model, const std::vector<Parameter*>& trained);
 
-// Throws for what DeepSpeed refuses or what is not simulated with it.
-void check_deepspeed(const Job& job);
+// What DeepSpeed refuses, or what is not simulated with it.
+void check_deepspeed(const Job& job, Problems& out);
 
 }  // namespace plimsoll

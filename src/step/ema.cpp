@@ -25,7 +25,6 @@ Bytes bytes_of(int64_t elements, DType dtype) { return {checked_mul(elements, si
 
 MovingAverage::MovingAverage(const EmaSettings& settings, Tape& tape, const std::vector<Parameter*>& parameters, const Tensors& buffers)
     : settings_(settings), tape_(tape), parameters_(parameters) {
-  check(settings);
   const EmaCategory category(tape);
   const bool host = settings.place == EmaPlace::host, averaged_model = settings.update == EmaUpdate::averaged_model;
   for (const Parameter* p : parameters) {

@@ -7,18 +7,15 @@
 
 namespace plimsoll {
 
-namespace {
-[[noreturn]] void refuse(const std::string& what, const std::string& why, const std::string& hint) {
-  throw Error(fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint);
-}
-}  // namespace
-
 bool is_lomo(const std::string& optimizer) { return lower(optimizer) == "lomo" || lower(optimizer) == "adalomo"; }
 
 bool steps_in_backward(const Job& job) { return job.optimizer_in_backward || is_lomo(job.optimizer.name); }
 
-void check_step_in_backward(const Job& job) {
+void check_step_in_backward(const Job& job, Problems& out) {
   if (!steps_in_backward(job)) return;
+  const auto refuse = [&](const std::string& what, const std::string& why, const std::string& hint) {
+    out.push_back({fmt::format("[job] optimizer_in_backward with {}: {}", what, why), hint});
+  };
   if (job.clip)
     refuse(fmt::format("clip {}", *job.clip), "the norm of all gradients is not known when the first one is used and dropped",
            "leave one of them out");

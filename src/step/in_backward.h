@@ -15,8 +15,8 @@ namespace plimsoll {
 bool is_lomo(const std::string& optimizer);
 // It is asked for, or the optimizer has no other way.
 bool steps_in_backward(const Job& job);
-// Throws for what needs all gradients at once, or more than one backward a step.
-void check_step_in_backward(const Job& job);
+// What needs all gradients at once, or more than one backward a step.
+void check_step_in_backward(const Job& job, Problems& out);
 
 class StepInBackward {
  public:

@@ -1,7 +1,5 @@
 #include "step/largest_stage.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <mutex>
 
@@ -28,19 +26,16 @@ int64_t peak_in_blocks(const Trace& trace) {
 Simulation largest_stage(int64_t stages, bool wants_more, const std::function<Simulation(int64_t stage, bool whole)>& run) {
   std::mutex mutex;
   Simulation largest;
-  int64_t largest_stage = -1;
-  std::vector<RankPeak> ranks(static_cast<size_t>(stages));
-  parallel_for(ranks.size(), [&](size_t i) {
+  int64_t largest_stage = -1, most = -1;
+  parallel_for(static_cast<size_t>(stages), [&](size_t i) {
     const auto stage = static_cast<int64_t>(i);
     Simulation s = run(stage, false);
+    const int64_t peak = peak_in_blocks(s.trace);
     const std::lock_guard lock(mutex);
-    ranks[i] = {fmt::format("stage {}", stage), s.parameters, Bytes{peak_in_blocks(s.trace)}};
-    const Bytes most = largest_stage < 0 ? Bytes{-1} : ranks[static_cast<size_t>(largest_stage)].peak;
-    if (ranks[i].peak > most || (ranks[i].peak == most && stage < largest_stage)) largest = std::move(s), largest_stage = stage;
+    if (peak < most || (peak == most && stage > largest_stage)) return;
+    largest = std::move(s), largest_stage = stage, most = peak;
   });
-  Simulation answer = wants_more ? run(largest_stage, true) : std::move(largest);
-  answer.ranks = std::move(ranks);
-  return answer;
+  return wants_more ? run(largest_stage, true) : std::move(largest);
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The stages of a pipeline, each executed: the one with the largest peak is the answer, and all of them are in its table.
+// The stages of a pipeline, each executed: the one with the largest peak is the answer.
 #pragma once
 
 #include <functional>

@@ -9,22 +9,22 @@
 
 namespace plimsoll {
 
-void check_master_weights(const Job& job) {
+void check_master_weights(const Job& job, Problems& out) {
   if (!job.master_weights) {
     if (job.gradient_dtype == GradientType::weights) return;
-    throw Error(fmt::format("[job] gradient_dtype {} without master_weights: PyTorch's gradients have the type of their weights",
-                            to_string(job.gradient_dtype)),
-                "set master_weights to fp32, or leave gradient_dtype out");
+    out.push_back({fmt::format("[job] gradient_dtype {} without master_weights: PyTorch's gradients have the type of their weights",
+                               to_string(job.gradient_dtype)),
+                   "set master_weights to fp32, or leave gradient_dtype out"});
   }
   if (job.precision != Precision::bf16 && job.precision != Precision::fp16)
-    throw Error(fmt::format("[job] master_weights fp32: the weights of precision {} are fp32 already", to_string(job.precision)),
-                "set precision to bf16 or fp16, or leave master_weights out");
+    out.push_back({fmt::format("[job] master_weights fp32: the weights of precision {} are fp32 already", to_string(job.precision)),
+                   "set precision to bf16 or fp16, or leave master_weights out"});
   const GradientType own = job.precision == Precision::bf16 ? GradientType::bf16 : GradientType::fp16;
   if (job.gradient_dtype != GradientType::weights && job.gradient_dtype != GradientType::fp32 && job.gradient_dtype != own)
-    throw Error(fmt::format("[job] gradient_dtype {}: gradients of {} weights are {} or summed in fp32", to_string(job.gradient_dtype),
-                            to_string(job.precision), to_string(own)),
-                fmt::format("set gradient_dtype to {} or fp32", to_string(own)));
-  if (is_distributed(job)) throw Error("[job] master_weights with " + layout_text(job) + " is not simulated", "leave one of them out");
+    out.push_back({fmt::format("[job] gradient_dtype {}: gradients of {} weights are {} or summed in fp32", to_string(job.gradient_dtype),
+                               to_string(job.precision), to_string(own)),
+                   fmt::format("set gradient_dtype to {} or fp32", to_string(own))});
+  if (is_distributed(job)) out.push_back({"[job] master_weights with " + layout_text(job) + " is not simulated", "leave one of them out"});
 }
 
 MasterWeights::MasterWeights(bool fp32_gradients, Tape& tape, const std::vector<Parameter*>& trained) : tape_(tape) {

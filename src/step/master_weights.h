@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-// Throws unless the job has half-precision weights that its other settings let it copy.
-void check_master_weights(const Job& job);
+// Settings that have no half-precision weights, or do not let them be copied.
+void check_master_weights(const Job& job, Problems& out);
 
 class MasterWeights {
  public:

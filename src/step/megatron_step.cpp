@@ -261,26 +261,27 @@ class MegatronTrainer {
 
 }  // namespace
 
-void check_megatron(const Job& job) {
+void check_megatron(const Job& job, Problems& out) {
   const MegatronSettings& m = *job.program.megatron;
   if (job.precision != Precision::bf16)
-    throw Error(fmt::format("[megatron] precision {} is not simulated", to_string(job.precision)), "its bf16: precision bf16");
+    out.push_back({fmt::format("[megatron] precision {} is not simulated", to_string(job.precision)), "its bf16: precision bf16"});
   if (job.optimizer.name != "AdamW" && job.optimizer.name != "Adam")
-    throw Error("[megatron] optimizer " + job.optimizer.name + " is not simulated", "its Adam: optimizer AdamW");
+    out.push_back({"[megatron] optimizer " + job.optimizer.name + " is not simulated", "its Adam: optimizer AdamW"});
   if (job.tuning.adapter || job.tuning.quantization)
-    throw Error("[megatron] adapters are not simulated", "leave lora and quantization out");
-  if (job.parallel.ddp || job.parallel.zero1 || job.parallel.fsdp || job.parallel.fsdp1 || job.parallel.deepspeed || job.parallel.tensor)
-    throw Error("[megatron] it has its own data and tensor parallelism", "leave ddp, zero1, fsdp, fsdp1, zero and tensor_parallel out");
+    out.push_back({"[megatron] adapters are not simulated", "leave lora and quantization out"});
+  if (job.parallel.any() || job.program.torchtitan)
+    out.push_back({"[megatron] it has its own data and tensor parallelism",
+                   "leave ddp, zero1, fsdp, fsdp1, zero, tensor_parallel and torchtitan out"});
   if (const int64_t parts = m.context * (m.sequence ? m.tensor : 1); job.seq % parts != 0)
-    throw Error(fmt::format("[megatron] {} tokens cannot be split over {} ranks", job.seq, parts),
-                fmt::format("take {} or {} tokens", std::max(parts, job.seq / parts * parts), round_up(job.seq, parts)));
+    out.push_back({fmt::format("[megatron] {} tokens cannot be split over {} ranks", job.seq, parts),
+                   fmt::format("take {} or {} tokens", std::max(parts, job.seq / parts * parts), round_up(job.seq, parts))});
   if (m.virtual_stages > 1 && job.accumulation % m.pipeline != 0)
-    throw Error(fmt::format("[megatron] {} micro-batches are no multiple of {} stages", job.accumulation, m.pipeline),
-                fmt::format("interleaved schedules want that: accumulation {}", round_up(job.accumulation, m.pipeline)));
+    out.push_back({fmt::format("[megatron] {} micro-batches are no multiple of {} stages", job.accumulation, m.pipeline),
+                   fmt::format("interleaved schedules want that: accumulation {}", round_up(job.accumulation, m.pipeline))});
+  succeeds([&] { MegatronConfig(job.family, job.config, m); }, out);
 }
 
 Simulation simulate_megatron(const Job& job, bool details, bool work) {
-  check_megatron(job);
   const MegatronSettings& m = *job.program.megatron;
   if (m.stage) return MegatronTrainer(job, *m.stage, details, work).run();
   return largest_stage(m.pipeline, details || work,

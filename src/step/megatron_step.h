@@ -6,9 +6,9 @@
 
 namespace plimsoll {
 
-// Throws an Error for settings that Megatron has not.
-void check_megatron(const Job& job);
-// Of the stage that the job names, else of the one with the largest peak; `ranks` of the result has all that were run.
+// Settings that Megatron has not.
+void check_megatron(const Job& job, Problems& out);
+// Of the stage that the job names, else of the one with the largest peak.
 Simulation simulate_megatron(const Job& job, bool details, bool work);
 
 }  // namespace plimsoll

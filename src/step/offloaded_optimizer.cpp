@@ -30,10 +30,6 @@ Bytes pinned(const Tensor& t) {
   return {bytes > 0 ? static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes))) : 0};
 }
 
-[[noreturn]] void refuse_offload(const std::string& what, const std::string& why, const std::string& hint) {
-  throw Error(fmt::format("[job] offload_optimizer with {}: {}", what, why), hint);
-}
-
 }  // namespace
 
 Bytes states_of(const OptimizerSpec& spec, const std::vector<Parameter*>& parameters) {
@@ -54,24 +50,26 @@ Bytes states_of(const OptimizerSpec& spec, const std::vector<Parameter*>& parame
   return total;
 }
 
-void check_offloaded_optimizer(const Job& job) {
+void check_offloaded_optimizer(const Job& job, Problems& out) {
   if (!job.offload_optimizer) return;
+  const auto refuse = [&](const std::string& what, const std::string& why, const std::string& hint) {
+    out.push_back({fmt::format("[job] offload_optimizer with {}: {}", what, why), hint});
+  };
   const bool gradients = job.offload_optimizer->gradients;
   for (const OptimizerEntry& e : optimizer_registry())
     if (lower(job.optimizer.name) == lower(e.name) && std::string(e.library) != "torch.optim")
-      refuse_offload(job.optimizer.name, fmt::format("{} updates parameters on the device alone", e.library),
-                     "torch.optim's run on the host: AdamW, Adam, SGD, Adagrad, ...; or leave offload_optimizer out");
-  if (is_distributed(job)) refuse_offload(layout_text(job), "torchao offloads on one device alone", "leave one of them out");
-  if (job.optimizer_in_backward) refuse_offload("optimizer_in_backward", "both take the gradient from its hook", "leave one of them out");
-  if (job.master_weights) refuse_offload("master_weights", "the copies on the host have the weights' type", "leave one of them out");
+      refuse(job.optimizer.name, fmt::format("{} updates parameters on the device alone", e.library),
+             "torch.optim's run on the host: AdamW, Adam, SGD, Adagrad, ...; or leave offload_optimizer out");
+  if (is_distributed(job)) refuse(layout_text(job), "torchao offloads on one device alone", "leave one of them out");
+  if (job.optimizer_in_backward) refuse("optimizer_in_backward", "both take the gradient from its hook", "leave one of them out");
+  if (job.master_weights) refuse("master_weights", "the copies on the host have the weights' type", "leave one of them out");
   if (job.precision == Precision::amp_fp16 && job.loss_scaling)
-    refuse_offload("loss scaling", "gradients on the host are not unscaled", "take precision amp or bf16, or loss_scaling: false");
+    refuse("loss scaling", "gradients on the host are not unscaled", "take precision amp or bf16, or loss_scaling: false");
   if (gradients && job.accumulation > 1)
-    refuse_offload(fmt::format("gradients and accumulation {}", job.accumulation), "a gradient that has left the device is not added to",
-                   "set accumulation to 1, or gradients to false");
+    refuse(fmt::format("gradients and accumulation {}", job.accumulation), "a gradient that has left the device is not added to",
+           "set accumulation to 1, or gradients to false");
   if (gradients && job.clip)
-    refuse_offload(fmt::format("gradients and clip {}", *job.clip), "clip_grad_norm_ finds no gradients on the device",
-                   "leave one of them out");
+    refuse(fmt::format("gradients and clip {}", *job.clip), "clip_grad_norm_ finds no gradients on the device", "leave one of them out");
 }
 
 OffloadedOptimizer::OffloadedOptimizer(const OptimizerSpec& spec, bool gradients, Tape& tape)

@@ -9,8 +9,8 @@ namespace plimsoll {
 
 // What an optimizer keeps for these parameters, found by one step beside the run.
 Bytes states_of(const OptimizerSpec& spec, const std::vector<Parameter*>& parameters);
-// Throws for what the library refuses or would silently get wrong, with what is possible instead.
-void check_offloaded_optimizer(const Job& job);
+// What the library refuses or would silently get wrong, with what is possible instead.
+void check_offloaded_optimizer(const Job& job, Problems& out);
 
 class OffloadedOptimizer : public Optimizer {
  public:

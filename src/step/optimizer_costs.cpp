@@ -101,11 +101,9 @@ bool same(const OptimizerCostRow& a, const OptimizerCostRow& b) {
 
 std::optional<OptimizerCost> optimizer_cost(const OptimizerEntry& entry, const Json& args, CostPrecision precision) {
   if (precision == CostPrecision::bf16_master && is_lomo(entry.name)) return std::nullopt;  // those are updated after backward
-  try {
-    return Layer(make_optimizer(entry, Config("optimizer", args)), precision).run();
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  std::optional<OptimizerCost> cost;
+  problem_in([&] { cost = Layer(make_optimizer(entry, Config("optimizer", args)), precision).run(); });  // none: it refuses the arguments
+  return cost;
 }
 
 // A variant that costs the same as the optimizer's default is not listed.

@@ -4,17 +4,21 @@
 
 namespace plimsoll {
 
+void check_forward(const Job& job, Problems& out) {
+  const ModelEntry* entry = nullptr;
+  if (!succeeds([&] { entry = &entry_of(job); }, out)) return;
+  if (entry->family->is_transformers() ? entry->classes.empty() : !entry->family->programs.jax)
+    out.push_back({"[job] framework jax: " + entry->name + " is neither of transformers nor written for JAX",
+                   "families of transformers can be asked about, vit among them, and " +
+                       join(families_where([](const Family& f) { return f.programs.jax; }), ", ")});
+}
+
 // flax computes in `dtype` and keeps parameters in `param_dtype`: the pass runs in the lower type without autocast, and xla/ gives
 // the parameters their own type back.
 RecordedForward record_forward(const Job& asked) {
   Job job = asked;
   if (job.precision == Precision::amp) job.precision = Precision::bf16;
   if (job.precision == Precision::amp_fp16) job.precision = Precision::fp16;
-  const ModelEntry& entry = entry_of(job);
-  if (entry.family->is_transformers() ? entry.classes.empty() : !entry.family->programs.jax)
-    throw Error("[job] framework jax: " + entry.name + " is neither of transformers nor written for JAX",
-                "families of transformers can be asked about, vit among them, and " +
-                    join(families_where([](const Family& f) { return f.programs.jax; }), ", "));
   Dialect dialect;
   dialect.attention = job.attention == AttentionKernel::automatic ? AttentionKernel::eager : job.attention;
   dialect.kernels = {};

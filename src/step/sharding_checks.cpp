@@ -16,77 +16,82 @@ namespace {
 
 // PEFT casts what goes into lora_A to the type that its weight has at that moment, which is the shard's; the product with a weight that was
 // gathered in another type is then refused, unless autocast casts both.
-void check_adapter_type(const Job& job, const AdapterSettings& adapter, WireType gathered) {
+void check_adapter_type(const Job& job, const AdapterSettings& adapter, WireType gathered, Problems& out) {
   const bool autocasts = job.autocast || job.precision == Precision::amp || job.precision == Precision::amp_fp16;
   if (adapter.kind != AdapterKind::lora || gathered == WireType::own || autocasts) return;
   const std::string own = adapter.fp32 ? "fp32" : to_string(job.precision), other = to_string(gathered);
   if (own == other) return;
-  throw Error(
-      fmt::format("[fsdp1] param_dtype {} and LoRA in {}, without autocast: PyTorch refuses to multiply {} by {}", other, own, own, other),
-      "set precision to amp or autocast to true (accelerate does so for mixed precision), or leave param_dtype out");
+  out.push_back(
+      {fmt::format("[fsdp1] param_dtype {} and LoRA in {}, without autocast: PyTorch refuses to multiply {} by {}", other, own, own, other),
+       "set precision to amp or autocast to true (accelerate does so for mixed precision), or leave param_dtype out"});
 }
 
 // Packed weights are cut and gathered as numbers of a floating type: no other type may be made of them on the way.
-void check_packed(const QuantizationSettings& quantization, const std::string& kind, WireType gathered) {
+void check_packed(const QuantizationSettings& quantization, const std::string& kind, WireType gathered, Problems& out) {
   const std::optional<WireType> storage = packed_storage(quantization);
-  if (!storage)
-    throw Error(
-        fmt::format("[{}] quantization {} with {}: packed weights that are integers are not sharded", kind, quantization.type, kind),
-        "set type: nf4-bf16 (bnb_4bit_quant_storage=torch.bfloat16), or leave one of them out");
+  if (!storage) {
+    out.push_back(
+        {fmt::format("[{}] quantization {} with {}: packed weights that are integers are not sharded", kind, quantization.type, kind),
+         "set type: nf4-bf16 (bnb_4bit_quant_storage=torch.bfloat16), or leave one of them out"});
+    return;
+  }
   if (gathered == WireType::own || gathered == *storage) return;
-  throw Error(fmt::format("[{}] param_dtype {} would cast weights that are packed in {}", kind, to_string(gathered), to_string(*storage)),
-              fmt::format("set param_dtype: {}, or the storage of the packed weights to {}", to_string(*storage), to_string(gathered)));
+  out.push_back(
+      {fmt::format("[{}] param_dtype {} would cast weights that are packed in {}", kind, to_string(gathered), to_string(*storage)),
+       fmt::format("set param_dtype: {}, or the storage of the packed weights to {}", to_string(*storage), to_string(gathered))});
 }
 
 // With PEFT's policy each trained layer is a unit of its own, whose weight is a flat shard outside its forward.
-void check_adapter_units(const Job& job) {
+void check_adapter_units(const Job& job, Problems& out) {
   if (!job.parallel.fsdp1 || !job.tuning.adapter || !job.parallel.fsdp1->wrap_trained_layers) return;
   const AdapterSettings& adapter = *job.tuning.adapter;
   if (adapter.use_dora)
-    throw Error("[fsdp1] use_dora: PEFT asks the weight of lora_A for its second dimension, and a flat shard has none",
-                "take fsdp (FSDP2), or wrap_trained_layers: false with original_parameters: true");
+    out.push_back({"[fsdp1] use_dora: PEFT asks the weight of lora_A for its second dimension, and a flat shard has none",
+                   "take fsdp (FSDP2), or wrap_trained_layers: false with original_parameters: true"});
   if (!adapter.modules_to_save.empty() || adapter.classifier_is_saved || adapter.kind == AdapterKind::ln_tuning)
-    throw Error("[fsdp1] modules that are trained in full beside an adapter are units of their own, which is not simulated",
-                "take fsdp (FSDP2), or leave modules_to_save out");
-  check_adapter_type(job, adapter, job.parallel.fsdp1->param_dtype);
+    out.push_back({"[fsdp1] modules that are trained in full beside an adapter are units of their own, which is not simulated",
+                   "take fsdp (FSDP2), or leave modules_to_save out"});
+  check_adapter_type(job, adapter, job.parallel.fsdp1->param_dtype, out);
 }
 
 }  // namespace
 
-void check_fsdp(const Job& job) {
+void check_fsdp(const Job& job, Problems& out) {
   if (!job.parallel.fsdp && !job.parallel.fsdp1) return;
   const std::string kind = job.parallel.fsdp ? "fsdp" : "fsdp1";
   const auto refuse = [&](const std::string& what) {
-    throw Error("[" + kind + "] " + what + " with " + kind + " is not simulated", "leave one of them out");
+    out.push_back({"[" + kind + "] " + what + " with " + kind + " is not simulated", "leave one of them out"});
   };
   if (job.tuning.quantization)
-    check_packed(*job.tuning.quantization, kind, job.parallel.fsdp ? job.parallel.fsdp->param_dtype : job.parallel.fsdp1->param_dtype);
-  check_adapter_units(job);
+    check_packed(*job.tuning.quantization, kind, job.parallel.fsdp ? job.parallel.fsdp->param_dtype : job.parallel.fsdp1->param_dtype, out);
+  check_adapter_units(job, out);
   if (job.swap_blocks > 0) refuse("swap_blocks");
   if (job.parallel.fsdp1 && job.master_weights) refuse("master_weights");
   if (job.parallel.fsdp1 && job.optimizer_in_backward) refuse("optimizer_in_backward");
   if (job.parallel.fsdp1 && job.parallel.fsdp1->offload && job.accumulation > 1 && !job.parallel.fsdp1->no_sync)
-    throw Error("[fsdp1] offload and accumulation without no_sync: gradients on the host are not added to",
-                "set no_sync: true, or accumulation to 1");
+    out.push_back({"[fsdp1] offload and accumulation without no_sync: gradients on the host are not added to",
+                   "set no_sync: true, or accumulation to 1"});
 }
 
-void check_tensor_parallel(const Job& job, const ModelEntry& model) {
+void check_tensor_parallel(const Job& job, const ModelEntry& model, Problems& out) {
   if (!job.parallel.tensor) return;
   const TensorParallelSettings& t = *job.parallel.tensor;
-  const auto refuse = [](const std::string& what, const std::string& why, const std::string& hint) {
-    throw Error("[tensor_parallel] " + what + ": " + why, hint);
+  const auto refuse = [&](const std::string& what, const std::string& why, const std::string& hint) {
+    out.push_back({"[tensor_parallel] " + what + ": " + why, hint});
   };
   const auto planned = [](bool sequence) {
     return join(families_where([=](const Family& f) { return f.tensor_plan && f.tensor_plan->sequence == sequence; }), ", ");
   };
   const std::optional<TensorPlan>& plan = model.family->tensor_plan;
   if (!plan || model.inputs != InputKind::lm)
-    refuse(model.name, "there is no plan for it", "plans exist for " + planned(true) + "; without sequence for " + planned(false));
+    return refuse(model.name, "there is no plan for it", "plans exist for " + planned(true) + "; without sequence for " + planned(false));
   if (t.sequence && !plan->sequence)
     refuse("sequence with " + model.name, "its embeddings and norms are on all tokens here",
            "leave sequence out, or take " + planned(true));
-  for (const char* heads : {"num_key_value_heads", "num_attention_heads"})  // the fewer first: what divides them divides the others
-    if (job.config.find({heads}) && !job.config.is_null(heads)) TensorParallel(t).share(heads, job.config.size({heads}, 1));
+  for (const char* heads : {"num_key_value_heads", "num_attention_heads"}) {  // the fewer first: what divides them divides the others
+    if (!job.config.find({heads})) continue;
+    if (!succeeds([&] { TensorParallel(t).share(heads, job.config.size({heads}, 1)); }, out)) break;
+  }
   const TuningSettings& u = job.tuning;
   if (u.adapter || u.quantization || !u.frozen.empty() || !u.trainable.empty())
     refuse("adapters, frozen or quantised layers", "not simulated", "leave one of them out");

@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-// Both throw an Error that says what to leave out or what to take instead.
-void check_fsdp(const Job& job);
-void check_tensor_parallel(const Job& job, const ModelEntry& model);
+// Their hints say what to leave out or what to take instead.
+void check_fsdp(const Job& job, Problems& out);
+void check_tensor_parallel(const Job& job, const ModelEntry& model, Problems& out);
 
 }  // namespace plimsoll

@@ -77,8 +77,8 @@ class TorchtitanTrainer {
 
   TorchtitanPart::Place place(int64_t chunk) const {
     const int64_t parts = settings_.pipeline * settings_.virtual_stages, part = chunk * settings_.pipeline + stage_;
-    const bool ends_count = !(settings_.version < Version{2025, 4});
-    const std::vector<int64_t> split = settings_.layers.empty() ? torchtitan_split(config_.layers, parts, ends_count) : settings_.layers;
+    const std::vector<int64_t> split =
+        settings_.layers.empty() ? torchtitan_split(config_.layers, parts, settings_.counts_ends()) : settings_.layers;
     TorchtitanPart::Place p;
     p.count = split[static_cast<size_t>(part)];
     p.embeds = part == 0;
@@ -351,7 +351,6 @@ FsdpSettings torchtitan_sharding(const TorchtitanSettings& t) {
 }
 
 Simulation simulate_torchtitan(const Job& job, bool details, bool work) {
-  check_torchtitan(job);
   const TorchtitanSettings& t = *job.program.torchtitan;
   if (t.stage) return TorchtitanTrainer(job, *t.stage, details, work).run();
   return largest_stage(t.pipeline, details || work,

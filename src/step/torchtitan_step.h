@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-// Of the stage that the job names, else of the one with the largest peak; `ranks` of the result has all that were run.
+// Of the stage that the job names, else of the one with the largest peak.
 Simulation simulate_torchtitan(const Job& job, bool details, bool work);
 
 // How its trainer calls fully_shard: fp32 shards that are gathered in bf16 and reduced in fp32.

@@ -19,14 +19,11 @@
 #include "step/grad_scaler.h"
 #include "step/in_backward.h"
 #include "step/master_weights.h"
-#include "step/megatron_step.h"
 #include "step/model_of_job.h"
 #include "step/offloaded_layers.h"
 #include "step/offloaded_optimizer.h"
 #include "step/parameter_groups.h"
-#include "step/sharding_checks.h"
 #include "step/swapped_blocks.h"
-#include "step/torchtitan_step.h"
 #include "step/zero1.h"
 #include "tensor/inference.h"
 #include "util/text.h"
@@ -51,14 +48,6 @@ class Trainer {
         build_(tape_),
         optimizer_(make_optimizer(job.optimizer.name, job.optimizer.args)) {
     tape_.keep_shapes = details;
-    check(job.parallel);
-    check(job.tuning);
-    check_step_in_backward(job);
-    check_master_weights(job);
-    check_offloaded_optimizer(job);
-    check_fsdp(job);
-    check_deepspeed(job);
-    check_tensor_parallel(job, entry_of(job));
     if (job.offload_optimizer) {
       auto offloaded = std::make_unique<OffloadedOptimizer>(job.optimizer, job.offload_optimizer->gradients, tape_);
       offloaded_ = offloaded.get();
@@ -422,11 +411,7 @@ class Trainer {
 
 }  // namespace
 
-Simulation simulate(const Job& job, bool details, bool work) {
-  if (job.program.megatron) return simulate_megatron(job, details, work);
-  if (job.program.torchtitan) return simulate_torchtitan(job, details, work);
-  return Trainer(job, details, work).run();
-}
+Simulation simulate_training(const Job& job, bool details, bool work) { return Trainer(job, details, work).run(); }
 
 int64_t simulated_micro_steps(const Job& job) { return job.recorded_item ? job.accumulation : std::min<int64_t>(job.accumulation, 2); }
 

@@ -26,13 +26,6 @@ struct ParameterRecord {
   bool trained = true;
 };
 
-// One of the ranks that differ.
-struct RankPeak {
-  std::string name;        // "stage 3"
-  int64_t parameters = 0;  // elements
-  Bytes peak;              // allocated
-};
-
 struct Simulation {
   Trace trace;
   HostSide host;
@@ -41,12 +34,12 @@ struct Simulation {
   int64_t activations_on_host = 0;  // bytes at their peak
   std::string sample;               // what one is, of a model that makes its inputs itself
   std::vector<ParameterRecord> parameter_list;
-  std::vector<RankPeak> ranks;  // of a pipeline; this simulation is of the largest
-  Work work;                    // of the last of job.steps
+  Work work;  // of the last of job.steps
 };
 
-// `details`: with the shapes of tensors and a list of the parameters. `work`: with what a step computes and moves.
-Simulation simulate(const Job& job, bool details = false, bool work = false);
+// One process of a job that has no problems (program/program.h, which is the way to here). `details`: with the shapes of tensors and a list
+// of the parameters. `work`: with what a step computes and moves.
+Simulation simulate_training(const Job& job, bool details, bool work);
 // Micro-steps of an accumulation that are run: from the second on, every one does the same as the one before it.
 int64_t simulated_micro_steps(const Job& job);
 
@@ -61,6 +54,8 @@ struct RecordedForward {
   std::vector<ParameterRecord> parameter_list;
 };
 RecordedForward record_forward(const Job& job);
+// Models that have none.
+void check_forward(const Job& job, Problems& out);
 
 // What the steps of that trace are, in order: "step 1", "step 2", "longest sample", "evaluation", "sampling".
 std::vector<std::string> step_names(const Job& job);

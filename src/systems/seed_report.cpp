@@ -366,11 +366,11 @@ SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& d
   if (job.program.framework == Framework::pytorch) r.what_if = what_if(runs, job, device);
   r.comparison.push_back(configuration(runs, "as it is", job, device));
   for (const auto& [name, other] : others.empty() ? relatives(job) : others) {
-    try {
-      r.comparison.push_back(configuration(runs, name, other, device));
-    } catch (const Error& e) {
-      if (!others.empty()) throw;  // a configuration that we made up may be impossible: a model without checkpointing, ...
-    }
+    const auto compare = [&, &name = name, &other = other] { r.comparison.push_back(configuration(runs, name, other, device)); };
+    if (others.empty())
+      problem_in(compare);  // a configuration that we made up may be impossible: a model without checkpointing, ...
+    else
+      compare();
   }
   return r;
 }

@@ -20,11 +20,10 @@ Prediction predict(const Job& job, const std::optional<TargetDevice>& device, bo
     p.device = e.memory->device;
     Job more = job;
     more.batch *= 2;
-    try {
+    problem_in([&] {  // a batch that the job perhaps cannot have
       const Estimate twice = estimate(more, 0, spec);
       if (twice.memory) p.doubled = twice.memory->device;
-    } catch (const Error&) {  // a batch that the job cannot have
-    }
+    });
   }
   if (job.program.framework == Framework::pytorch) {
     const HostEstimate host = host_memory(job, e.host_facts, reserve_of({0}, "counted apart"));

@@ -9,6 +9,7 @@
 #include "hardware/lookup.h"
 #include "model/registry.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "tensor/kernel_memory.h"
 
 namespace plimsoll::device_test {

@@ -9,6 +9,7 @@
 
 #include "model/resolve.h"
 #include "report/estimate_report.h"
+#include "simulate.h"
 #include "step/train.h"
 
 namespace plimsoll::estimate_test {

@@ -22,7 +22,7 @@
 #include "model/resolve.h"
 #include "score/published_row.h"
 #include "score/recorded_row.h"
-#include "step/train.h"
+#include "simulate.h"
 #include "trace/memory_stats.h"
 #include "trace/memory_timeline.h"
 #include "trace/profiler_trace.h"

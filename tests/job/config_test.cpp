@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "job/config_log.h"
-#include "step/train.h"
+#include "simulate.h"
 
 namespace plimsoll::config_test {
 namespace {

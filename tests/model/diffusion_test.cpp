@@ -7,6 +7,7 @@
 #include "job/settings.h"
 #include "model/registry.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 
 namespace plimsoll::diffusion_test {

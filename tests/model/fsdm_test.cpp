@@ -11,7 +11,8 @@
 #include "job/settings.h"
 #include "model/registry.h"
 #include "model/resolve.h"
-#include "step/train.h"
+#include "program/program.h"
+#include "simulate.h"
 #include "xla/compile.h"
 
 namespace plimsoll::fsdm_test {
@@ -133,7 +134,7 @@ TEST(GlobalBatch, IsASettingOfJax) {
   Job job;
   job.model = "fsdm-lag";
   apply_setting(job, "global_batch", 8, "test");
-  EXPECT_THROW(check_framework(job), Error);
+  EXPECT_EQ(problems(job).front().what, "[job] global_batch is a setting of framework jax, and the framework is pytorch");
 }
 
 TEST(Fsdm, CheckpointedBlocksKeepLessInPyTorchToo) {

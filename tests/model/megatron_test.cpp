@@ -9,6 +9,7 @@
 #include "hardware/lookup.h"
 #include "job/settings.h"
 #include "model/decoder/megatron.h"
+#include "simulate.h"
 #include "step/pipeline_schedule.h"
 #include "step/train.h"
 
@@ -126,17 +127,16 @@ TEST(Megatron, SixBytesAParameterAndTwelveOverTheReplicas) {
 }
 
 TEST(Megatron, StagesShareLayersAndTheLargestIsTheAnswer) {
-  const Simulation s = simulate(small("world=4,pipeline=4"));
-  ASSERT_EQ(s.ranks.size(), 4u);
-  EXPECT_GT(s.ranks[0].parameters, s.ranks[1].parameters);  // the embedding
-  EXPECT_EQ(s.ranks[1].parameters, s.ranks[2].parameters);
-  EXPECT_GT(s.ranks[1].peak, s.ranks[2].peak);  // one micro-batch more in flight
+  const std::vector<RankRun> stages = execute(small("world=4,pipeline=4"))->ranks;
+  ASSERT_EQ(stages.size(), 4u);
+  EXPECT_GT(stages[0].parameters, stages[1].parameters);  // the embedding
+  EXPECT_EQ(stages[1].parameters, stages[2].parameters);
+  EXPECT_GT(stages[1].cuda.allocated_peak, stages[2].cuda.allocated_peak);  // one micro-batch more in flight
   int64_t whole = 0;
-  for (const RankPeak& r : s.ranks) whole += r.parameters;
+  for (const RankRun& r : stages) whole += r.parameters;
   // The head has a copy of the tied embedding when it is on another stage.
   EXPECT_EQ(whole, simulate(small("world=1")).parameters + 1024 * 512);
-  const Simulation uneven = simulate(small("world=4,pipeline=4,layers=1+3+3+1"));
-  EXPECT_LT(uneven.ranks[0].parameters, s.ranks[0].parameters);
+  EXPECT_LT(execute(small("world=4,pipeline=4,layers=1+3+3+1"))->ranks[0].parameters, stages[0].parameters);
 }
 
 TEST(Megatron, SequenceParallelAndRecomputationSave) {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/registry.h"
+#include "simulate.h"
 #include "step/train.h"
 
 namespace plimsoll::models_test {

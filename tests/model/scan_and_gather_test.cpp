@@ -6,7 +6,7 @@
 
 #include "allocator/timeline.h"
 #include "model/registry.h"
-#include "step/train.h"
+#include "simulate.h"
 
 namespace plimsoll::scan_and_gather_test {
 namespace {

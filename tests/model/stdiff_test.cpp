@@ -9,6 +9,7 @@
 #include "nn/sdeint.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "systems/source_locations.h"
 

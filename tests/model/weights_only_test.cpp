@@ -8,6 +8,7 @@
 #include "model/registry.h"
 #include "model/resolve.h"
 #include "model/weights_only.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "weights_files.h"
 

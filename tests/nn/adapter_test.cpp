@@ -10,6 +10,7 @@
 #include "job/settings.h"
 #include "model/resolve.h"
 #include "nn/lokr.h"
+#include "simulate.h"
 #include "step/train.h"
 
 namespace plimsoll::adapter_test {

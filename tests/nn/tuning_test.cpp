@@ -5,6 +5,7 @@
 
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 
 namespace plimsoll::tuning_test {

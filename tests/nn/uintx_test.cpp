@@ -8,6 +8,7 @@
 #include "job/settings.h"
 #include "model/resolve.h"
 #include "nn/uintx_linear.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "util/error.h"
 

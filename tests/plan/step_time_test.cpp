@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "hardware/lookup.h"
+#include "simulate.h"
 #include "support.h"
 
 namespace plimsoll::step_time_test {

@@ -17,6 +17,7 @@
 #include "diagnose/snapshot_story.h"
 #include "report/run_report.h"
 #include "report/story_report.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "trace/memory_stats.h"
 #include "trace/memory_timeline.h"

@@ -7,6 +7,7 @@
 
 #include "score/published_report.h"
 #include "score/published_score.h"
+#include "simulate.h"
 #include "step/train.h"
 
 namespace plimsoll::published_test {

@@ -7,6 +7,7 @@
 #include "allocator/timeline.h"
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "support.h"
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/timeline.h"
-#include "step/train.h"
+#include "simulate.h"
 #include "support.h"
 
 namespace plimsoll::loss_test {

@@ -11,6 +11,7 @@
 #include "estimate/estimate.h"
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "step/zero1.h"
 

@@ -9,6 +9,7 @@
 #include "job/packed_storage.h"
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "support.h"
 

@@ -9,6 +9,7 @@
 #include "job/parallel.h"
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "support.h"
 

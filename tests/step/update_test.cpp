@@ -9,6 +9,7 @@
 #include "allocator/timeline.h"
 #include "estimate/estimate.h"
 #include "report/optimizer_report.h"
+#include "simulate.h"
 #include "step/train.h"
 #include "support.h"
 

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/estimate.h"
-#include "step/train.h"
+#include "simulate.h"
 #include "support.h"
 
 namespace plimsoll::checkpointing_test {

@@ -15,8 +15,8 @@
 #include "model/resolve.h"
 #include "pickle_writer.h"
 #include "recorder.h"
+#include "simulate.h"
 #include "snapshot_cases.h"
-#include "step/train.h"
 #include "util/error.h"
 
 namespace plimsoll::snapshot_test {

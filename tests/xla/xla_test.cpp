@@ -1,5 +1,6 @@
 // JAX jobs: tiles as XLA's own messages print them, derivatives and states that can be added up by hand, the packing of
 // temporaries, and what a JAX job cannot have.
+#include "program/program.h"
 #include "xla/compile.h"
 
 #include <gtest/gtest.h>
@@ -412,7 +413,7 @@ std::string refusal(const char* key, const nlohmann::json& value) {
   return message_of([&] {
     Job job = vit(2);
     apply_setting(job, key, value, "test");
-    check_framework(job);
+    require_none(problems(job));
   });
 }
 
@@ -439,7 +440,7 @@ TEST(JaxSettings, WrongValuesAreErrorsThatNameThem) {
 TEST(JaxSettings, ASettingOfJaxNeedsTheFramework) {
   Job job;
   apply_setting(job, "donate", true, "test");
-  EXPECT_NE(message_of([&] { check_framework(job); }).find("framework: jax"), std::string::npos);
+  EXPECT_NE(message_of([&] { require_none(problems(job)); }).find("framework: jax"), std::string::npos);
 }
 
 TEST(JaxSettings, TorchvisionsModelsAndModelsWithoutGradientsAreRefused) {
