@@ -44,13 +44,13 @@ class Tokens {
     return tokens_[i];
   }
 
-  // std::stoull: leading digits count, a sign wraps around, no digits at all is the exception whose text is "stoull".
+  // std::stoull: leading digits count, a sign wraps around, no digits at all is its exception.
   uint64_t number(size_t i) const {
     const std::string& token = (*this)[i];
     char* end = nullptr;
     errno = 0;
     const uint64_t value = std::strtoull(token.c_str(), &end, 10);
-    if (end == token.c_str() || errno == ERANGE) refuse("stoull", fmt::format("'{}' is not a whole number", token));
+    if (end == token.c_str() || errno == ERANGE) refuse_number(i, "a whole number", "stoull");
     return value;
   }
 
@@ -59,7 +59,7 @@ class Tokens {
     char* end = nullptr;
     errno = 0;
     const double value = std::strtod(token.c_str(), &end);
-    if (end == token.c_str() || errno == ERANGE) refuse("stod", fmt::format("'{}' is not a number", token));
+    if (end == token.c_str() || errno == ERANGE) refuse_number(i, "a number", "stod");
     return value;
   }
 
@@ -83,6 +83,13 @@ class Tokens {
   }
 
  private:
+  // PyTorch's own message is no more than the name of the function that threw.
+  [[noreturn]] void refuse_number(size_t i, const char* expected, const char* theirs) const {
+    const std::string key = i >= 2 && tokens_[i - 1] == ":" ? tokens_[i - 2] + ": " : "";
+    refuse(fmt::format("{}'{}' is not {}", key, printable(tokens_[i], 60), expected),
+           fmt::format("PyTorch stops with the message '{}'; e.g. max_split_size_mb:512,garbage_collection_threshold:0.8", theirs));
+  }
+
   std::vector<std::string> tokens_;
 };
 

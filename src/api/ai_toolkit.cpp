@@ -80,19 +80,25 @@ bool is_preset(const std::string& name) {
 ExecutedRun execute(const Question& q) {
   ExecutedRun run;
   run.model = "ai-toolkit-" + q.arch;
-  try {
-    Job job;
+  const auto not_executed = [&](const std::string& why, const std::string& hint) {
+    run.why_not = why;
+    run.hint = hint;
+    return run;
+  };
+  Outcome<Job> job = outcome_of([&] {
+    Job read;
     const Document document = configuration_of(q);
-    Reader reader(job, document);
+    Reader reader(read, document);
     format_named("ai_toolkit")->read(reader);
-    run.model = job.model;
-    if (!is_preset(job.model)) throw Error("no preset has that name: the architecture is not simulated");
-    resolve_model(job);
-    run.estimate = estimate(job, 0);
-  } catch (const Error& e) {
-    run.why_not = e.what();
-    run.hint = e.hint();
-  }
+    return read;
+  });
+  if (!job) return not_executed(job.refused->what(), job.refused->hint());
+  run.model = job->model;
+  if (!is_preset(job->model)) return not_executed("no preset has that name: the architecture is not simulated", "");
+  resolve_model(*job);
+  Runs runs;
+  if (const Attempt tried = runs.attempt(*job); tried.problem) return not_executed(tried.problem->what, tried.problem->hint);
+  run.estimate = estimate(runs, *job, 0);
   return run;
 }
 

@@ -22,7 +22,7 @@ std::vector<NamedRun> with_each(const std::vector<NamedRun>& runs, const Variati
   for (const NamedRun& run : runs) {
     for (const Variation::Value& v : variation.values) {
       NamedRun next = run;
-      next.job.settings[variation.key] = {v.value, "--" + variation.key};
+      next.job.set(variation.key, v.value, "--" + variation.key);
       next.name += (next.name.empty() ? "" : " ") + variation.key + "=" + v.text;
       out.push_back(std::move(next));
     }
@@ -46,7 +46,7 @@ NamedRun run_of(const nlohmann::json& value, const JobRequest& common) {
   if (out.name.empty()) out.name = join(out.job.run, " ");
   if (out.job.run.empty()) out.job.run = common.run;
   if (out.job.job_file.empty()) out.job.job_file = common.job_file;
-  out.job.settings.insert(common.settings.begin(), common.settings.end());
+  out.job.add(common);
   return out;
 }
 

@@ -23,7 +23,7 @@ std::string warnings_text(const Job& job) {
     if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused)
       text += fmt::format("  {}: {}{}{}\n", f.source, f.setting.empty() ? "" : f.setting + ": ", f.what,
                           f.why.empty() ? "" : " (" + f.why + ")");
-  return text.empty() ? text : "\nMind\n" + text;
+  return text.empty() ? text : "\nWarnings\n" + text;
 }
 
 nlohmann::ordered_json findings_json(const Job& job) {
@@ -114,7 +114,7 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
     tensors = tensors_correction(e);
   }
   std::optional<WhatIf> changes;
-  if (request.what_if) changes = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
+  if (request.what_if) changes = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]), show.progress);
   const HostSections machine = host_sections(request.host, e);
   show(
       [&](const Style& style) {

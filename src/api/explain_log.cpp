@@ -22,17 +22,6 @@ bool has_extension(const fs::path& path, std::initializer_list<const char*> exte
   return std::any_of(extensions.begin(), extensions.end(), [&](const char* e) { return path.extension() == e; });
 }
 
-bool is_configuration(const std::string& path) {
-  try {
-    const Document document = read_document(path);
-    if (document.kind != Document::Kind::text) return format_of(document) != nullptr;
-    const std::vector<Document> commands = script_documents(document.text, document.name);
-    return std::any_of(commands.begin(), commands.end(), [](const Document& d) { return format_of(d) != nullptr; });
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 // The words that describe the run beside a log: --run, or what follows the log.
 std::vector<std::string> run_words(const ExplainRequest& request) {
   const std::vector<std::string>& words = request.job.run;

@@ -50,10 +50,10 @@ Calibration calibration_of(const SearchRequest& r, const Job& job, const TargetD
 PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vector<TargetDevice>& devices) {
   PlanRequest out;
   out.job = job;
-  out.wishes.keep = {r.keep.begin(), r.keep.end()};
-  out.wishes.allow = {r.allow.begin(), r.allow.end()};
-  if (r.total_batch != 0) out.wishes.global_batch = r.total_batch;
-  out.wishes.gpus = r.num_gpus;
+  out.constraints.keep = {r.keep.begin(), r.keep.end()};
+  out.constraints.allow = {r.allow.begin(), r.allow.end()};
+  if (r.total_batch != 0) out.constraints.global_batch = r.total_batch;
+  out.constraints.gpus = r.num_gpus;
   if (r.goal != "gpus") out.objective = parse_objective(r.goal);
   out.leave_free = r.leave_free;
   out.calibration = calibration_of(r, job, devices.front());
@@ -135,10 +135,10 @@ bool any_fits(const std::vector<Plan>& plans) {
 
 // As few devices as will do, of those that there are: doubled until something fits, then halved in between. All of them when nothing does.
 int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& devices) {
-  const int64_t most = request.wishes.gpus;
+  const int64_t most = request.constraints.gpus;
   request.brief = true;
   const auto fits = [&](int64_t n) {
-    request.wishes.gpus = n;
+    request.constraints.gpus = n;
     return any_fits(make_plans(request, devices));
   };
   int64_t few = 0, enough = 1;
@@ -153,23 +153,23 @@ int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& dev
 
 // Only with what the user's file has a word for, if that is enough.
 std::vector<Plan> plans_for(const SearchRequest& request, const Job& job, PlanRequest& plan, const std::vector<TargetDevice>& devices) {
-  if (wants_file(request)) plan.wishes.without = unsayable(request, job);
+  if (wants_file(request)) plan.constraints.without = inexpressible_levers(request, job);
   std::vector<Plan> plans = make_plans(plan, devices);
-  if (any_fits(plans) || plan.wishes.without.empty()) return plans;
-  plan.wishes.without.clear();
+  if (any_fits(plans) || plan.constraints.without.empty()) return plans;
+  plan.constraints.without.clear();
   return make_plans(plan, devices);
 }
 
 // Where the user's file has no word for something all the same, the plan does without it if it can.
-std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices,
-                          std::vector<Plan> plans) {
+std::vector<Plan> plan_within_format(const SearchRequest& request, const Job& job, PlanRequest plan,
+                                     const std::vector<TargetDevice>& devices, std::vector<Plan> plans) {
   if (plans.size() != 1) return plans;
-  for (std::vector<std::string> settings = unsaid(request, job, plans[0]); !settings.empty();) {
-    plan.wishes.without.insert(settings.begin(), settings.end());
+  for (std::vector<std::string> settings = unwritten_settings(request, job, plans[0]); !settings.empty();) {
+    plan.constraints.without.insert(settings.begin(), settings.end());
     std::vector<Plan> other = make_plans(plan, devices);
     if (!other[0].best) return plans;
     plans = std::move(other);
-    std::vector<std::string> more = unsaid(request, job, plans[0]);
+    std::vector<std::string> more = unwritten_settings(request, job, plans[0]);
     if (more == settings) return plans;
     settings = std::move(more);
   }
@@ -180,8 +180,8 @@ std::vector<Plan> sayable(const SearchRequest& request, const Job& job, PlanRequ
 std::vector<Plan> plans_of_command(SearchRequest request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices) {
   request.flags = true;
   PlanRequest said = plan;
-  said.wishes.placements = false;
-  said.wishes.without = unsayable(request, job);
+  said.constraints.placements = false;
+  said.constraints.without = inexpressible_levers(request, job);
   std::vector<Plan> plans = make_plans(said, devices);
   for (size_t i = 0; i < plans.size(); ++i)
     if (!plans[i].best) plans[i] = make_plans(plan, {devices[i]}).front();
@@ -308,13 +308,13 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   PlanRequest plan = plan_request(request, job, devices);
   plan.progress = show.progress;
-  plan.wishes.placements = !wants_file(request);
+  plan.constraints.placements = !wants_file(request);
   plan.brief |= wants_file(request);
-  if (request.goal == "gpus") plan.wishes.gpus = fewest_devices(plan, devices);
+  if (request.goal == "gpus") plan.constraints.gpus = fewest_devices(plan, devices);
   const bool table_of_command = devices.size() > 1 && request.job.run.size() > 1;
   std::vector<Plan> plans = table_of_command ? plans_of_command(request, job, plan, devices) : plans_for(request, job, plan, devices);
   for (Plan& p : plans) p.fewest = request.goal == "gpus";
-  if (wants_file(request)) return answer_with_file(request, job, sayable(request, job, plan, devices, std::move(plans)), show);
+  if (wants_file(request)) return answer_with_file(request, job, plan_within_format(request, job, plan, devices, std::move(plans)), show);
   if (plans.size() == 1) {
     const std::optional<HostAnswer> host = host_of(request, plans[0]);
     show(

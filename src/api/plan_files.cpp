@@ -17,6 +17,7 @@
 #include "report/plan_report.h"
 #include "util/line_diff.h"
 #include "util/output_file.h"
+#include "util/shell.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -36,18 +37,20 @@ const PlannedRun& only_plan(const std::vector<Plan>& plans) {
 }
 
 // What our own flags changed is not in the document either; the plan has the last word.
-Changes changes_of(const Job& job, const PlannedRun& run) {
-  Changes out;
-  for (auto& [key, value] : given_by_flags(job))
-    if (!run.changes.contains(key)) out.emplace_back(key, value);
-  for (const auto& [key, value] : run.changes.items()) out.emplace_back(key, value);
+Patch changes_of(const Job& job, const PlannedRun& run) {
+  Patch out = given_by_flags(job);
+  for (const auto& [key, value] : run.changes) out.set(key, value);
   return out;
 }
 
 Job as_in_document(const SearchRequest& request) {
   JobRequest plain = request.job;
-  plain.settings.clear();
+  plain.settings = {};
   return plain.job();
+}
+
+Outcome<Rewritten> try_rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
+  return try_rewrite(document, as_in_document(request), changes_of(job, run));
 }
 
 Rewritten rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
@@ -58,7 +61,7 @@ std::string notes_of(const Rewritten& r) {
   std::string out;
   for (const auto& [name, value] : r.environment) out += fmt::format("set {}={}\n", name, value);
   for (const Consequence& c : r.consequences)
-    out += fmt::format("mind: {} becomes {} (was {})\n", c.setting, dump(c.after), dump(c.before));
+    out += fmt::format("note: {} becomes {} (was {})\n", c.setting, dump(c.after), dump(c.before));
   for (const NotWritten& n : r.not_written) out += fmt::format("not written: {} {}: {}\n", n.setting, dump(n.value), n.instead);
   return out;
 }
@@ -74,10 +77,10 @@ Fit as_written(const Rewritten& file, const TargetDevice& device) {
 // The plan with what the trainer makes of it beside what was asked for, executed.
 PlannedRun with_consequences(const Job& job, const Plan& plan, const PlannedRun& run, const Rewritten& file) {
   if (file.consequences.empty()) return run;
-  Recipe changes = run.changes;
-  for (const Consequence& c : file.consequences) changes[c.setting] = c.after;
+  Patch changes = run.changes;
+  for (const Consequence& c : file.consequences) changes.set(c.setting, c.after);
   Evaluator evaluator(job, {plan.device});
-  const Candidate& c = evaluator.of(changes);
+  const Candidate& c = evaluator.evaluate(changes);
   if (c.needs.empty()) return run;
   PlannedRun out = planned(c, 0);
   if (!plan.calibration.empty()) out.need.time.reset();  // it would not be tied to the user's machine
@@ -110,6 +113,13 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path, co
           {"plan", planned_json(run)}};
 }
 
+// Whether the document can say all of it: by flags, or else anywhere.
+bool expresses(const Document& document, const Job& before, const Patch& changes, bool by_flags) {
+  if (by_flags) return static_cast<bool>(trainer_flags(document, before, changes));
+  const Outcome<Rewritten> file = try_rewrite(document, before, changes);
+  return file && file->not_written.empty();
+}
+
 std::string words_of(const JobRequest& job) {
   std::string words;
   for (const std::string& word : job.run) words += " " + shell_quoted(word);
@@ -120,23 +130,29 @@ std::string words_of(const JobRequest& job) {
 std::string training_command(const SearchRequest& request, const Job& job, const PlannedRun& run) {
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (request.job.run.size() < 2 || !document) return "";
-  try {
-    const Rewritten file = rewritten(request, *document, job, run);
-    if (!file.not_written.empty()) return "";
-    Changes changes = changes_of(job, run);
-    std::string out;
-    for (const auto& [name, value] : file.environment) out += fmt::format("{}={} ", name, shell_quoted(value));
-    if (!out.empty()) std::erase_if(changes, [](const auto& c) { return c.first == "alloc_conf"; });
-    const std::string flags = changes.empty() ? "" : " " + flags_for(*document, as_in_document(request), changes);
-    return out + words_of(request.job).substr(1) + flags;
-  } catch (const Error&) {  // no flag says it
-    return "";
+  const Outcome<Rewritten> file = try_rewritten(request, *document, job, run);
+  if (!file || !file->not_written.empty()) return "";
+  Patch changes = changes_of(job, run);
+  std::string out;
+  for (const auto& [name, value] : file->environment) out += fmt::format("{}={} ", name, shell_quoted(value));
+  if (!out.empty()) changes.erase("alloc_conf");
+  if (changes.empty()) return out + words_of(request.job).substr(1);
+  const Outcome<std::string> flags = trainer_flags(*document, as_in_document(request), changes);
+  return flags ? out + words_of(request.job).substr(1) + " " + *flags : "";
+}
+
+// The fastest that fits with all its ranks executed.
+std::optional<Layout> fastest_said_by(const LayoutFile& file, const LayoutPlan& plan) {
+  for (const Layout& l : plan.fitting) {
+    if (!file.says(l)) continue;
+    if (Layout whole = confirmed(l, plan.request); fits(whole, plan.request)) return whole;
   }
+  return std::nullopt;
 }
 
 }  // namespace
 
-std::set<std::string> unsayable(const SearchRequest& request, const Job& job) {
+std::set<std::string> inexpressible_levers(const SearchRequest& request, const Job& job) {
   if (!request.generate.empty()) return {};
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (!document) return {};
@@ -144,19 +160,12 @@ std::set<std::string> unsayable(const SearchRequest& request, const Job& job) {
   std::set<std::string> out;
   for (const Lever& l : levers_for(job)) {
     if (l.knob == "batch" || l.knob == "checkpointing") continue;  // not searched as levers
-    try {
-      if (request.flags)
-        flags_for(*document, before, l.settings);
-      else if (!rewrite(*document, before, l.settings).not_written.empty())
-        out.insert(l.name);
-    } catch (const Error&) {  // no flag says it, or the trainer would stop
-      out.insert(l.name);
-    }
+    if (!expresses(*document, before, l.settings, request.flags)) out.insert(l.name);
   }
   return out;
 }
 
-std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan) {
+std::vector<std::string> unwritten_settings(const SearchRequest& request, const Job& job, const Plan& plan) {
   if (!request.generate.empty() || !plan.best) return {};
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (!document) return {};
@@ -171,7 +180,7 @@ std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, co
 std::string command_for(const SearchRequest& request, const Job& job, const PlannedRun& run) {
   const std::string own = training_command(request, job, run);
   if (!own.empty()) return own;
-  const std::string words = words_of(request.job), flags = flags_for(changes_of(job, run));
+  const std::string words = words_of(request.job), flags = changes_of(job, run).flags();
   const std::string file = request.job.job_file.empty() ? "" : " --job " + shell_quoted(request.job.job_file);
   const std::string settings = file + (flags.empty() ? "" : " ") + flags;
   return request.job.run.size() > 1 ? "plimsoll estimate" + settings + " --" + words : "plimsoll estimate" + words + settings;
@@ -183,7 +192,10 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
   PlannedRun run = only_plan(plans);
   const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
   if (request.flags) {
-    const std::string flags = document ? flags_for(*document, as_in_document(request), changes_of(job, run)) : flags_of(run.changes);
+    const Outcome<std::string> own =
+        document ? trainer_flags(*document, as_in_document(request), changes_of(job, run)) : Outcome<std::string>{run.changes.flags(), {}};
+    if (!own) throw *own.refused;
+    const std::string& flags = *own;
     show([&](const Style&) { return flags + "\n"; },
          [&] {
            return nlohmann::ordered_json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "flags"}, {"flags", flags}};
@@ -227,11 +239,11 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
 
 ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan& plan, const Show& show) {
   const LayoutFile& file = layout_file(request.generate);
-  const auto said = std::find_if(plan.fitting.begin(), plan.fitting.end(), file.says);
   if (plan.fitting.empty())
     throw Error(fmt::format("[plan] no layout of {} devices fits", request.world), "without --generate, plan says what would",
                 ExitCode::no);
-  if (said == plan.fitting.end())
+  const std::optional<Layout> said = fastest_said_by(file, plan);
+  if (!said)
     throw Error(fmt::format("[plan] a file for {} says none of the {} layouts that fit", file.name, plan.fitting.size()),
                 "torchrun starts PyTorch's own, torchtitan and megatron theirs; --layouts chooses the kind", ExitCode::no);
   const std::string text = file.text(*said, request.node);

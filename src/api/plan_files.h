@@ -11,9 +11,9 @@ namespace plimsoll {
 
 bool wants_file(const SearchRequest& request);
 // Levers that the user's file or command has no word for, or for --flags no flag, by name.
-std::set<std::string> unsayable(const SearchRequest& request, const Job& job);
+std::set<std::string> inexpressible_levers(const SearchRequest& request, const Job& job);
 // Settings of the plan that the user's file or command has no word for, or for --flags no flag; empty when everything can be said.
-std::vector<std::string> unsaid(const SearchRequest& request, const Job& job, const Plan& plan);
+std::vector<std::string> unwritten_settings(const SearchRequest& request, const Job& job, const Plan& plan);
 // How the plan is started: the user's own training command with its flags, or where these do not say all of it, `plimsoll estimate`.
 std::string command_for(const SearchRequest& request, const Job& job, const PlannedRun& run);
 // Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.

@@ -61,15 +61,15 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
     throw Error("[matrix] no device is named", "add gpu=rtx-4090,... to the matrix, or --gpu", ExitCode::usage);
   const std::vector<TargetDevice> devices = wanted.devices();
 
-  std::vector<Recipe> recipes{no_changes()};
+  std::vector<Patch> recipes{Patch()};
   std::vector<std::vector<std::string>> names{{}};
   for (const Axis& a : axes) {
-    std::vector<Recipe> more;
+    std::vector<Patch> more;
     std::vector<std::vector<std::string>> longer;
     for (size_t i = 0; i < recipes.size(); ++i)
       for (const std::string& value : a.values) {
         more.push_back(merged(recipes[i], {{a.key, parse_scalar(value)}}));
-        with(job, more.back());  // a key or value that is none is said at once
+        patched(job, more.back(), "plan");  // a key or value that is none is said at once
         longer.push_back(names[i]);
         longer.back().push_back(value);
       }
@@ -78,8 +78,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
       throw Error(fmt::format("[matrix] {} runs are more than {}", recipes.size(), kMostRuns), "vary fewer settings at once",
                   ExitCode::usage);
   }
-  Evaluator evaluator(job, devices);
-  evaluator.progress = show.progress;
+  Evaluator evaluator(job, devices, {}, {}, false, show.progress);
   evaluator.prepare(recipes);
 
   // Settings along, devices down.
@@ -95,19 +94,19 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
     for (size_t d = 0; d < devices.size(); ++d) {
       out +=
           fmt::format("  {:<30} {:>10}", printable(devices[d].name, 30), devices[d].capacity ? to_string(devices[d].capacity->bytes) : "?");
-      for (const Recipe& r : recipes) out += " " + cell_text(evaluator.of(r), d, style);
+      for (const Patch& r : recipes) out += " " + cell_text(evaluator.evaluate(r), d, style);
       out += "\n";
     }
-    for (const Recipe& r : recipes)
-      if (const Candidate& c = evaluator.of(r); !c.impossible.empty()) out += fmt::format("  {}: {}\n", dump(r), c.impossible);
+    for (const Patch& r : recipes)
+      if (const Candidate& c = evaluator.evaluate(r); !c.impossible.empty()) out += fmt::format("  {}: {}\n", r.text(), c.impossible);
     return out;
   };
   const auto json = [&] {
     Json rows = Json::array();
     for (size_t i = 0; i < recipes.size(); ++i) {
-      const Candidate& c = evaluator.of(recipes[i]);
+      const Candidate& c = evaluator.evaluate(recipes[i]);
       for (size_t d = 0; d < devices.size(); ++d) {
-        Json row{{"device", devices[d].name}, {"settings", Json(recipes[i])}};
+        Json row{{"device", devices[d].name}, {"settings", Json(recipes[i].json())}};
         if (c.needs.empty()) {
           row["impossible"] = c.impossible;
         } else {

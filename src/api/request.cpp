@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <nlohmann/json.hpp>
 
 #include "formats/input.h"
 #include "hardware/detect.h"
@@ -19,9 +20,7 @@ namespace plimsoll {
 namespace {
 
 std::vector<TargetDevice> devices_here() {
-  std::vector<TargetDevice> out;
-  for (const DetectedDevice& d : detect(Surroundings::here()).devices)
-    if (d.visible != Visible::no && !d.split) out.push_back(target_device(d));
+  std::vector<TargetDevice> out = visible_devices();
   if (out.empty())
     throw Error("[gpu] this machine has no visible GPU", "`plimsoll doctor` says what was looked at; or name a device: --gpu rtx-4090",
                 ExitCode::no_hardware);
@@ -47,11 +46,28 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
 
 }  // namespace
 
+std::vector<TargetDevice> visible_devices() {
+  std::vector<TargetDevice> out;
+  for (const DetectedDevice& d : detect(Surroundings::here()).devices)
+    if (d.visible != Visible::no && !d.split) out.push_back(target_device(d));
+  return out;
+}
+
+void JobRequest::set(const std::string& key, nlohmann::json value, const std::string& given_by) {
+  settings.set(key, std::move(value));
+  origin[key] = given_by;
+}
+
+void JobRequest::add(const JobRequest& other) {
+  for (const auto& [key, value] : other.settings)
+    if (!settings.contains(key)) set(key, value, other.origin.at(key));
+}
+
 Job JobRequest::job() const {
   Job job;
   if (!job_file.empty()) read_job_file(job, job_file);
   read_input(job, run);
-  for (const auto& [key, setting] : settings) apply_setting(job, key, setting.value, setting.origin);
+  for (const auto& [key, value] : settings) apply_setting(job, key, value, origin.at(key));
   resolve_model(job);
   Problems problems;
   check(job.host, problems);
@@ -120,7 +136,7 @@ JobRequest job_request(const Config& request) {
   read_value(request, job_keys()[1], out.job_file);
   if (const nlohmann::json* settings = request.find({"settings"})) {
     if (!settings->is_object()) wrong_value("settings", *settings, R"(e.g. {"batch": 8, "precision": "bf16"}: docs/job-file.md)");
-    for (const auto& item : settings->items()) out.settings[item.key()] = {item.value(), "settings"};
+    for (const auto& item : settings->items()) out.set(item.key(), item.value(), "settings");
   }
   return out;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -11,21 +11,20 @@
 #include "estimate/fit.h"
 #include "job/config.h"
 #include "job/job.h"
+#include "job/patch.h"
 
 namespace plimsoll {
-
-struct SettingValue {
-  nlohmann::json value;
-  std::string origin;  // "--batch"
-};
 
 // What is run: `run` and `job` are read in turn, settings win over both.
 struct JobRequest {
   std::vector<std::string> run;  // a model, a file, a directory, or the words of a training command
   std::string job_file;
-  std::map<std::string, SettingValue> settings;
+  Patch settings;
+  std::map<std::string, std::string> origin;  // who gave each of them: "--batch"
 
-  Job job() const;  // with the model resolved
+  void set(const std::string& key, nlohmann::json value, const std::string& origin);
+  void add(const JobRequest& other);  // its settings, where this has none
+  Job job() const;                    // with the model resolved
 };
 
 // What it is asked to fit.
@@ -36,6 +35,9 @@ struct DeviceRequest {
   // Empty when none was asked for. Throws an Error for a name that fits no device, and when this machine has none.
   std::vector<TargetDevice> devices() const;
 };
+
+// Those of this machine that a run may use.
+std::vector<TargetDevice> visible_devices();
 
 // One device is a fact about the run; of several none is.
 std::optional<DeviceSpec> only_device(const std::vector<TargetDevice>& devices);

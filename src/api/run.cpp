@@ -8,32 +8,28 @@
 #include "estimate/fit.h"
 #include "hardware/detect.h"
 #include "supervise/shell_command.h"
+#include "util/outcome.h"
 
 namespace plimsoll {
 
 namespace {
 
-// The run, if the command is one that can be read and its model is known.
-std::optional<Job> job_of(const std::vector<std::string>& command) {
-  try {
+// The run; refused when the command is none that can be read, or its model is not known. It is supervised all the same.
+Outcome<Job> job_of(const std::vector<std::string>& command) {
+  return outcome_of([&] {
     JobRequest request;
     request.run = command;
     if (const auto shell = shell_command(command)) request.run = {shell->file ? command[shell->word] : training_line(shell->script)};
     return request.job();
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  });
 }
 
 // The devices that were named, else those that are here; an unknown name is the user's mistake, no device at all is not.
 std::vector<TargetDevice> devices_of(DeviceRequest request) {
   if (!request.names.empty() || !request.group.empty()) return request.devices();
+  if (visible_devices().empty()) return {};
   request.names = {"this"};
-  try {
-    return request.devices();
-  } catch (const Error&) {
-    return {};
-  }
+  return request.devices();
 }
 
 // What was measured here before counts, unless it shall not.
@@ -64,22 +60,25 @@ int64_t largest_that_fits(const Job& job, int64_t below, const TargetDevice& dev
 }
 
 void add_estimate(SupervisorRequest& out, const Job& job, const std::vector<TargetDevice>& devices, bool calibrated) {
-  for (const Fit& fit : corrected_fits(job, devices, calibrated))
+  const Outcome<std::vector<Fit>> fits = outcome_of([&] { return corrected_fits(job, devices, calibrated); });
+  if (!fits) {
+    out.first_notes.push_back(std::string("no estimate: ") + fits.refused->what());
+    return;
+  }
+  for (const Fit& fit : *fits)
     if (fit.verdict != Verdict::fits && fit.verdict != Verdict::unknown)
       out.first_notes.push_back(fmt::format("the estimate says that it {} on {}: {}", to_string(fit.verdict), fit.device.name, fit.reason));
   // A failure tells how large the device is; before one, and without its numbers, what was named counts.
   out.predict = [job, devices, calibrated](int64_t failed, std::optional<int64_t> limit) -> int64_t {
-    try {
-      std::vector<TargetDevice> asked = devices;
-      if (limit && *limit > 0) {
-        DeviceRequest by_size;
-        by_size.names = {fmt::format("{}B", *limit)};
-        asked = by_size.devices();
-      }
-      return asked.empty() ? 0 : largest_that_fits(job, failed, asked.front(), calibrated);
-    } catch (const Error&) {  // not a size that can be simulated
-      return 0;
+    std::vector<TargetDevice> asked = devices;
+    if (limit && *limit > 0) {
+      DeviceRequest by_size;
+      by_size.names = {fmt::format("{}B", *limit)};
+      asked = by_size.devices();
     }
+    if (asked.empty()) return 0;
+    // 0 also where a size cannot be simulated.
+    return outcome_of([&] { return largest_that_fits(job, failed, asked.front(), calibrated); }).value.value_or(0);
   };
 }
 
@@ -95,7 +94,7 @@ void add_measuring(SupervisorRequest& out, const Job& job) {
     Job as_run = job;
     if (values.batch > 0) as_run.batch = values.batch;
     if (values.accumulation > 0) as_run.accumulation = values.accumulation;
-    try {
+    const Outcome<std::string> kept = outcome_of([&]() -> std::string {
       const TargetDevice device = target_device(most.device);
       const Estimate e = estimate(as_run, 0, device.spec);
       if (!e.memory) return "";
@@ -104,9 +103,8 @@ void add_measuring(SupervisorRequest& out, const Job& job) {
       run.measured = most.bytes;
       run.source = "run";
       return keep_measured_run(run);
-    } catch (const Error& e) {
-      return std::string("what was measured is not kept: ") + e.what();
-    }
+    });
+    return kept ? *kept : std::string("what was measured is not kept: ") + kept.refused->what();
   };
 }
 
@@ -114,13 +112,9 @@ void add_measuring(SupervisorRequest& out, const Job& job) {
 
 int answer(const RunRequest& request, const std::function<void(const std::string&)>& print) {
   SupervisorRequest supervised = request.supervisor;
-  if (const std::optional<Job> job = job_of(supervised.command)) {
+  if (const Outcome<Job> job = job_of(supervised.command)) {
     const std::vector<TargetDevice> devices = devices_of(request.devices);
-    try {
-      add_estimate(supervised, *job, devices, request.calibrated);
-    } catch (const Error& e) {
-      supervised.first_notes.push_back(std::string("no estimate: ") + e.what());
-    }
+    add_estimate(supervised, *job, devices, request.calibrated);
     if (!request.dry) add_measuring(supervised, *job);
   }
   if (!request.dry) return supervise(supervised);

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
+#include "cli/progress.h"
 #include "cli/request_flags.h"
 
 namespace plimsoll {
@@ -50,7 +51,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
     request.job = flags->job.request();
     request.devices = flags->devices;
     request.calibrated = !flags->uncalibrated;
-    return answer(request, flags->output.show());
+    return answer_counting(flags->output, [&](const Show& show) { return answer(request, show); });
   };
 }
 

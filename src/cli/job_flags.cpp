@@ -49,14 +49,11 @@ void JobFlags::add_to(CLI::App& app) {
 }
 
 JobRequest JobFlags::request() const {
-  JobRequest out{input, job_file, {}};
-  const auto set = [&](const std::string& key, nlohmann::json value, const std::string& flag) {
-    out.settings[key] = {std::move(value), flag};
-  };
+  JobRequest out{input, job_file, {}, {}};
   for (const auto& [key, text] : values)
-    if (!text.empty()) set(key, parse_scalar(text), "--" + key);
-  if (!config.empty()) set("config", key_values(config, "--config"), "--config");
-  if (!optimizer_args.empty()) set("optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
+    if (!text.empty()) out.set(key, parse_scalar(text), "--" + key);
+  if (!config.empty()) out.set("config", key_values(config, "--config"), "--config");
+  if (!optimizer_args.empty()) out.set("optimizer_args", key_values(optimizer_args, "--optimizer-args"), "--optimizer-args");
   return out;
 }
 

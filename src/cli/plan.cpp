@@ -32,16 +32,6 @@ std::string knobs_text() {
   return out;
 }
 
-// How many candidates were executed, when it takes longer than a blink and somebody looks.
-OnProgress progress_line() {
-  if (!isatty(STDERR_FILENO)) return {};
-  return [start = std::chrono::steady_clock::now()](size_t done, size_t, const char* text) {
-    if (std::chrono::steady_clock::now() - start > std::chrono::milliseconds(500))
-      std::cerr << "\r" << done << " " << text << " " << std::flush;
-    return true;
-  };
-}
-
 }  // namespace
 
 std::function<ExitCode()> set_up_plan(CLI::App& app) {
@@ -75,21 +65,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
     request.job = f->job.request();
     request.devices = f->devices;
     request.calibrated = !f->uncalibrated;
-    Show show = f->output.show(progress_line());
-    // Wiped before anything else is said, be it an error.
-    const auto wipe = [shown = static_cast<bool>(show.progress)] {
-      if (shown) std::cerr << "\r\033[K";
-    };
-    show.answer = [&wipe, print = show.answer](const auto& text, const auto& json) {
-      wipe();
-      print(text, json);
-    };
-    try {
-      return answer(request, show);
-    } catch (...) {
-      wipe();
-      throw;
-    }
+    return answer_counting(f->output, [&](const Show& show) { return answer(request, show); });
   };
 }
 

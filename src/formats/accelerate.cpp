@@ -108,61 +108,62 @@ void read_accelerate(Reader& r) {
 namespace {
 
 // Under DeepSpeed the mixed type is that of the weights.
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   if (w.job.parallel.deepspeed && (p == Precision::bf16 || p == Precision::fp16)) return {{{"mixed_precision", to_string(p)}}, ""};
-  return say_mixed_precision(w, "mixed_precision", "no");
+  return encode_mixed_precision(w, "mixed_precision", "no");
 }
 
-bool has_deepspeed(const Wanted& w) { return w.text("distributed_type") == "deepspeed"; }
+bool has_deepspeed(const EncodeRequest& w) { return w.text("distributed_type") == "deepspeed"; }
 
-Said say_accumulation(const Wanted& w) {
+Encoded encode_accumulation(const EncodeRequest& w) {
   if (!has_deepspeed(w))
     return {{},
             fmt::format("accelerate's file has it with DeepSpeed alone: Accelerator(gradient_accumulation_steps={})", w.job.accumulation)};
   return {{{"deepspeed_config.gradient_accumulation_steps", w.job.accumulation}}, ""};
 }
 
-Said say_clip(const Wanted& w) {
+Encoded encode_clip(const EncodeRequest& w) {
   if (!has_deepspeed(w) || !w.job.clip) return {};
   return {{{"deepspeed_config.gradient_clipping", *w.job.clip}}, ""};
 }
 
-Said say_zero(const Wanted& w) {
-  if (w.find("deepspeed_config.deepspeed_config_file")) return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage"};
+Encoded encode_zero(const EncodeRequest& w) {
+  if (w.find("deepspeed_config.deepspeed_config_file"))
+    return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage"};
   const auto& zero = w.job.parallel.deepspeed;
   const std::string section = "deepspeed_config.";
-  Said said{{{"distributed_type", "DEEPSPEED"}, {section + "zero_stage", zero ? zero->stage : 0}}, ""};
+  Encoded encoded{{{"distributed_type", "DEEPSPEED"}, {section + "zero_stage", zero ? zero->stage : 0}}, ""};
   for (const auto& [key, on] :
        {std::pair{"offload_optimizer_device", zero && zero->offload_optimizer}, {"offload_param_device", zero && zero->offload_param}})
-    if (on || w.find(section + key)) said.keys.push_back({section + key, on ? "cpu" : "none"});
-  return said;
+    if (on || w.find(section + key)) encoded.keys.push_back({section + key, on ? "cpu" : "none"});
+  return encoded;
 }
 
-Said say_ddp(const Wanted& w) {
+Encoded encode_ddp(const EncodeRequest& w) {
   const std::optional<DdpSettings>&now = w.before.parallel.ddp, &then = w.job.parallel.ddp;
   if (then && now && now->bucket_view != then->bucket_view)
     return {{}, "Accelerator(kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)])"};
-  Said said{{{"num_processes", then ? then->world : 1}}, ""};
+  Encoded encoded{{{"num_processes", then ? then->world : 1}}, ""};
   if (then && (w.text("distributed_type").empty() || w.text("distributed_type") == "no" || w.text("distributed_type") == "false"))
-    said.keys.push_back({"distributed_type", "MULTI_GPU"});
-  return said;
+    encoded.keys.push_back({"distributed_type", "MULTI_GPU"});
+  return encoded;
 }
 
-Said say_compile(const Wanted& w) {
+Encoded encode_compile(const EncodeRequest& w) {
   const bool old = w.find("dynamo_backend") != nullptr;
   return {{{old ? "dynamo_backend" : "dynamo_config.dynamo_backend", w.job.compile ? "INDUCTOR" : "NO"}}, ""};
 }
 
 }  // namespace
 
-const Writes& writes_accelerate() {
-  static const Writes kWrites{{{"precision", "mixed_precision", say_precision},
-                               {"accumulation", "deepspeed_config.gradient_accumulation_steps", say_accumulation},
-                               {"clip", "deepspeed_config.gradient_clipping", say_clip},
-                               {"ddp", "num_processes", say_ddp},
-                               {"zero", "deepspeed_config.zero_stage", say_zero},
-                               {"compile", "dynamo_config.dynamo_backend", say_compile}}};
+const SettingsEncoder& writes_accelerate() {
+  static const SettingsEncoder kWrites{{{"precision", "mixed_precision", encode_precision},
+                                        {"accumulation", "deepspeed_config.gradient_accumulation_steps", encode_accumulation},
+                                        {"clip", "deepspeed_config.gradient_clipping", encode_clip},
+                                        {"ddp", "num_processes", encode_ddp},
+                                        {"zero", "deepspeed_config.zero_stage", encode_zero},
+                                        {"compile", "dynamo_config.dynamo_backend", encode_compile}}};
   return kWrites;
 }
 

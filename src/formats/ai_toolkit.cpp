@@ -371,114 +371,114 @@ std::string place_of(const Json& file, const std::string& key) {
              : key;
 }
 
-Said say_accumulation(const Wanted& w) {
+Encoded encode_accumulation(const EncodeRequest& w) {
   const bool legacy = w.whole("train.gradient_accumulation_steps") != 0 && w.whole("train.gradient_accumulation") <= 1;
   return {{{legacy ? "train.gradient_accumulation_steps" : "train.gradient_accumulation", w.job.accumulation}}, ""};
 }
 
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   if (p == Precision::amp || p == Precision::amp_fp16 || w.job.autocast)
     return {{}, "train.dtype is the type of everything: no autocast over fp32 weights"};
   return {{{"train.dtype", to_string(p)}}, ""};
 }
 
-Said say_optimizer(const Wanted& w) {
+Encoded encode_optimizer(const EncodeRequest& w) {
   for (const auto& [theirs, ours] : kOptimizers)
     if (w.job.optimizer.name == ours && w.job.optimizer.args.values().empty()) return {{{"train.optimizer", theirs}}, ""};
   return {};
 }
 
-Said say_checkpoints(const Wanted& w) { return say_plain_checkpointing(w, "train.gradient_checkpointing"); }
-Said say_ema(const Wanted& w) { return {{{"train.ema_config.use_ema", w.job.ema}}, ""}; }
+Encoded encode_checkpoints(const EncodeRequest& w) { return encode_plain_checkpointing(w, "train.gradient_checkpointing"); }
+Encoded encode_ema(const EncodeRequest& w) { return {{{"train.ema_config.use_ema", w.job.ema}}, ""}; }
 
-Said say_rank(const Wanted& w) {
+Encoded encode_rank(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!a) return {{}, "leave the section network out to train the whole model"};
-  Said said;
-  if (w.text("network.type") != to_string(a->kind)) said.keys.push_back({"network.type", to_string(a->kind)});
-  said.keys.push_back({w.has("network.rank") ? "network.rank" : "network.linear", a->r});
+  Encoded encoded;
+  if (w.text("network.type") != to_string(a->kind)) encoded.keys.push_back({"network.type", to_string(a->kind)});
+  encoded.keys.push_back({w.has("network.rank") ? "network.rank" : "network.linear", a->r});
   if (a->kind == AdapterKind::lora)
-    said.keys.push_back(
+    encoded.keys.push_back(
         {w.has("network.alpha") && !w.has("network.linear_alpha") ? "network.alpha" : "network.linear_alpha", plain_number(a->alpha)});
-  return said;
+  return encoded;
 }
 
-Said say_quantization(const Wanted& w) {
+Encoded encode_quantization(const EncodeRequest& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
   if (q && is_bitsandbytes(*q)) return {{}, "the toolkit's base is quantised as qfloat8 or uint2 to uint7, not by bitsandbytes"};
-  Said said{{{"model.quantize", q.has_value()}}, ""};
-  if (q && (q->type != "qfloat8" || w.has("model.qtype"))) said.keys.push_back({"model.qtype", q->type});
-  return said;
+  Encoded encoded{{{"model.quantize", q.has_value()}}, ""};
+  if (q && (q->type != "qfloat8" || w.has("model.qtype"))) encoded.keys.push_back({"model.qtype", q->type});
+  return encoded;
 }
 
 // The largest of a list of resolutions decides: larger ones go.
-Said say_sides(const Wanted& w) {
-  Said said;
+Encoded encode_sides(const EncodeRequest& w) {
+  Encoded encoded;
   for (size_t i = 0; w.find(fmt::format("datasets.{}", i)); ++i) {
     const std::string key = fmt::format("datasets.{}.resolution", i);
     const Json* sides = w.find(key);
     if (!sides) continue;
     if (!sides->is_array()) {
-      said.keys.push_back({key, w.job.seq});
+      encoded.keys.push_back({key, w.job.seq});
       continue;
     }
     Json kept = Json::array();
     for (const Json& side : *sides)
       if (side.is_number_integer() && side.get<int64_t>() < w.job.seq) kept.push_back(side);
     kept.push_back(w.job.seq);
-    said.keys.push_back({key, kept});
+    encoded.keys.push_back({key, kept});
   }
-  if (said.keys.empty() && w.find("datasets.0")) said.keys.push_back({"datasets.0.resolution", Json::array({w.job.seq})});
-  return said;
+  if (encoded.keys.empty() && w.find("datasets.0")) encoded.keys.push_back({"datasets.0.resolution", Json::array({w.job.seq})});
+  return encoded;
 }
 
-Said say_workers(const Wanted& w) {
-  Said said;
+Encoded encode_workers(const EncodeRequest& w) {
+  Encoded encoded;
   for (size_t i = 0; w.find(fmt::format("datasets.{}", i)); ++i)
-    said.keys.push_back({fmt::format("datasets.{}.num_workers", i), w.job.host.workers});
-  return said;
+    encoded.keys.push_back({fmt::format("datasets.{}.num_workers", i), w.job.host.workers});
+  return encoded;
 }
 
 // What its reader takes from the toolkit's own keys.
-Said say_config(const Wanted& w) {
-  Said said;
+Encoded encode_config(const EncodeRequest& w) {
+  Encoded encoded;
   for (const auto& item : w.job.config.values().items()) {
     if (w.before.config.values().value(item.key(), Json()) == item.value()) continue;
     if (item.key() == "dop")
-      said.keys.push_back({"train.diff_output_preservation", item.value()});
+      encoded.keys.push_back({"train.diff_output_preservation", item.value()});
     else if (item.key() == "quantize_te")
-      said.keys.push_back({"model.quantize_te", item.value()});
+      encoded.keys.push_back({"model.quantize_te", item.value()});
     else if (item.key() == "unload_text_encoder" || item.key() == "cache_text_embeddings" || item.key() == "train_text_encoder")
-      said.keys.push_back({"train." + item.key(), item.value()});
+      encoded.keys.push_back({"train." + item.key(), item.value()});
     else if (item.key() == "cache_latents")
       for (size_t i = 0; w.find(fmt::format("datasets.{}", i)); ++i)
-        said.keys.push_back({fmt::format("datasets.{}.cache_latents", i), item.value()});
+        encoded.keys.push_back({fmt::format("datasets.{}.cache_latents", i), item.value()});
     else
       return {};
   }
-  return said;
+  return encoded;
 }
 
 }  // namespace
 
-const Writes& writes_ai_toolkit() {
-  static const Writes kWrites{{{"batch", "train.batch_size"},
-                               {"accumulation", "train.gradient_accumulation", say_accumulation},
-                               {"seq", "datasets.0.resolution", say_sides},
-                               {"precision", "train.dtype", say_precision},
-                               {"checkpointing", "train.gradient_checkpointing", say_checkpoints},
-                               {"optimizer", "train.optimizer", say_optimizer},
-                               {"optimizer_args", "train.optimizer", say_optimizer},
-                               {"clip", "train.max_grad_norm"},
-                               {"ema", "train.ema_config.use_ema", say_ema},
-                               {"lora", "network.linear", say_rank},
-                               {"lokr", "network.linear", say_rank},
-                               {"quantization", "model.quantize", say_quantization},
-                               {"workers", "datasets.0.num_workers", say_workers},
-                               {"config", "train.diff_output_preservation", say_config}},
-                              FlagStyle::none,
-                              place_of};
+const SettingsEncoder& writes_ai_toolkit() {
+  static const SettingsEncoder kWrites{{{"batch", "train.batch_size"},
+                                        {"accumulation", "train.gradient_accumulation", encode_accumulation},
+                                        {"seq", "datasets.0.resolution", encode_sides},
+                                        {"precision", "train.dtype", encode_precision},
+                                        {"checkpointing", "train.gradient_checkpointing", encode_checkpoints},
+                                        {"optimizer", "train.optimizer", encode_optimizer},
+                                        {"optimizer_args", "train.optimizer", encode_optimizer},
+                                        {"clip", "train.max_grad_norm"},
+                                        {"ema", "train.ema_config.use_ema", encode_ema},
+                                        {"lora", "network.linear", encode_rank},
+                                        {"lokr", "network.linear", encode_rank},
+                                        {"quantization", "model.quantize", encode_quantization},
+                                        {"workers", "datasets.0.num_workers", encode_workers},
+                                        {"config", "train.diff_output_preservation", encode_config}},
+                                       FlagStyle::none,
+                                       place_of};
   return kWrites;
 }
 

@@ -8,6 +8,7 @@
 #include "formats/command_line.h"
 #include "job/config.h"
 #include "util/error.h"
+#include "util/shell.h"
 #include "util/text.h"
 
 namespace plimsoll {

@@ -9,6 +9,7 @@
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "util/error.h"
+#include "util/shell.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -276,16 +277,6 @@ std::vector<std::string> shell_words(const std::string& text) {
   std::vector<std::string> words;
   for (ShellWord& word : placed_words(text)) words.push_back(std::move(word.text));
   return words;
-}
-
-std::string shell_quoted(const std::string& word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./:=,+@%").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
 }
 
 Document command_document(const std::vector<std::string>& words, const std::string& name, CommandWords* places) {

@@ -20,8 +20,6 @@ struct ShellWord {
   size_t begin = 0, end = 0;
 };
 std::vector<ShellWord> placed_words(const std::string& text);
-// The word as a shell has to be told it: in quotes where it needs them.
-std::string shell_quoted(const std::string& word);
 
 // What the words of a command are, by their numbers.
 struct FlagWords {

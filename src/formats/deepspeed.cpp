@@ -217,62 +217,62 @@ void read_deepspeed(Reader& r) {
 namespace {
 
 // The three numbers are bound to each other; what is "auto" stays so.
-Said say_batch(const Wanted& w) {
-  Said said;
+Encoded encode_batch(const EncodeRequest& w) {
+  Encoded encoded;
   if (w.job.batch != w.before.batch || w.has("train_micro_batch_size_per_gpu"))
-    said.keys.push_back({"train_micro_batch_size_per_gpu", w.job.batch});
+    encoded.keys.push_back({"train_micro_batch_size_per_gpu", w.job.batch});
   if (w.job.accumulation != w.before.accumulation || w.has("gradient_accumulation_steps"))
-    said.keys.push_back({"gradient_accumulation_steps", w.job.accumulation});
-  for (KeyValue& k : product_of_batch(w, "train_batch_size")) said.keys.push_back(std::move(k));
-  return said;
+    encoded.keys.push_back({"gradient_accumulation_steps", w.job.accumulation});
+  for (KeyValue& k : product_of_batch(w, "train_batch_size")) encoded.keys.push_back(std::move(k));
+  return encoded;
 }
 
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   if (p == Precision::amp || p == Precision::amp_fp16 || w.job.autocast)
     return {{}, "DeepSpeed's bf16 and fp16 put the weights into that type, beside fp32 copies"};
-  Said said;
+  Encoded encoded;
   for (const auto& [key, on] : {std::pair{"bf16", p == Precision::bf16}, {"fp16", p == Precision::fp16}})
-    if (on || w.find(key)) said.keys.push_back({std::string(key) + ".enabled", on});
-  return said;
+    if (on || w.find(key)) encoded.keys.push_back({std::string(key) + ".enabled", on});
+  return encoded;
 }
 
-Said say_optimizer(const Wanted& w) {
+Encoded encode_optimizer(const EncodeRequest& w) {
   const std::string& name = w.job.optimizer.name;
   const bool fused = w.job.optimizer.args.values().value("fused", Json()) == true;
   if (name != "AdamW" && name != "Adam") return {{}, "give DeepSpeed the optimizer from Python: deepspeed.initialize(optimizer=...)"};
-  Said said{{{"optimizer.type", name}}, ""};
-  if (name == "Adam") said.keys.push_back({"optimizer.params.adam_w_mode", false});
-  if (!fused || w.find("optimizer.params.torch_adam")) said.keys.push_back({"optimizer.params.torch_adam", !fused});
-  return said;
+  Encoded encoded{{{"optimizer.type", name}}, ""};
+  if (name == "Adam") encoded.keys.push_back({"optimizer.params.adam_w_mode", false});
+  if (!fused || w.find("optimizer.params.torch_adam")) encoded.keys.push_back({"optimizer.params.torch_adam", !fused});
+  return encoded;
 }
 
 // The stage, what differs from its defaults, and what the file says already.
-Said say_zero(const Wanted& w) {
+Encoded encode_zero(const EncodeRequest& w) {
   const auto& zero = w.job.parallel.deepspeed;
   const std::string section = "zero_optimization.";
-  Said said{{{section + "stage", zero ? zero->stage : 0}}, ""};
-  if (!zero) return said;
+  Encoded encoded{{{section + "stage", zero ? zero->stage : 0}}, ""};
+  if (!zero) return encoded;
   const Json all = to_json(*zero), usual = to_json(parse_deepspeed({{"world", zero->world}, {"stage", zero->stage}}));
   for (const DeepSpeedKey& key : deepspeed_keys())
     if (all.contains(key.ours) && (all[key.ours] != usual[key.ours] || w.has(section + key.theirs)))
-      said.keys.push_back({section + key.theirs, all[key.ours]});
+      encoded.keys.push_back({section + key.theirs, all[key.ours]});
   for (const auto& [key, on] : {std::pair{"offload_optimizer", zero->offload_optimizer}, {"offload_param", zero->offload_param}})
-    if (on || w.find(section + key)) said.keys.push_back({fmt::format("{}{}.device", section, key), on ? "cpu" : "none"});
-  return said;
+    if (on || w.find(section + key)) encoded.keys.push_back({fmt::format("{}{}.device", section, key), on ? "cpu" : "none"});
+  return encoded;
 }
 
 }  // namespace
 
-const Writes& writes_deepspeed() {
-  static const Writes kWrites{{{"batch", "train_micro_batch_size_per_gpu", say_batch},
-                               {"accumulation", "gradient_accumulation_steps", say_batch},
-                               {"clip", "gradient_clipping"},
-                               {"precision", "bf16.enabled", say_precision},
-                               {"autocast", "bf16.enabled", say_precision},
-                               {"optimizer", "optimizer.type", say_optimizer},
-                               {"optimizer_args", "optimizer.params.torch_adam", say_optimizer},
-                               {"zero", "zero_optimization.stage", say_zero}}};
+const SettingsEncoder& writes_deepspeed() {
+  static const SettingsEncoder kWrites{{{"batch", "train_micro_batch_size_per_gpu", encode_batch},
+                                        {"accumulation", "gradient_accumulation_steps", encode_batch},
+                                        {"clip", "gradient_clipping"},
+                                        {"precision", "bf16.enabled", encode_precision},
+                                        {"autocast", "bf16.enabled", encode_precision},
+                                        {"optimizer", "optimizer.type", encode_optimizer},
+                                        {"optimizer_args", "optimizer.params.torch_adam", encode_optimizer},
+                                        {"zero", "zero_optimization.stage", encode_zero}}};
   return kWrites;
 }
 

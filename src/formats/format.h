@@ -5,7 +5,7 @@
 
 #include "formats/model_description.h"
 #include "formats/reader.h"
-#include "formats/written.h"
+#include "formats/settings_encoder.h"
 
 namespace plimsoll {
 
@@ -21,11 +21,13 @@ struct Format {
   // The model that the file is about, once the job is built; null: it is about none.
   ModelDescription (*model)(Reader& reader) = nullptr;
   // How it says settings; null: it has none to say.
-  const Writes& (*writes)() = nullptr;
+  const SettingsEncoder& (*writes)() = nullptr;
 };
 
 const std::vector<Format>& formats();
 const Format* format_of(const Document& document);  // null: none of them
+// Whether the file is a configuration or a script that one of them reads; what cannot be parsed is none.
+bool is_configuration(const std::string& path);
 const Format* format_named(const std::string& name);
 
 // Whether all of these keys (dotted paths) are there.

@@ -1,5 +1,9 @@
+#include <algorithm>
 #include "formats/format.h"
+
+#include "formats/command_line.h"
 #include "formats/readers.h"
+#include "util/outcome.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -39,6 +43,17 @@ const Format* format_of(const Document& document) {
   for (const Format& f : formats())
     if (f.matches(document)) return &f;
   return nullptr;
+}
+
+bool is_configuration(const std::string& path) {
+  const auto has_format = [](const Document& d) { return format_of(d) != nullptr; };
+  return outcome_of([&] {
+           const Document document = read_document(path);
+           if (document.kind != Document::Kind::text) return has_format(document);
+           const std::vector<Document> commands = script_documents(document.text, document.name);
+           return std::any_of(commands.begin(), commands.end(), has_format);
+         })
+      .value.value_or(false);
 }
 
 const Format* format_named(const std::string& name) {

@@ -164,29 +164,29 @@ void read_fsdm(Reader& r) {
 namespace {
 
 // The flag counts the sets of all devices.
-Said say_batch(const Wanted& w) { return {{{"batch_size", w.job.batch * w.job.program.jax.replicas}}, ""}; }
+Encoded encode_batch(const EncodeRequest& w) { return {{{"batch_size", w.job.batch * w.job.program.jax.replicas}}, ""}; }
 
-Said say_config(const Wanted& w) {
-  Said said;
+Encoded encode_config(const EncodeRequest& w) {
+  Encoded encoded;
   for (const auto& item : w.job.config.values().items())
-    if (w.before.config.values().value(item.key(), Json()) != item.value()) said.keys.push_back({item.key(), item.value()});
-  return said;
+    if (w.before.config.values().value(item.key(), Json()) != item.value()) encoded.keys.push_back({item.key(), item.value()});
+  return encoded;
 }
 
-Said no_precision(const Wanted&) {
+Encoded no_precision(const EncodeRequest&) {
   return {{}, "use_fp16 reaches nothing in main_jax.py: the model would have to be built with dtype=jnp.bfloat16"};
 }
 
-Said no_donation(const Wanted&) { return {{}, "write donate_argnums=(0,) into the jax.pmap of train_util_jax.py"}; }
+Encoded no_donation(const EncodeRequest&) { return {{}, "write donate_argnums=(0,) into the jax.pmap of train_util_jax.py"}; }
 
 }  // namespace
 
-const Writes& writes_fsdm() {
-  static const Writes kWrites{{{"batch", "batch_size", say_batch},
-                               {"config", "sample_size", say_config},
-                               {"precision", "", no_precision},
-                               {"donate", "", no_donation}},
-                              FlagStyle::values};
+const SettingsEncoder& writes_fsdm() {
+  static const SettingsEncoder kWrites{{{"batch", "batch_size", encode_batch},
+                                        {"config", "sample_size", encode_config},
+                                        {"precision", "", no_precision},
+                                        {"donate", "", no_donation}},
+                                       FlagStyle::values};
   return kWrites;
 }
 

@@ -183,45 +183,45 @@ std::string place_of(const Json& file, const std::string& key) {
   return key;
 }
 
-Said say_batch(const Wanted& w) {
-  Said said;
-  if (w.job.batch != w.before.batch) said.keys.push_back({"training.micro_batch_size", w.job.batch});
-  if (w.job.accumulation != w.before.accumulation) said.keys.push_back({"training.gradient_accumulation_steps", w.job.accumulation});
-  for (KeyValue& k : product_of_batch(w, "training.global_batch_size")) said.keys.push_back(std::move(k));
-  return said;
+Encoded encode_batch(const EncodeRequest& w) {
+  Encoded encoded;
+  if (w.job.batch != w.before.batch) encoded.keys.push_back({"training.micro_batch_size", w.job.batch});
+  if (w.job.accumulation != w.before.accumulation) encoded.keys.push_back({"training.gradient_accumulation_steps", w.job.accumulation});
+  for (KeyValue& k : product_of_batch(w, "training.global_batch_size")) encoded.keys.push_back(std::move(k));
+  return encoded;
 }
 
-Said say_precision(const Wanted& w) { return say_mixed_precision(w, "training.precision", "fp32"); }
-Said say_checkpoints(const Wanted& w) { return say_plain_checkpointing(w, "training.gradient_checkpointing"); }
-Said no_optimizer(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) { return encode_mixed_precision(w, "training.precision", "fp32"); }
+Encoded encode_checkpoints(const EncodeRequest& w) { return encode_plain_checkpointing(w, "training.gradient_checkpointing"); }
+Encoded no_optimizer(const EncodeRequest& w) {
   return {{}, fmt::format("training/optimizer.py knows AdamW alone: write {} there", w.job.optimizer.name)};
 }
 
-Said say_config(const Wanted& w) {
-  Said said;
+Encoded encode_config(const EncodeRequest& w) {
+  Encoded encoded;
   for (const auto& item : w.job.config.values().items()) {
     if (w.before.config.values().value(item.key(), Json()) == item.value()) continue;
     const bool shape = std::find(std::begin(kModelKeys), std::end(kModelKeys), item.key()) != std::end(kModelKeys);
-    said.keys.push_back({(shape ? "model." : "model.gsa.") + item.key(), item.value()});
+    encoded.keys.push_back({(shape ? "model." : "model.gsa.") + item.key(), item.value()});
   }
-  return said;
+  return encoded;
 }
 
 }  // namespace
 
-const Writes& writes_gsa() {
-  static const Writes kWrites{{{"batch", "training.micro_batch_size", say_batch},
-                               {"accumulation", "training.gradient_accumulation_steps", say_batch},
-                               {"seq", "training.max_seq_len"},
-                               {"precision", "training.precision", say_precision},
-                               {"checkpointing", "training.gradient_checkpointing", say_checkpoints},
-                               {"clip", "training.grad_clip"},
-                               {"optimizer", "", no_optimizer},
-                               {"optimizer_args", "", no_optimizer},
-                               {"workers", "data.num_workers"},
-                               {"config", "model.gsa.k_max", say_config}},
-                              FlagStyle::none,
-                              place_of};
+const SettingsEncoder& writes_gsa() {
+  static const SettingsEncoder kWrites{{{"batch", "training.micro_batch_size", encode_batch},
+                                        {"accumulation", "training.gradient_accumulation_steps", encode_batch},
+                                        {"seq", "training.max_seq_len"},
+                                        {"precision", "training.precision", encode_precision},
+                                        {"checkpointing", "training.gradient_checkpointing", encode_checkpoints},
+                                        {"clip", "training.grad_clip"},
+                                        {"optimizer", "", no_optimizer},
+                                        {"optimizer_args", "", no_optimizer},
+                                        {"workers", "data.num_workers"},
+                                        {"config", "model.gsa.k_max", encode_config}},
+                                       FlagStyle::none,
+                                       place_of};
   return kWrites;
 }
 

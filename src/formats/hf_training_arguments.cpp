@@ -265,21 +265,21 @@ void read_hf_training_arguments(Reader& r) {
 
 namespace {
 
-bool says_trl(const Wanted& w) { return w.before.trainer == "TRL"; }
+bool says_trl(const EncodeRequest& w) { return w.before.trainer == "TRL"; }
 
-Said say_batch(const Wanted& w) {
+Encoded encode_batch(const EncodeRequest& w) {
   const bool split = w.is("accelerator_config.split_batches") && world_size(w.job) > 1;
   return {{{present(w, {"per_device_train_batch_size", "per_gpu_train_batch_size"}), w.job.batch * (split ? world_size(w.job) : 1)}}, ""};
 }
 
-Said say_length(const Wanted& w) {
+Encoded encode_length(const EncodeRequest& w) {
   const std::string key = present(w, {"max_length", "max_seq_length", "block_size", "max_source_length"});
   if (!w.has(key) && !says_trl(w)) return {{}, fmt::format("TrainingArguments have no length: tokenize with max_length={}", w.job.seq)};
   return {{{key, w.job.seq}}, ""};
 }
 
 // Autocast is TrainingArguments' own; the type of the weights is the model's, which TRL's arguments have.
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   const bool half = p == Precision::bf16 || p == Precision::fp16;
   const std::string type = p == Precision::bf16 ? "bfloat16" : p == Precision::fp16 ? "float16" : "float32";
@@ -291,58 +291,60 @@ Said say_precision(const Wanted& w) {
     return {{},
             fmt::format("TrainingArguments do not say the type of the weights: load the model with dtype=torch.{}{}", type,
                         w.job.autocast ? "" : ", and leave bf16 and fp16 false")};
-  Said said{{{"bf16", p == Precision::amp || w.job.autocast}}, ""};
-  if (w.find("fp16") || p == Precision::amp_fp16) said.keys.push_back({"fp16", p == Precision::amp_fp16});
-  if (half || was_half) said.keys.push_back({key, type});
-  return said;
+  Encoded encoded{{{"bf16", p == Precision::amp || w.job.autocast}}, ""};
+  if (w.find("fp16") || p == Precision::amp_fp16) encoded.keys.push_back({"fp16", p == Precision::amp_fp16});
+  if (half || was_half) encoded.keys.push_back({key, type});
+  return encoded;
 }
 
-Said say_own_checkpointing(const Wanted& w) { return say_checkpointing(w, w.job.platform.transformers < Version{5, 0}); }
+Encoded encode_own_checkpointing(const EncodeRequest& w) { return encode_checkpointing(w, w.job.platform.transformers < Version{5, 0}); }
 
-Said say_optimizer(const Wanted& w) {
-  Said said = say_hf_optimizer(w, "optim");
-  if (!said.keys.empty() && w.is("adafactor")) said.keys.push_back({"adafactor", false});
-  return said;
+Encoded encode_optimizer(const EncodeRequest& w) {
+  Encoded encoded = encode_hf_optimizer(w, "optim");
+  if (!encoded.keys.empty() && w.is("adafactor")) encoded.keys.push_back({"adafactor", false});
+  return encoded;
 }
 
-Said say_liger(const Wanted& w) {
+Encoded encode_liger(const EncodeRequest& w) {
   const LossKernel kernel = w.job.loss_settings.kernel;
   if (kernel != LossKernel::liger && kernel != LossKernel::model) return {};
   return {{{w.find("use_liger") ? "use_liger" : "use_liger_kernel", kernel == LossKernel::liger || w.job.loss_settings.liger.any()}}, ""};
 }
 
-Said say_offload(const Wanted& w) {
+Encoded encode_offload(const EncodeRequest& w) {
   if (!says_trl(w) || w.job.offload_activations == Offload::pageable) return {};
   return {{{"activation_offloading", w.job.offload_activations == Offload::pinned}}, ""};
 }
 
-Said say_lora(const Wanted& w) {
+Encoded encode_lora(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!says_trl(w)) return {};
   if (!a) return {{{"use_peft", false}}, ""};
-  Said said{{{"use_peft", true}, {"lora_r", a->r}, {"lora_alpha", plain_number(a->alpha)}, {"lora_dropout", plain_number(a->dropout)}}, ""};
-  if (!a->target_modules.empty()) said.keys.push_back({"lora_target_modules", targets_of(*a)});
-  if (!a->modules_to_save.empty()) said.keys.push_back({"lora_modules_to_save", a->modules_to_save});
-  if (a->use_dora || w.has("use_dora")) said.keys.push_back({"use_dora", a->use_dora});
-  return said;
+  Encoded encoded{
+      {{"use_peft", true}, {"lora_r", a->r}, {"lora_alpha", plain_number(a->alpha)}, {"lora_dropout", plain_number(a->dropout)}}, ""};
+  if (!a->target_modules.empty()) encoded.keys.push_back({"lora_target_modules", targets_of(*a)});
+  if (!a->modules_to_save.empty()) encoded.keys.push_back({"lora_modules_to_save", a->modules_to_save});
+  if (a->use_dora || w.has("use_dora")) encoded.keys.push_back({"use_dora", a->use_dora});
+  return encoded;
 }
 
-Said say_quantization(const Wanted& w) {
+Encoded encode_quantization(const EncodeRequest& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
   if (!says_trl(w) || (q && !is_bitsandbytes(*q))) return {};
-  Said said;
+  Encoded encoded;
   const bool four = q && q->bits() == 4;
-  if (four || w.find("load_in_4bit")) said.keys.push_back({"load_in_4bit", four});
-  if ((q && !four) || w.find("load_in_8bit")) said.keys.push_back({"load_in_8bit", q && !four});
+  if (four || w.find("load_in_4bit")) encoded.keys.push_back({"load_in_4bit", four});
+  if ((q && !four) || w.find("load_in_8bit")) encoded.keys.push_back({"load_in_8bit", q && !four});
   const std::string kind = four ? q->type.substr(0, 3) : "";  // without its storage
-  if (four && (kind != "nf4" || w.has("bnb_4bit_quant_type"))) said.keys.push_back({"bnb_4bit_quant_type", kind});
+  if (four && (kind != "nf4" || w.has("bnb_4bit_quant_type"))) encoded.keys.push_back({"bnb_4bit_quant_type", kind});
   const std::optional<WireType> storage = four ? packed_storage(*q) : std::nullopt;
-  if (storage || w.has("bnb_4bit_quant_storage")) said.keys.push_back({"bnb_4bit_quant_storage", storage ? to_string(*storage) : "uint8"});
-  if (four && (q->double_quant || w.has("use_bnb_nested_quant"))) said.keys.push_back({"use_bnb_nested_quant", q->double_quant});
-  return said;
+  if (storage || w.has("bnb_4bit_quant_storage"))
+    encoded.keys.push_back({"bnb_4bit_quant_storage", storage ? to_string(*storage) : "uint8"});
+  if (four && (q->double_quant || w.has("use_bnb_nested_quant"))) encoded.keys.push_back({"use_bnb_nested_quant", q->double_quant});
+  return encoded;
 }
 
-Said say_attention(const Wanted& w) {
+Encoded encode_attention(const EncodeRequest& w) {
   const AttentionKernel a = w.job.attention;
   if (!says_trl(w) && !w.find("attn_implementation"))
     return {{},
@@ -358,29 +360,29 @@ Said say_attention(const Wanted& w) {
 
 }  // namespace
 
-const Writes& writes_hf_training_arguments() {
-  static const Writes kWrites = [] {
-    Writes w{{{"batch", "per_device_train_batch_size", say_batch},
-              {"accumulation", "gradient_accumulation_steps"},
-              {"seq", "max_length", say_length},
-              {"precision", "bf16", say_precision},
-              {"autocast", "bf16", say_precision},
-              {"checkpointing", "gradient_checkpointing", say_own_checkpointing},
-              {"optimizer", "optim", say_optimizer},
-              {"optimizer_args", "optim", say_optimizer},
-              {"clip", "max_grad_norm"},
-              {"compile", "torch_compile"},
-              {"loss_kernel", "use_liger_kernel", say_liger},
-              {"liger_kernels", "use_liger_kernel", say_liger},
-              {"offload_activations", "activation_offloading", say_offload},
-              {"lora", "use_peft", say_lora},
-              {"quantization", "load_in_4bit", say_quantization},
-              {"attention", "attn_implementation", say_attention},
-              {"eval_batch", "per_device_eval_batch_size"},
-              {"pad_to_multiple_of", "pad_to_multiple_of"},
-              {"ddp", "ddp_find_unused_parameters", say_hf_ddp}},
-             FlagStyle::values};
-    for (const WrittenKey& k : dataloader_keys()) w.keys.push_back(k);
+const SettingsEncoder& writes_hf_training_arguments() {
+  static const SettingsEncoder kWrites = [] {
+    SettingsEncoder w{{{"batch", "per_device_train_batch_size", encode_batch},
+                       {"accumulation", "gradient_accumulation_steps"},
+                       {"seq", "max_length", encode_length},
+                       {"precision", "bf16", encode_precision},
+                       {"autocast", "bf16", encode_precision},
+                       {"checkpointing", "gradient_checkpointing", encode_own_checkpointing},
+                       {"optimizer", "optim", encode_optimizer},
+                       {"optimizer_args", "optim", encode_optimizer},
+                       {"clip", "max_grad_norm"},
+                       {"compile", "torch_compile"},
+                       {"loss_kernel", "use_liger_kernel", encode_liger},
+                       {"liger_kernels", "use_liger_kernel", encode_liger},
+                       {"offload_activations", "activation_offloading", encode_offload},
+                       {"lora", "use_peft", encode_lora},
+                       {"quantization", "load_in_4bit", encode_quantization},
+                       {"attention", "attn_implementation", encode_attention},
+                       {"eval_batch", "per_device_eval_batch_size"},
+                       {"pad_to_multiple_of", "pad_to_multiple_of"},
+                       {"ddp", "ddp_find_unused_parameters", encode_hf_ddp}},
+                      FlagStyle::values};
+    for (const KeyEncoder& k : dataloader_keys()) w.keys.push_back(k);
     return w;
   }();
   return kWrites;

@@ -13,25 +13,25 @@ void read_job(Reader& r) { apply_settings(r.job, r.document.value, r.document.na
 namespace {
 
 // `optimizer: {name: AdamW, args: {fused: true}}` holds both.
-Said say_optimizer(const Wanted& w) {
+Encoded encode_optimizer(const EncodeRequest& w) {
   const nlohmann::json* old = w.find("optimizer");
   const nlohmann::json& args = w.job.optimizer.args.values();
   if (old && old->is_object()) return {{{"optimizer.name", w.job.optimizer.name}, {"optimizer.args", args}}, ""};
-  Said said;
-  if (old || w.job.optimizer.name != w.before.optimizer.name) said.keys.push_back({"optimizer", w.job.optimizer.name});
-  if (!args.empty() || w.find("optimizer_args")) said.keys.push_back({"optimizer_args", args});
-  return said;
+  Encoded encoded;
+  if (old || w.job.optimizer.name != w.before.optimizer.name) encoded.keys.push_back({"optimizer", w.job.optimizer.name});
+  if (!args.empty() || w.find("optimizer_args")) encoded.keys.push_back({"optimizer_args", args});
+  return encoded;
 }
 
 }  // namespace
 
-const Writes& writes_job() {
-  static const Writes kWrites = [] {
-    Writes w;
+const SettingsEncoder& writes_job() {
+  static const SettingsEncoder kWrites = [] {
+    SettingsEncoder w;
     for (const Setting& s : job_settings())
       w.keys.push_back(
           {s.key, s.key,
-           std::string(s.key).starts_with("optimizer") && std::string(s.key) != "optimizer_in_backward" ? say_optimizer : nullptr});
+           std::string(s.key).starts_with("optimizer") && std::string(s.key) != "optimizer_in_backward" ? encode_optimizer : nullptr});
     return w;
   }();
   return kWrites;

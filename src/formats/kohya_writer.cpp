@@ -33,41 +33,41 @@ std::string place_of(const Json& file, const std::string& key) {
 }
 
 // In the file of datasets: where all of them have it from.
-Said say_datasets(const Wanted& w, const char* key, const Json& value) {
-  Said said;
+Encoded encode_datasets(const EncodeRequest& w, const char* key, const Json& value) {
+  Encoded encoded;
   const Json& sets = w.file["datasets"];
-  if (w.find(std::string("general.") + key)) said.keys.push_back({std::string("general.") + key, value});
+  if (w.find(std::string("general.") + key)) encoded.keys.push_back({std::string("general.") + key, value});
   for (size_t i = 0; i < sets.size(); ++i)
-    if (sets[i].contains(key)) said.keys.push_back({fmt::format("datasets.{}.{}", i, key), value});
-  if (said.keys.empty()) said.keys.push_back({std::string("datasets.0.") + key, value});
-  return said;
+    if (sets[i].contains(key)) encoded.keys.push_back({fmt::format("datasets.{}.{}", i, key), value});
+  if (encoded.keys.empty()) encoded.keys.push_back({std::string("datasets.0.") + key, value});
+  return encoded;
 }
 
-Said say_batch(const Wanted& w) {
-  if (is_kohya_dataset(w.file)) return say_datasets(w, "batch_size", w.job.batch);
+Encoded encode_batch(const EncodeRequest& w) {
+  if (is_kohya_dataset(w.file)) return encode_datasets(w, "batch_size", w.job.batch);
   return {{{"train_batch_size", w.job.batch}}, ""};
 }
 
-Said say_side(const Wanted& w) {
+Encoded encode_side(const EncodeRequest& w) {
   const Json* old = is_kohya_dataset(w.file) ? nullptr : w.find("resolution");
   const Json side = old && old->is_string() ? Json(fmt::format("{0},{0}", w.job.seq)) : Json(w.job.seq);
-  if (is_kohya_dataset(w.file)) return say_datasets(w, "resolution", w.job.seq);
+  if (is_kohya_dataset(w.file)) return encode_datasets(w, "resolution", w.job.seq);
   return {{{"resolution", side}}, ""};
 }
 
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   const bool half = p == Precision::bf16 || p == Precision::fp16, adapter = w.job.tuning.adapter.has_value();
   const std::string mixed = p == Precision::fp32 ? "no" : p == Precision::bf16 || p == Precision::amp ? "bf16" : "fp16";
   if (adapter && (p == Precision::amp || p == Precision::amp_fp16)) return {{}, "the frozen model of an adapter is in the mixed type"};
   if (half && p == Precision::bf16 && !w.job.autocast) return {{}, "sd-scripts runs under autocast whenever mixed_precision is not no"};
-  Said said{{{"mixed_precision", mixed}}, ""};
+  Encoded encoded{{{"mixed_precision", mixed}}, ""};
   for (const auto& [key, type] : {std::pair{"full_bf16", Precision::bf16}, {"full_fp16", Precision::fp16}})
-    if ((!adapter && p == type) || w.find(key)) said.keys.push_back({key, p == type && (!adapter || w.is(key))});
-  return said;
+    if ((!adapter && p == type) || w.find(key)) encoded.keys.push_back({key, p == type && (!adapter || w.is(key))});
+  return encoded;
 }
 
-Said say_optimizer(const Wanted& w) {
+Encoded encode_optimizer(const EncodeRequest& w) {
   if (!w.job.optimizer.args.values().empty()) return {{}, "write optimizer_args as sd-scripts takes them, e.g. \"fused=True\""};
   for (const auto& [theirs, ours] : {std::pair{"AdamW", "AdamW"},
                                      {"AdamW8bit", "AdamW8bit"},
@@ -80,38 +80,38 @@ Said say_optimizer(const Wanted& w) {
                                      {"Adafactor", "TransformersAdafactor"},
                                      {"Prodigy", "Prodigy"}}) {
     if (w.job.optimizer.name != ours) continue;
-    Said said{{{"optimizer_type", theirs}}, ""};
+    Encoded encoded{{{"optimizer_type", theirs}}, ""};
     for (const char* old : {"use_8bit_adam", "use_lion_optimizer"})
-      if (w.find(old)) said.keys.push_back({old, false});
-    return said;
+      if (w.find(old)) encoded.keys.push_back({old, false});
+    return encoded;
   }
   return {};
 }
 
-Said say_rank(const Wanted& w) {
+Encoded encode_rank(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!a || !w.before.tuning.adapter || a->kind != AdapterKind::lora)
     return {{}, "adapters are another script: train_network.py and its relatives"};
   return {{{"network_dim", a->r}, {"network_alpha", plain_number(a->alpha)}}, ""};
 }
 
-Said say_attention(const Wanted& w) {
+Encoded encode_attention(const EncodeRequest& w) {
   const bool automatic = w.job.attention == AttentionKernel::automatic, efficient = w.job.attention == AttentionKernel::efficient;
   if (!automatic && !efficient) return {};
-  Said said;
+  Encoded encoded;
   for (const auto& [key, on] : {std::pair{"sdpa", automatic}, {"xformers", efficient}, {"mem_eff_attn", false}})
-    if (on || w.find(key)) said.keys.push_back({key, on});
-  return said;
+    if (on || w.find(key)) encoded.keys.push_back({key, on});
+  return encoded;
 }
 
-Said say_checkpoints(const Wanted& w) { return say_plain_checkpointing(w, "gradient_checkpointing"); }
+Encoded encode_checkpoints(const EncodeRequest& w) { return encode_plain_checkpointing(w, "gradient_checkpointing"); }
 
-Said say_offload(const Wanted& w) {
+Encoded encode_offload(const EncodeRequest& w) {
   if (w.job.offload_activations == Offload::pinned) return {};
   return {{{"cpu_offload_checkpointing", w.job.offload_activations == Offload::pageable}}, ""};
 }
 
-Said say_ddp(const Wanted& w) {
+Encoded encode_ddp(const EncodeRequest& w) {
   const std::optional<DdpSettings>&now = w.before.parallel.ddp, &then = w.job.parallel.ddp;
   if (!now || !then || now->world != then->world) return {{}, "accelerate launch --num_processes says how many processes there are"};
   return {{{"ddp_gradient_as_bucket_view", then->bucket_view}, {"ddp_static_graph", then->static_graph}}, ""};
@@ -119,27 +119,27 @@ Said say_ddp(const Wanted& w) {
 
 }  // namespace
 
-const Writes& writes_kohya() {
-  static const Writes kWrites{{{"batch", "train_batch_size", say_batch},
-                               {"accumulation", "gradient_accumulation_steps"},
-                               {"seq", "resolution", say_side},
-                               {"precision", "mixed_precision", say_precision},
-                               {"autocast", "mixed_precision", say_precision},
-                               {"checkpointing", "gradient_checkpointing", say_checkpoints},
-                               {"offload_activations", "cpu_offload_checkpointing", say_offload},
-                               {"swap_blocks", "blocks_to_swap"},
-                               {"optimizer", "optimizer_type", say_optimizer},
-                               {"optimizer_args", "optimizer_type", say_optimizer},
-                               {"optimizer_in_backward", "fused_backward_pass"},
-                               {"clip", "max_grad_norm"},
-                               {"compile", "torch_compile"},
-                               {"lora", "network_dim", say_rank},
-                               {"attention", "sdpa", say_attention},
-                               {"workers", "max_data_loader_n_workers"},
-                               {"persistent_workers", "persistent_data_loader_workers"},
-                               {"ddp", "ddp_gradient_as_bucket_view", say_ddp}},
-                              FlagStyle::switches,
-                              place_of};
+const SettingsEncoder& writes_kohya() {
+  static const SettingsEncoder kWrites{{{"batch", "train_batch_size", encode_batch},
+                                        {"accumulation", "gradient_accumulation_steps"},
+                                        {"seq", "resolution", encode_side},
+                                        {"precision", "mixed_precision", encode_precision},
+                                        {"autocast", "mixed_precision", encode_precision},
+                                        {"checkpointing", "gradient_checkpointing", encode_checkpoints},
+                                        {"offload_activations", "cpu_offload_checkpointing", encode_offload},
+                                        {"swap_blocks", "blocks_to_swap"},
+                                        {"optimizer", "optimizer_type", encode_optimizer},
+                                        {"optimizer_args", "optimizer_type", encode_optimizer},
+                                        {"optimizer_in_backward", "fused_backward_pass"},
+                                        {"clip", "max_grad_norm"},
+                                        {"compile", "torch_compile"},
+                                        {"lora", "network_dim", encode_rank},
+                                        {"attention", "sdpa", encode_attention},
+                                        {"workers", "max_data_loader_n_workers"},
+                                        {"persistent_workers", "persistent_data_loader_workers"},
+                                        {"ddp", "ddp_gradient_as_bucket_view", encode_ddp}},
+                                       FlagStyle::switches,
+                                       place_of};
   return kWrites;
 }
 

@@ -136,12 +136,12 @@ Rewritten generate(const Job& job, LaunchFile kind, int64_t node) {
   Job plain;
   plain.platform = job.platform;
   read_input_document(plain, document);
-  Changes changes;
-  for (const WrittenKey& k : format->writes().keys) {
+  Patch changes;
+  for (const KeyEncoder& k : format->writes().keys) {
     const Json value = value_of(job, k.setting);
-    if (!is_off(value) && value != value_of(plain, k.setting) && std::string(k.setting) != "config") changes.emplace_back(k.setting, value);
+    if (!is_off(value) && value != value_of(plain, k.setting) && std::string(k.setting) != "config") changes.set(k.setting, value);
   }
-  if (!job.alloc_conf.empty()) changes.emplace_back("alloc_conf", job.alloc_conf);
+  if (!job.alloc_conf.empty()) changes.set("alloc_conf", job.alloc_conf);
   return rewrite(document, job, changes);
 }
 

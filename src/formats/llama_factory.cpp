@@ -289,7 +289,7 @@ void read_llama_factory(Reader& r) {
 namespace {
 
 // The base of an adapter is in the type of autocast; a whole model is trained in fp32 under it.
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   const bool adapter = w.job.tuning.adapter.has_value(), pure = p == Precision::bf16 && !w.job.autocast;
   const bool bf16 = adapter ? p == Precision::bf16 && w.job.autocast : p == Precision::amp;
@@ -298,45 +298,46 @@ Said say_precision(const Wanted& w) {
     return {{},
             adapter ? "with finetuning_type lora the base is loaded in the type of bf16 or fp16"
                     : "a whole model is trained in fp32 or, with pure_bf16, in bf16"};
-  Said said;
+  Encoded encoded;
   for (const auto& [key, on] : {std::pair{"pure_bf16", pure}, {"bf16", bf16}, {"fp16", fp16}})
-    if (on || w.find(key)) said.keys.push_back({key, on});
-  if (said.keys.empty()) said.keys.push_back({"bf16", false});
-  return said;
+    if (on || w.find(key)) encoded.keys.push_back({key, on});
+  if (encoded.keys.empty()) encoded.keys.push_back({"bf16", false});
+  return encoded;
 }
 
-Said say_own_checkpointing(const Wanted& w) {
+Encoded encode_own_checkpointing(const EncodeRequest& w) {
   const Checkpointing& c = w.job.checkpointing;
   if (c.on && (c.every > 1 || !c.modules.empty() || !c.save.empty())) return {};
-  Said said{{{"disable_gradient_checkpointing", !c.on}}, ""};
-  if (c.on && (!c.reentrant || w.find("use_reentrant_gc"))) said.keys.push_back({"use_reentrant_gc", c.reentrant});
-  if (!c.on && w.is("gradient_checkpointing")) said.keys.push_back({"gradient_checkpointing", false});
-  return said;
+  Encoded encoded{{{"disable_gradient_checkpointing", !c.on}}, ""};
+  if (c.on && (!c.reentrant || w.find("use_reentrant_gc"))) encoded.keys.push_back({"use_reentrant_gc", c.reentrant});
+  if (!c.on && w.is("gradient_checkpointing")) encoded.keys.push_back({"gradient_checkpointing", false});
+  return encoded;
 }
 
-Said say_lora(const Wanted& w) {
+Encoded encode_lora(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!a) return {{{"finetuning_type", "full"}}, ""};
-  Said said{{{"finetuning_type", "lora"}, {"lora_rank", a->r}, {"lora_alpha", plain_number(a->alpha)}}, ""};
-  if (a->dropout > 0 || w.has("lora_dropout")) said.keys.push_back({"lora_dropout", plain_number(a->dropout)});
+  Encoded encoded{{{"finetuning_type", "lora"}, {"lora_rank", a->r}, {"lora_alpha", plain_number(a->alpha)}}, ""};
+  if (a->dropout > 0 || w.has("lora_dropout")) encoded.keys.push_back({"lora_dropout", plain_number(a->dropout)});
   if (!a->target_modules.empty())
-    said.keys.push_back({"lora_target", a->target_modules.all_linear ? Json("all") : Json(join(a->target_modules.names, ","))});
-  if (!a->modules_to_save.empty()) said.keys.push_back({"additional_target", join(a->modules_to_save, ",")});
-  if (a->use_dora || w.has("use_dora")) said.keys.push_back({"use_dora", a->use_dora});
-  return said;
+    encoded.keys.push_back({"lora_target", a->target_modules.all_linear ? Json("all") : Json(join(a->target_modules.names, ","))});
+  if (!a->modules_to_save.empty()) encoded.keys.push_back({"additional_target", join(a->modules_to_save, ",")});
+  if (a->use_dora || w.has("use_dora")) encoded.keys.push_back({"use_dora", a->use_dora});
+  return encoded;
 }
 
-Said say_quantization(const Wanted& w) {
+Encoded encode_quantization(const EncodeRequest& w) {
   const std::optional<QuantizationSettings>& q = w.job.tuning.quantization;
   if (!q) return {{{"quantization_bit", Json()}}, ""};
   if (!is_bitsandbytes(*q) || packed_storage(*q)) return {};
-  Said said{{{"quantization_bit", q->bits()}}, ""};
-  if (q->bits() == 4 && (q->type != "nf4" || w.find("quantization_type"))) said.keys.push_back({"quantization_type", q->type});
-  if (q->bits() == 4 && (!q->double_quant || w.find("double_quantization"))) said.keys.push_back({"double_quantization", q->double_quant});
-  return said;
+  Encoded encoded{{{"quantization_bit", q->bits()}}, ""};
+  if (q->bits() == 4 && (q->type != "nf4" || w.find("quantization_type"))) encoded.keys.push_back({"quantization_type", q->type});
+  if (q->bits() == 4 && (!q->double_quant || w.find("double_quantization")))
+    encoded.keys.push_back({"double_quantization", q->double_quant});
+  return encoded;
 }
 
-Said say_attention(const Wanted& w) {
+Encoded encode_attention(const EncodeRequest& w) {
   const AttentionKernel a = w.job.attention;
   if (a == AttentionKernel::flash_attention_2) return {{{"flash_attn", "fa2"}}, ""};
   if (a == AttentionKernel::eager) return {{{"flash_attn", "disabled"}}, ""};
@@ -344,43 +345,43 @@ Said say_attention(const Wanted& w) {
   return {};
 }
 
-Said say_optimizer(const Wanted& w) { return say_hf_optimizer(w, "optim"); }
+Encoded encode_optimizer(const EncodeRequest& w) { return encode_hf_optimizer(w, "optim"); }
 
-Said say_liger(const Wanted& w) {
+Encoded encode_liger(const EncodeRequest& w) {
   const LossKernel kernel = w.job.loss_settings.kernel;
   if (kernel != LossKernel::liger && kernel != LossKernel::model) return {};
   return {{{"enable_liger_kernel", kernel == LossKernel::liger || w.job.loss_settings.liger.any()}}, ""};
 }
 
-Said say_offload(const Wanted& w) {
+Encoded encode_offload(const EncodeRequest& w) {
   if (w.job.offload_activations == Offload::pinned) return {};
   return {{{"use_unsloth_gc", w.job.offload_activations == Offload::pageable}}, ""};
 }
 
 }  // namespace
 
-const Writes& writes_llama_factory() {
-  static const Writes kWrites = [] {
-    Writes w{{{"batch", "per_device_train_batch_size"},
-              {"accumulation", "gradient_accumulation_steps"},
-              {"seq", "cutoff_len"},
-              {"precision", "bf16", say_precision},
-              {"autocast", "bf16", say_precision},
-              {"checkpointing", "disable_gradient_checkpointing", say_own_checkpointing},
-              {"offload_activations", "use_unsloth_gc", say_offload},
-              {"optimizer", "optim", say_optimizer},
-              {"optimizer_args", "optim", say_optimizer},
-              {"clip", "max_grad_norm"},
-              {"compile", "torch_compile"},
-              {"lora", "finetuning_type", say_lora},
-              {"quantization", "quantization_bit", say_quantization},
-              {"attention", "flash_attn", say_attention},
-              {"loss_kernel", "enable_liger_kernel", say_liger},
-              {"liger_kernels", "enable_liger_kernel", say_liger},
-              {"eval_batch", "per_device_eval_batch_size"},
-              {"ddp", "ddp_find_unused_parameters", say_hf_ddp}},
-             FlagStyle::words};
-    for (const WrittenKey& k : dataloader_keys()) w.keys.push_back(k);
+const SettingsEncoder& writes_llama_factory() {
+  static const SettingsEncoder kWrites = [] {
+    SettingsEncoder w{{{"batch", "per_device_train_batch_size"},
+                       {"accumulation", "gradient_accumulation_steps"},
+                       {"seq", "cutoff_len"},
+                       {"precision", "bf16", encode_precision},
+                       {"autocast", "bf16", encode_precision},
+                       {"checkpointing", "disable_gradient_checkpointing", encode_own_checkpointing},
+                       {"offload_activations", "use_unsloth_gc", encode_offload},
+                       {"optimizer", "optim", encode_optimizer},
+                       {"optimizer_args", "optim", encode_optimizer},
+                       {"clip", "max_grad_norm"},
+                       {"compile", "torch_compile"},
+                       {"lora", "finetuning_type", encode_lora},
+                       {"quantization", "quantization_bit", encode_quantization},
+                       {"attention", "flash_attn", encode_attention},
+                       {"loss_kernel", "enable_liger_kernel", encode_liger},
+                       {"liger_kernels", "enable_liger_kernel", encode_liger},
+                       {"eval_batch", "per_device_eval_batch_size"},
+                       {"ddp", "ddp_find_unused_parameters", encode_hf_ddp}},
+                      FlagStyle::words};
+    for (const KeyEncoder& k : dataloader_keys()) w.keys.push_back(k);
     return w;
   }();
   return kWrites;

@@ -277,58 +277,60 @@ void read_mamba_trainer(Reader& r) {
 
 namespace {
 
-Said say_batch(const Wanted& w) {
-  Said said;
-  if (w.job.batch != w.before.batch) said.keys.push_back({"vram.batch_size", w.job.batch});
-  if (w.job.accumulation != w.before.accumulation) said.keys.push_back({"vram.gradient_accumulation_steps", w.job.accumulation});
-  if (w.find("vram.effective_batch_size")) said.keys.push_back({"vram.effective_batch_size", w.job.batch * w.job.accumulation});
-  return said;
+Encoded encode_batch(const EncodeRequest& w) {
+  Encoded encoded;
+  if (w.job.batch != w.before.batch) encoded.keys.push_back({"vram.batch_size", w.job.batch});
+  if (w.job.accumulation != w.before.accumulation) encoded.keys.push_back({"vram.gradient_accumulation_steps", w.job.accumulation});
+  if (w.find("vram.effective_batch_size")) encoded.keys.push_back({"vram.effective_batch_size", w.job.batch * w.job.accumulation});
+  return encoded;
 }
 
-Said say_length(const Wanted& w) {
-  Said said{{{"model.max_seq_len", w.job.seq}}, ""};
-  if (w.find("vram.max_seq_len")) said.keys.push_back({"vram.max_seq_len", w.job.seq});
-  return said;
+Encoded encode_length(const EncodeRequest& w) {
+  Encoded encoded{{{"model.max_seq_len", w.job.seq}}, ""};
+  if (w.find("vram.max_seq_len")) encoded.keys.push_back({"vram.max_seq_len", w.job.seq});
+  return encoded;
 }
 
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   if (w.job.precision != Precision::fp32 && w.job.precision != Precision::amp_fp16)
     return {{}, "train.py has fp32 and, with use_fp16, fp16 autocast: write torch.autocast(\"cuda\", torch.bfloat16) into its train_step"};
   return {{{"vram.use_fp16", w.job.precision == Precision::amp_fp16}}, ""};
 }
 
-Said no_checkpoints(const Wanted&) {
+Encoded no_checkpoints(const EncodeRequest&) {
   return {
       {},
       "use_gradient_checkpointing does nothing in train.py: wrap each layer of models/mamba_model.py in torch.utils.checkpoint.checkpoint"};
 }
 
-Said no_optimizer(const Wanted& w) {
+Encoded no_optimizer(const EncodeRequest& w) {
   return {{}, fmt::format("train.py makes torch.optim.AdamW itself: write {} there", w.job.optimizer.name)};
 }
 
-Said no_allocator(const Wanted&) { return {{}, "train.py sets PYTORCH_ALLOC_CONF itself before it imports torch: write the value there"}; }
+Encoded no_allocator(const EncodeRequest&) {
+  return {{}, "train.py sets PYTORCH_ALLOC_CONF itself before it imports torch: write the value there"};
+}
 
-Said say_config(const Wanted& w) {
-  Said said;
+Encoded encode_config(const EncodeRequest& w) {
+  Encoded encoded;
   for (const auto& item : w.job.config.values().items())
-    if (w.before.config.values().value(item.key(), Json()) != item.value()) said.keys.push_back({"model." + item.key(), item.value()});
-  return said;
+    if (w.before.config.values().value(item.key(), Json()) != item.value()) encoded.keys.push_back({"model." + item.key(), item.value()});
+  return encoded;
 }
 
 }  // namespace
 
-const Writes& writes_mamba_trainer() {
-  static const Writes kWrites{{{"batch", "vram.batch_size", say_batch},
-                               {"accumulation", "vram.gradient_accumulation_steps", say_batch},
-                               {"seq", "model.max_seq_len", say_length},
-                               {"precision", "vram.use_fp16", say_precision},
-                               {"clip", "training.max_grad_norm"},
-                               {"checkpointing", "", no_checkpoints},
-                               {"optimizer", "", no_optimizer},
-                               {"optimizer_args", "", no_optimizer},
-                               {"alloc_conf", "", no_allocator},
-                               {"config", "model.n_layers", say_config}}};
+const SettingsEncoder& writes_mamba_trainer() {
+  static const SettingsEncoder kWrites{{{"batch", "vram.batch_size", encode_batch},
+                                        {"accumulation", "vram.gradient_accumulation_steps", encode_batch},
+                                        {"seq", "model.max_seq_len", encode_length},
+                                        {"precision", "vram.use_fp16", encode_precision},
+                                        {"clip", "training.max_grad_norm"},
+                                        {"checkpointing", "", no_checkpoints},
+                                        {"optimizer", "", no_optimizer},
+                                        {"optimizer_args", "", no_optimizer},
+                                        {"alloc_conf", "", no_allocator},
+                                        {"config", "model.n_layers", encode_config}}};
   return kWrites;
 }
 

@@ -106,21 +106,21 @@ void read_peft_weights(Reader& r) {
 
 namespace {
 
-Said say_adapter(const Wanted& w) {
+Encoded encode_adapter(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!a || !w.before.tuning.adapter || a->kind != w.before.tuning.adapter->kind) return {};
-  Said said{{{"r", a->r}}, ""};
-  if (a->kind == AdapterKind::lora) said.keys.push_back({"lora_alpha", plain_number(a->alpha)});
+  Encoded encoded{{{"r", a->r}}, ""};
+  if (a->kind == AdapterKind::lora) encoded.keys.push_back({"lora_alpha", plain_number(a->alpha)});
   if (a->kind == AdapterKind::lora && (a->dropout > 0 || w.has("lora_dropout")))
-    said.keys.push_back({"lora_dropout", plain_number(a->dropout)});
-  if (!a->target_modules.empty()) said.keys.push_back({"target_modules", targets_of(*a)});
-  return said;
+    encoded.keys.push_back({"lora_dropout", plain_number(a->dropout)});
+  if (!a->target_modules.empty()) encoded.keys.push_back({"target_modules", targets_of(*a)});
+  return encoded;
 }
 
 }  // namespace
 
-const Writes& writes_peft_adapter() {
-  static const Writes kWrites{{{"lora", "r", say_adapter}, {"lokr", "r", say_adapter}}};
+const SettingsEncoder& writes_peft_adapter() {
+  static const SettingsEncoder kWrites{{{"lora", "r", encode_adapter}, {"lokr", "r", encode_adapter}}};
   return kWrites;
 }
 

@@ -123,27 +123,27 @@ void read_stdiff(Reader& r) {
 
 namespace {
 
-Said say_precision(const Wanted& w) { return say_mixed_precision(w, "Training.mixed_precision", "no"); }
-Said say_checkpoints(const Wanted& w) { return say_plain_checkpointing(w, "Training.gradient_checkpointing"); }
-Said say_ema(const Wanted& w) { return {{{"Training.use_ema", w.job.ema}}, ""}; }
-Said no_optimizer(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) { return encode_mixed_precision(w, "Training.mixed_precision", "no"); }
+Encoded encode_checkpoints(const EncodeRequest& w) { return encode_plain_checkpointing(w, "Training.gradient_checkpointing"); }
+Encoded encode_ema(const EncodeRequest& w) { return {{{"Training.use_ema", w.job.ema}}, ""}; }
+Encoded no_optimizer(const EncodeRequest& w) {
   return {{}, fmt::format("train_stdiff.py makes torch.optim.AdamW itself: write {} there", w.job.optimizer.name)};
 }
-Said no_allocator(const Wanted&) { return {{}, "train_stdiff.py sets PYTORCH_CUDA_ALLOC_CONF itself: write the value there"}; }
+Encoded no_allocator(const EncodeRequest&) { return {{}, "train_stdiff.py sets PYTORCH_CUDA_ALLOC_CONF itself: write the value there"}; }
 
 }  // namespace
 
-const Writes& writes_stdiff() {
-  static const Writes kWrites{{{"batch", "Dataset.batch_size"},
-                               {"accumulation", "Training.gradient_accumulation_steps"},
-                               {"precision", "Training.mixed_precision", say_precision},
-                               {"checkpointing", "Training.gradient_checkpointing", say_checkpoints},
-                               {"clip", "Training.max_grad_norm"},
-                               {"ema", "Training.use_ema", say_ema},
-                               {"optimizer", "", no_optimizer},
-                               {"optimizer_args", "", no_optimizer},
-                               {"alloc_conf", "", no_allocator},
-                               {"workers", "Dataset.num_workers"}}};
+const SettingsEncoder& writes_stdiff() {
+  static const SettingsEncoder kWrites{{{"batch", "Dataset.batch_size"},
+                                        {"accumulation", "Training.gradient_accumulation_steps"},
+                                        {"precision", "Training.mixed_precision", encode_precision},
+                                        {"checkpointing", "Training.gradient_checkpointing", encode_checkpoints},
+                                        {"clip", "Training.max_grad_norm"},
+                                        {"ema", "Training.use_ema", encode_ema},
+                                        {"optimizer", "", no_optimizer},
+                                        {"optimizer_args", "", no_optimizer},
+                                        {"alloc_conf", "", no_allocator},
+                                        {"workers", "Dataset.num_workers"}}};
   return kWrites;
 }
 

@@ -178,17 +178,17 @@ void read_torchtitan(Reader& r) {
 namespace {
 
 // Accumulation is what the global batch leaves.
-Said say_batch(const Wanted& w) {
-  Said said;
+Encoded encode_batch(const EncodeRequest& w) {
+  Encoded encoded;
   const std::string key =
       w.has("training.batch_size") && !w.has("training.local_batch_size") ? "training.batch_size" : "training.local_batch_size";
-  if (w.job.batch != w.before.batch) said.keys.push_back({key, w.job.batch});
+  if (w.job.batch != w.before.batch) encoded.keys.push_back({key, w.job.batch});
   if (w.whole("training.global_batch_size") > 0 || w.job.accumulation > 1)
-    said.keys.push_back({"training.global_batch_size", w.job.batch * w.job.accumulation * replica_count(w.job)});
-  return said;
+    encoded.keys.push_back({"training.global_batch_size", w.job.batch * w.job.accumulation * replica_count(w.job)});
+  return encoded;
 }
 
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   const Precision p = w.job.precision;
   if (p == Precision::fp16 || p == Precision::amp_fp16) return {{}, "torchtitan trains in bfloat16 or float32"};
   const std::string weights = p == Precision::bf16 ? "bfloat16" : "float32";
@@ -197,23 +197,23 @@ Said say_precision(const Wanted& w) {
                                     (p == Precision::bf16 && w.job.autocast)
                                 ? "bfloat16"
                                 : "float32";
-  Said said{{{"training.mixed_precision_param", mixed}}, ""};
-  if (w.has("training.dtype") || weights != "float32") said.keys.insert(said.keys.begin(), {"training.dtype", weights});
-  return said;
+  Encoded encoded{{{"training.mixed_precision_param", mixed}}, ""};
+  if (w.has("training.dtype") || weights != "float32") encoded.keys.insert(encoded.keys.begin(), {"training.dtype", weights});
+  return encoded;
 }
 
-Said say_checkpoints(const Wanted& w) {
+Encoded encode_checkpoints(const EncodeRequest& w) {
   const Checkpointing& c = w.job.checkpointing;
   const char *kMode = "activation_checkpoint.mode", *kOption = "activation_checkpoint.selective_ac_option";
   if (!c.on) return {{{kMode, "none"}}, ""};
   if (c.reentrant || !c.modules.empty()) return {};
   const bool by_op = c.save == parse_checkpointing({{"save", "torchtitan"}}).save || c.save == matmul_ops();
-  if (!c.save.empty()) return by_op ? Said{{{kMode, "selective"}, {kOption, "op"}}, ""} : Said{};
+  if (!c.save.empty()) return by_op ? Encoded{{{kMode, "selective"}, {kOption, "op"}}, ""} : Encoded{};
   if (c.every > 1) return {{{kMode, "selective"}, {kOption, std::to_string(c.every)}}, ""};
   return {{{kMode, "full"}}, ""};
 }
 
-Said say_optimizer(const Wanted& w) {
+Encoded encode_optimizer(const EncodeRequest& w) {
   const std::string& name = w.job.optimizer.name;
   if (name != "AdamW" && name != "Adam") return {{}, "torchtitan knows Adam and AdamW"};
   const Json& args = w.job.optimizer.args.values();
@@ -221,28 +221,28 @@ Said say_optimizer(const Wanted& w) {
   return {{{"optimizer.name", name}, {"optimizer.implementation", form}}, ""};
 }
 
-Said say_compile(const Wanted& w) {
+Encoded encode_compile(const EncodeRequest& w) {
   return {{{w.has("training.compile") && !w.has("compile.enable") ? "training.compile" : "compile.enable", w.job.compile}}, ""};
 }
 
 }  // namespace
 
-const Writes& writes_torchtitan() {
-  static const Writes kWrites{{{"batch", "training.local_batch_size", say_batch},
-                               {"accumulation", "training.global_batch_size", say_batch},
-                               {"seq", "training.seq_len"},
-                               {"precision", "training.mixed_precision_param", say_precision},
-                               {"autocast", "training.mixed_precision_param", say_precision},
-                               {"checkpointing", "activation_checkpoint.mode", say_checkpoints},
-                               {"optimizer", "optimizer.name", say_optimizer},
-                               {"optimizer_args", "optimizer.implementation", say_optimizer},
-                               {"optimizer_in_backward", "optimizer.early_step_in_backward"},
-                               {"clip", "training.max_norm"},
-                               {"compile", "compile.enable", say_compile},
-                               {"workers", "training.dataloader.num_workers"},
-                               {"pin_memory", "training.dataloader.pin_memory"},
-                               {"eval_batch", "validation.local_batch_size"}},
-                              FlagStyle::dotted};
+const SettingsEncoder& writes_torchtitan() {
+  static const SettingsEncoder kWrites{{{"batch", "training.local_batch_size", encode_batch},
+                                        {"accumulation", "training.global_batch_size", encode_batch},
+                                        {"seq", "training.seq_len"},
+                                        {"precision", "training.mixed_precision_param", encode_precision},
+                                        {"autocast", "training.mixed_precision_param", encode_precision},
+                                        {"checkpointing", "activation_checkpoint.mode", encode_checkpoints},
+                                        {"optimizer", "optimizer.name", encode_optimizer},
+                                        {"optimizer_args", "optimizer.implementation", encode_optimizer},
+                                        {"optimizer_in_backward", "optimizer.early_step_in_backward"},
+                                        {"clip", "training.max_norm"},
+                                        {"compile", "compile.enable", encode_compile},
+                                        {"workers", "training.dataloader.num_workers"},
+                                        {"pin_memory", "training.dataloader.pin_memory"},
+                                        {"eval_batch", "validation.local_batch_size"}},
+                                       FlagStyle::dotted};
   return kWrites;
 }
 

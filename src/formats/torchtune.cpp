@@ -262,77 +262,77 @@ void read_torchtune(Reader& r) {
 
 namespace {
 
-Said say_precision(const Wanted& w) {
+Encoded encode_precision(const EncodeRequest& w) {
   if (w.job.autocast || (w.job.precision != Precision::bf16 && w.job.precision != Precision::fp32))
     return {{}, "torchtune trains everything in one type: bf16 or fp32"};
   return {{{"dtype", w.job.precision == Precision::bf16 ? "bf16" : "fp32"}}, ""};
 }
 
-Said say_checkpoints(const Wanted& w) { return say_plain_checkpointing(w, "enable_activation_checkpointing"); }
+Encoded encode_checkpoints(const EncodeRequest& w) { return encode_plain_checkpointing(w, "enable_activation_checkpointing"); }
 
-Said say_offload(const Wanted& w) {
+Encoded encode_offload(const EncodeRequest& w) {
   if (w.job.offload_activations == Offload::pageable) return {};
   return {{{"enable_activation_offloading", w.job.offload_activations == Offload::pinned}}, ""};
 }
 
 // By its class, as the recipe instantiates it.
-Said say_optimizer(const Wanted& w) {
+Encoded encode_optimizer(const EncodeRequest& w) {
   static const std::vector<std::string> kTorch{"AdamW", "Adam", "SGD", "Adagrad", "RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam"};
   const std::string& name = w.job.optimizer.name;
   const bool torch = std::find(kTorch.begin(), kTorch.end(), name) != kTorch.end(), torchao = name.starts_with("torchao.");
   const bool bits = name.ends_with("8bit") || name.ends_with("32bit");
   if ((!torch && !torchao && !bits) || w.job.offload_optimizer) return {};
-  Said said;
+  Encoded encoded;
   const std::string component = torch ? "torch.optim." + name : torchao ? "torchao.optim." + name.substr(8) : "bitsandbytes.optim." + name;
   if (!w.has("optimizer._component_") || *w.find("optimizer._component_") != component)
-    said.keys.push_back({"optimizer._component_", component});
+    encoded.keys.push_back({"optimizer._component_", component});
   for (const char* key : {"fused", "foreach", "momentum", "nesterov", "amsgrad"}) {
     const Json value = w.job.optimizer.args.values().value(key, Json());
     const std::string path = std::string("optimizer.") + key;
-    if (!value.is_null() || w.find(path)) said.keys.push_back({path, value.is_null() ? Json(Json::value_t::discarded) : value});
+    if (!value.is_null() || w.find(path)) encoded.keys.push_back({path, value.is_null() ? Json(Json::value_t::discarded) : value});
   }
-  return said;
+  return encoded;
 }
 
-Said say_loss(const Wanted& w) {
+Encoded encode_loss(const EncodeRequest& w) {
   const LossKernel kernel = w.job.loss_settings.kernel;
   if (kernel == LossKernel::chunked) return {{{"loss._component_", "torchtune.modules.loss.LinearCrossEntropyLoss"}}, ""};
   if (kernel == LossKernel::chunked_output) return {{{"loss._component_", "torchtune.modules.loss.CEWithChunkedOutputLoss"}}, ""};
   return {};
 }
 
-Said say_lora(const Wanted& w) {
+Encoded encode_lora(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!a || !w.before.tuning.adapter || a->kind != AdapterKind::lora)
     return {{}, "torchtune's adapters are another builder and recipe: start from one of its lora recipes (tune ls)"};
   return {{{"model.lora_rank", a->r}, {"model.lora_alpha", plain_number(a->alpha)}, {"model.lora_dropout", plain_number(a->dropout)}}, ""};
 }
 
-Said no_quantization(const Wanted&) {
+Encoded no_quantization(const EncodeRequest&) {
   return {{}, "torchtune's nf4 base is another builder: start from one of its qlora recipes (tune ls)"};
 }
 
 }  // namespace
 
-const Writes& writes_torchtune() {
-  static const Writes kWrites{{{"batch", "batch_size"},
-                               {"accumulation", "gradient_accumulation_steps"},
-                               {"seq", "tokenizer.max_seq_len"},
-                               {"precision", "dtype", say_precision},
-                               {"autocast", "dtype", say_precision},
-                               {"checkpointing", "enable_activation_checkpointing", say_checkpoints},
-                               {"offload_activations", "enable_activation_offloading", say_offload},
-                               {"optimizer", "optimizer._component_", say_optimizer},
-                               {"optimizer_args", "optimizer.fused", say_optimizer},
-                               {"optimizer_in_backward", "optimizer_in_bwd"},
-                               {"clip", "clip_grad_norm"},
-                               {"compile", "compile"},
-                               {"lora", "model.lora_rank", say_lora},
-                               {"quantization", "model._component_", no_quantization},
-                               {"loss_kernel", "loss._component_", say_loss},
-                               {"loss_chunks", "loss.num_output_chunks"},
-                               {"eval_batch", "batch_size_val"}},
-                              FlagStyle::words};
+const SettingsEncoder& writes_torchtune() {
+  static const SettingsEncoder kWrites{{{"batch", "batch_size"},
+                                        {"accumulation", "gradient_accumulation_steps"},
+                                        {"seq", "tokenizer.max_seq_len"},
+                                        {"precision", "dtype", encode_precision},
+                                        {"autocast", "dtype", encode_precision},
+                                        {"checkpointing", "enable_activation_checkpointing", encode_checkpoints},
+                                        {"offload_activations", "enable_activation_offloading", encode_offload},
+                                        {"optimizer", "optimizer._component_", encode_optimizer},
+                                        {"optimizer_args", "optimizer.fused", encode_optimizer},
+                                        {"optimizer_in_backward", "optimizer_in_bwd"},
+                                        {"clip", "clip_grad_norm"},
+                                        {"compile", "compile"},
+                                        {"lora", "model.lora_rank", encode_lora},
+                                        {"quantization", "model._component_", no_quantization},
+                                        {"loss_kernel", "loss._component_", encode_loss},
+                                        {"loss_chunks", "loss.num_output_chunks"},
+                                        {"eval_batch", "batch_size_val"}},
+                                       FlagStyle::words};
   return kWrites;
 }
 

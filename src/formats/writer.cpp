@@ -9,8 +9,8 @@
 #include "formats/command_line.h"
 #include "formats/format.h"
 #include "formats/input.h"
-#include "formats/instead.h"
 #include "formats/launch.h"
+#include "formats/manual_steps.h"
 #include "formats/placed.h"
 #include "job/distribution.h"
 #include "job/fields.h"
@@ -54,7 +54,7 @@ struct Source {
     if (flags == FlagStyle::none) flags = format->writes().flags;
   }
 
-  const Writes& writes() const { return format->writes(); }
+  const SettingsEncoder& writes() const { return format->writes(); }
   const Json& file() const { return is_command(document) ? settings.value : document.value; }
 
  private:
@@ -158,7 +158,7 @@ struct Plan {
   std::vector<KeyEdit> edits;
   std::map<std::vector<std::string>, std::vector<std::string>> names;  // of their paths: the key as a flag says it, outside of any section
   std::vector<NotWritten> not_written;
-  Changes said;                          // those that are written
+  Patch encoded;                         // those that are written
   std::optional<std::string> allocator;  // as a variable
 };
 
@@ -185,33 +185,45 @@ std::string other_place(const Source& s, const Job& now, const std::string& sett
   return origin;
 }
 
-Plan plan_for(const Source& s, const Job& now, const Changes& changes) {
+// As the format's table has them, then those that it has no key for.
+Patch::Values in_order_of(const SettingsEncoder& writes, const Patch& changes) {
+  Patch::Values out;
+  Patch left = changes;
+  for (const KeyEncoder& k : writes.keys) {
+    if (const Json* value = left.find(k.setting)) out.emplace_back(k.setting, *value);
+    left.erase(k.setting);
+  }
+  for (auto& rest : left.in_order()) out.push_back(std::move(rest));
+  return out;
+}
+
+Plan plan_for(const Source& s, const Job& now, const Patch& changes) {
   Plan plan;
-  Job asked = now;
-  for (const auto& [setting, value] : changes) apply_setting(asked, setting, value, "plan");
-  const Wanted wanted{now, asked, s.file(), s.writes()};
-  for (const auto& [setting, value] : changes) {
-    const std::vector<WrittenKey>& keys = s.writes().keys;
-    const auto key = std::find_if(keys.begin(), keys.end(), [&](const WrittenKey& k) { return setting == k.setting; });
+  const Job asked = patched(now, changes, "plan");
+  const EncodeRequest wanted{now, asked, s.file(), s.writes()};
+  for (const auto& [setting, value] : in_order_of(s.writes(), changes)) {
+    const std::vector<KeyEncoder>& keys = s.writes().keys;
+    const auto key = std::find_if(keys.begin(), keys.end(), [&](const KeyEncoder& k) { return setting == k.setting; });
     if (key == keys.end() && setting == "alloc_conf") {
       plan.allocator = asked.alloc_conf;
-      plan.said.emplace_back(setting, value);
+      plan.encoded.set(setting, value);
       continue;
     }
-    Said said;
+    Encoded encoded;
     if (const std::string other = other_place(s, now, setting); !other.empty())
-      said.instead = "it is said elsewhere (" + other + "): change it there";
-    else if (key != keys.end() && key->say)
-      said = key->say(wanted);
+      encoded.instead = "it is said elsewhere (" + other + "): change it there";
+    else if (key != keys.end() && key->encode)
+      encoded = key->encode(wanted);
     else if (key != keys.end())
-      said.keys.push_back({key->key, value});
-    if (said.keys.empty() && said.instead.empty() && value_of(now, setting) == value_of(asked, setting)) continue;  // as it is already
-    if (said.keys.empty()) {
-      plan.not_written.push_back({setting, value, said.instead.empty() ? instead_of(setting, asked) : said.instead});
+      encoded.keys.push_back({key->key, value});
+    if (encoded.keys.empty() && encoded.instead.empty() && value_of(now, setting) == value_of(asked, setting))
+      continue;  // as it is already
+    if (encoded.keys.empty()) {
+      plan.not_written.push_back({setting, value, encoded.instead.empty() ? manual_step(setting, asked) : encoded.instead});
       continue;
     }
-    plan.said.emplace_back(setting, value);
-    for (const KeyValue& k : said.keys) {
+    plan.encoded.set(setting, value);
+    for (const KeyValue& k : encoded.keys) {
       add_edit(plan, {path_of(s, k.key), k.value});
       plan.names[path_of(s, k.key)] = split_at(k.key, '.');
     }
@@ -280,7 +292,7 @@ int refusals(const Job& job) {
 }
 
 // Settings that are not what was asked for.
-std::vector<std::string> wrong_settings(const Changes& changes, const Job& asked, const Job& got) {
+std::vector<std::string> wrong_settings(const Patch& changes, const Job& asked, const Job& got) {
   std::vector<std::string> wrong;
   for (const auto& [setting, value] : changes)
     if (!is_as_asked(setting, value, value_of(asked, setting), value_of(got, setting))) wrong.push_back(setting);
@@ -288,7 +300,7 @@ std::vector<std::string> wrong_settings(const Changes& changes, const Job& asked
 }
 
 // Those that changed beside them. Throws for one that has nothing to do with what was asked for.
-std::vector<Consequence> consequences_of(const std::string& name, const Changes& changes, const Job& before, const Job& asked,
+std::vector<Consequence> consequences_of(const std::string& name, const Patch& changes, const Job& before, const Job& asked,
                                          const Job& got) {
   std::vector<Consequence> out;
   const std::map<std::string, Json> then = values_of(before), now = values_of(got), wanted = values_of(asked);
@@ -307,10 +319,10 @@ std::vector<Consequence> consequences_of(const std::string& name, const Changes&
 
 }  // namespace
 
-Rewritten rewrite(const Document& original, const Job& before, const Changes& changes) {
+Rewritten rewrite(const Document& original, const Job& before, const Patch& changes) {
   const Source source(original);
   const Job now = read_of(original, *source.format, before);
-  Changes pending = changes;
+  Patch pending = changes;
   std::vector<NotWritten> refused;
   for (;;) {
     Plan plan = plan_for(source, now, pending);
@@ -324,20 +336,18 @@ Rewritten rewrite(const Document& original, const Job& before, const Changes& ch
       out.environment[kAllocator] = *plan.allocator;
       apply_setting(out.job, "alloc_conf", *plan.allocator, kAllocator);
     }
-    Job asked = now;
-    for (const auto& [setting, value] : plan.said) apply_setting(asked, setting, value, "plan");
-    const std::vector<std::string> wrong = wrong_settings(plan.said, asked, out.job);
+    const Job asked = patched(now, plan.encoded, "plan");
+    const std::vector<std::string> wrong = wrong_settings(plan.encoded, asked, out.job);
     if (!wrong.empty()) {  // the trainer makes something else of it: without these, again
-      std::erase_if(pending, [&](const auto& change) {
-        if (std::find(wrong.begin(), wrong.end(), change.first) == wrong.end()) return false;
-        refused.push_back({change.first, change.second,
+      for (const std::string& setting : wrong) {
+        refused.push_back({setting, pending[setting],
                            fmt::format("beside the rest of it, {} reads it as {}; {}", source.format->name,
-                                       dump(value_of(out.job, change.first)).substr(0, 120), instead_of(change.first, asked))});
-        return true;
-      });
+                                       dump(value_of(out.job, setting)).substr(0, 120), manual_step(setting, asked))});
+        pending.erase(setting);
+      }
       continue;
     }
-    out.consequences = consequences_of(original.name, plan.said, now, asked, out.job);
+    out.consequences = consequences_of(original.name, plan.encoded, now, asked, out.job);
     if (refusals(out.job) > refusals(now))
       throw Error(fmt::format("[{}] with these values the trainer would stop: {}", original.name,
                               printable(out.job.findings.empty() ? "" : out.job.findings.back().what, 200)),
@@ -353,64 +363,49 @@ Rewritten rewrite(const Document& original, const Job& before, const Changes& ch
   }
 }
 
-std::string flags_for(const Document& original, const Job& before, const Changes& changes) {
-  const Source source(original);
-  if (source.format->rank == Rank::job) return flags_for(changes);
-  const Job now = read_of(original, *source.format, before);
-  if (source.flags == FlagStyle::none)
-    throw Error(fmt::format("[{}] {} takes no flags for its settings", original.name, source.format->description), "write the file");
-  Plan plan = plan_for(source, now, changes);
-  drop_idle(plan, source.file());
+Outcome<Rewritten> try_rewrite(const Document& original, const Job& before, const Patch& changes) {
+  return outcome_of([&] { return rewrite(original, before, changes); });
+}
+
+Outcome<std::string> trainer_flags(const Document& original, const Job& before, const Patch& changes) {
+  const auto refused = [&](const std::string& what, const char* hint) {
+    return Outcome<std::string>{std::nullopt, Error(fmt::format("[{}] {}", original.name, what), hint)};
+  };
+  const Outcome<Source> source = outcome_of([&] { return Source(original); });
+  if (!source) return {std::nullopt, source.refused};
+  if (source->format->rank == Rank::job) return {changes.flags(), std::nullopt};
+  const Job now = read_of(original, *source->format, before);
+  if (source->flags == FlagStyle::none)
+    return refused(fmt::format("{} takes no flags for its settings", source->format->description), "write the file");
+  Plan plan = plan_for(*source, now, changes);
+  drop_idle(plan, source->file());
   if (!plan.not_written.empty())
-    throw Error(fmt::format("[{}] {} has no flag: {}", original.name, plan.not_written[0].setting, plan.not_written[0].instead),
-                "write the file, or say it in the program");
+    return refused(fmt::format("{} has no flag: {}", plan.not_written[0].setting, plan.not_written[0].instead),
+                   "write the file, or say it in the program");
   if (plan.allocator)
-    throw Error(fmt::format("[{}] the allocator's settings are a variable, not a flag: {}={}", original.name, kAllocator, *plan.allocator),
-                "set it before the command");
+    return refused(fmt::format("the allocator's settings are a variable, not a flag: {}={}", kAllocator, *plan.allocator),
+                   "set it before the command");
   std::string out;
   for (const KeyEdit& edit : plan.edits) {
-    const std::string words = flag_words({plan.names.at(edit.path), edit.value}, source.flags);
-    if (words.empty()) throw Error(fmt::format("[{}] no flag says {}", original.name, shown(edit.path)), "write the file");
+    const std::string words = flag_words({plan.names.at(edit.path), edit.value}, source->flags);
+    if (words.empty()) return refused(fmt::format("no flag says {}", shown(edit.path)), "write the file");
     out += (out.empty() ? "" : " ") + words;
   }
-  return out;
+  return {out, std::nullopt};
 }
 
-Changes given_by_flags(const Job& job) {
-  Changes out;
+Patch given_by_flags(const Job& job) {
+  Patch out;
   for (const Setting& s : job_settings())
     if (const auto it = job.origin.find(s.key); it != job.origin.end() && it->second.starts_with("--"))
-      out.emplace_back(s.key, value_of(job, s.key));
-  return out;
-}
-
-std::string flags_for(const Changes& changes) {
-  const auto text_of = [](const Json& value, auto&& self) -> std::string {
-    if (value.is_string()) return value.get<std::string>();
-    std::string out;
-    if (value.is_array())
-      for (const Json& item : value) out += (out.empty() ? "" : "+") + self(item, self);
-    if (value.is_object())
-      for (const auto& item : value.items()) out += (out.empty() ? "" : ",") + item.key() + "=" + self(item.value(), self);
-    return value.is_structured() ? out : dump(value);
-  };
-  std::string out;
-  for (const auto& [key, value] : changes) {
-    if (value.is_object() && value.empty()) continue;
-    const std::vector<Setting>& all = job_settings();
-    const auto setting = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return key == s.key; });
-    if (setting == all.end()) throw Error("[plan] setting '" + key + "' is not known", "plimsoll list settings names them all");
-    out += (out.empty() ? "" : " ") + flag_of(*setting);
-    const bool is_switch = *setting->value == '=' || *setting->value == '\0';
-    if (value != true) out += (is_switch ? "=" : " ") + shell_quoted(text_of(value, text_of));
-  }
+      out.set(s.key, value_of(job, s.key));
   return out;
 }
 
 std::string key_of(const std::string& format, const std::string& setting) {
   const Format* f = format_named(format);
   if (!f || !f->writes) return "";
-  for (const WrittenKey& k : f->writes().keys)
+  for (const KeyEncoder& k : f->writes().keys)
     if (setting == k.setting) return k.key;
   return "";
 }

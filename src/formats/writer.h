@@ -3,17 +3,16 @@
 #pragma once
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "formats/document.h"
 #include "job/job.h"
+#include "job/patch.h"
 
 namespace plimsoll {
-
-using Changes = std::vector<std::pair<std::string, nlohmann::json>>;  // settings (job/settings.h) and their values
 
 struct WrittenValue {
   std::string key;  // "training.seq_len", "--bf16"
@@ -43,16 +42,16 @@ struct Rewritten {
 
 // `before`: the job that `original` was read as. Throws an Error where the text cannot be changed safely (an alias, a variable with several
 // values), when the document is none that has settings, and when what was written reads as something else.
-Rewritten rewrite(const Document& original, const Job& before, const Changes& changes);
+Rewritten rewrite(const Document& original, const Job& before, const Patch& changes);
+// The same where a refusal is an answer.
+Outcome<Rewritten> try_rewrite(const Document& original, const Job& before, const Patch& changes);
 
 // Settings that were given by Plimsoll's own flags, on top of the document: the document does not say them until they are written, too.
-Changes given_by_flags(const Job& job);
+Patch given_by_flags(const Job& job);
 
-// Only what changes, on one line, in the trainer's own spelling: "--per_device_train_batch_size 2 --optim adamw_bnb_8bit". Throws when one
+// Only what changes, on one line, in the trainer's own spelling: "--per_device_train_batch_size 2 --optim adamw_bnb_8bit". Refused when one
 // of them cannot be said by a flag.
-std::string flags_for(const Document& original, const Job& before, const Changes& changes);
-// In Plimsoll's own: "--batch 2 --checkpointing".
-std::string flags_for(const Changes& changes);
+Outcome<std::string> trainer_flags(const Document& original, const Job& before, const Patch& changes);
 
 // For docs and tests: the key of a setting in a format; empty when it has none.
 std::string key_of(const std::string& format, const std::string& setting);

@@ -38,8 +38,9 @@ Json read_pairs(const std::vector<std::string>& pairs, const std::string& source
 
 Config fields_of(const Json& value, const std::string& source, const std::vector<std::string>& known, const std::string& example) {
   Json fields = value;
-  if (value.is_boolean() && value.get<bool>()) fields = Json::object();
-  if (value.is_string()) fields = read_pairs(split_at(value.get<std::string>(), ','), source, example);
+  const bool all_defaults = value == true || value == "{}";  // the latter is what a flag says
+  if (all_defaults) fields = Json::object();
+  if (value.is_string() && !all_defaults) fields = read_pairs(split_at(value.get<std::string>(), ','), source, example);
   if (!fields.is_object()) throw Error(fmt::format("[{}] {} is not a mapping", source, dump(fields).substr(0, 80)), example);
   for (const auto& item : fields.items())
     if (std::find(known.begin(), known.end(), item.key()) == known.end())

@@ -15,9 +15,9 @@ constexpr int64_t kLargest = 1 << 20;
 
 class Batches {
  public:
-  Batches(Evaluator& evaluator, const Space& space, const Recipe& from, size_t device)
-      : evaluator_(evaluator), space_(space), from_(from), device_(device), job_(with(evaluator.job(), from)) {
-    const Candidate& base = evaluator.of(from);
+  Batches(Evaluator& evaluator, const Space& space, const Patch& from, size_t device)
+      : evaluator_(evaluator), space_(space), from_(from), device_(device), job_(patched(evaluator.job(), from, "plan")) {
+    const Candidate& base = evaluator.evaluate(from);
     if (!base.thought.empty())
       found_to_thought_ =
           static_cast<double>(base.needs[device].device.high.count) / static_cast<double>(base.thought[device].device.high.count);
@@ -59,13 +59,11 @@ class Batches {
 
   // What was only extrapolated is taken to be off as the recipe itself was found to be.
   std::optional<Need> at(int64_t b) {
-    Recipe changes = from_;
+    Patch changes = from_.without({"batch", "accumulation"});
     const Job& now = evaluator_.job();
-    for (const auto& [key, value, old] : {std::tuple("batch", b, now.batch), {"accumulation", accumulation_for(b), now.accumulation}}) {
-      changes.erase(key);
-      if (value != old) changes[key] = value;
-    }
-    const Candidate& c = evaluator_.of(changes);
+    if (b != now.batch) changes.set("batch", b);
+    if (const int64_t n = accumulation_for(b); n != now.accumulation) changes.set("accumulation", n);
+    const Candidate& c = evaluator_.evaluate(changes);
     if (c.needs.empty()) return std::nullopt;
     Need need = c.needs[device_];
     if (!c.extrapolated) return need;
@@ -77,7 +75,7 @@ class Batches {
 
   Evaluator& evaluator_;
   const Space& space_;
-  const Recipe& from_;
+  const Patch& from_;
   size_t device_;
   Job job_;
   double found_to_thought_ = 1;
@@ -85,8 +83,8 @@ class Batches {
 
 }  // namespace
 
-std::optional<BatchAnswer> batch_answer(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& from, size_t device) {
-  if (!plan.device.capacity || evaluator.of(from).needs.empty() || !space.batch) return std::nullopt;
+std::optional<BatchAnswer> batch_answer(Evaluator& evaluator, const Space& space, const Plan& plan, const Patch& from, size_t device) {
+  if (!plan.device.capacity || evaluator.evaluate(from).needs.empty() || !space.batch) return std::nullopt;
   const Bytes capacity = room_on(plan.device);
   Batches batches(evaluator, space, from, device);
   const Bytes recommended{static_cast<int64_t>(kRecommendedShare * static_cast<double>(capacity.count))};

@@ -25,15 +25,6 @@ const DeviceSpec* like(const TargetDevice& device) {
   return nearest;
 }
 
-// None for a model that only JAX has.
-std::optional<Simulation> work_of_jax(const Job& job) {
-  try {
-    return timed_simulation(job);
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
 std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, const TargetDevice& device, const Calibration& calibration,
@@ -46,45 +37,40 @@ std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, co
   return time;
 }
 
-Recipe merged(Recipe a, const Recipe& b) {
-  for (const auto& [key, value] : b.items()) {
-    if (key == "config" && a.contains(key)) {
-      a[key].update(value);
-    } else {
-      a[key] = value;
-    }
-  }
-  return a;
-}
-
-Job with(const Job& job, const Recipe& changes) {
-  Job changed = job;
-  for (const auto& [key, value] : changes.items()) apply_setting(changed, key, value, "plan");
-  return changed;
+Need need_of(const Fit& f, std::optional<StepTime> time) {
+  return {f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", std::move(time)};
 }
 
 int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job)); }
 
-Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster, bool extrapolates)
+Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster, bool extrapolates,
+                     OnProgress progress)
     : job_(std::move(job)),
       devices_(std::move(devices)),
       calibration_(std::move(calibration)),
       cluster_(cluster),
-      extrapolates_(extrapolates) {}
+      extrapolates_(extrapolates),
+      progress_(std::move(progress), "candidates executed") {}
 
 void Evaluator::measure(Candidate& c, const Job& executed) const {
   const bool pytorch = executed.program.framework == Framework::pytorch;
-  Fitting fitting(executed, {.work = pytorch});
-  const std::optional<Simulation> twin = pytorch ? std::nullopt : work_of_jax(executed);
+  const Detail detail{.work = pytorch};
+  Runs runs;
+  Fitting fitting(runs, executed, detail);
+  const Attempt twin = pytorch ? Attempt{} : attempt(timed_job(executed), {}, kTimed);  // none of a model that only JAX has
   for (const TargetDevice& d : devices_) {
-    const Fit f = fitting.need(d);
-    c.needs.push_back({f.memory.device, f.memory.allocated.bytes, f.verdict, f.verdict == Verdict::unknown ? f.reason : "", {}});
-    if (!pytorch && !twin) continue;
-    const std::shared_ptr<const Run> own = pytorch ? fitting.run(d) : nullptr;
-    const Simulation& run = own ? own->simulation : *twin;
-    c.needs.back().time = time_on(c.job, run, d, calibration_, cluster_);
-    c.parameters = run.parameters;
-    c.events = run.trace.events.size();
+    const Attempt own = runs.attempt(executed, target_of(executed, d.spec), detail);
+    if (own.problem) {
+      c.impossible = own.problem->what;
+      c.needs.clear();
+      return;
+    }
+    c.needs.push_back(need_of(fitting.need(d)));
+    const std::shared_ptr<const Run>& timed = pytorch ? own.run : twin.run;
+    if (!timed) continue;
+    c.needs.back().time = time_on(c.job, timed->simulation, d, calibration_, cluster_);
+    c.parameters = timed->simulation.parameters;
+    c.events = timed->simulation.trace.events.size();
   }
   if (pytorch && c.changes.empty() && !devices_.empty())
     c.peak_phase = ideal_timeline(fitting.run(devices_.front())->simulation.trace).peak().phase;
@@ -92,95 +78,97 @@ void Evaluator::measure(Candidate& c, const Job& executed) const {
 
 void Evaluator::measure_shorter(Candidate& c, const Job& executed) const {
   ShortRuns runs(executed);
-  for (const TargetDevice& d : devices_) c.needs.push_back(runs.on(d, calibration_, cluster_));
+  for (const TargetDevice& d : devices_) {
+    if (const std::optional<Problem> problem = runs.attempt(d)) {
+      c.impossible = problem->what;
+      c.needs.clear();
+      return;
+    }
+    c.needs.push_back(runs.on(d, calibration_, cluster_));
+  }
   c.parameters = runs.simulation(devices_.front()).parameters;
   if (c.changes.empty()) c.peak_phase = runs.peak_phase(devices_.front());
   c.extrapolated = true;
 }
 
-Candidate Evaluator::execute(const Recipe& changes, bool in_full) const {
+Candidate Evaluator::execute(const Patch& changes, bool in_full) const {
   Candidate c;
   c.changes = changes;
-  try {
-    c.job = with(job_, changes);
-    require_none(problems(c.job));
-    Job executed = c.job;
-    follow_training(executed, job_);
-    if (extrapolates_ && !in_full && ShortRuns::worth(executed))
-      measure_shorter(c, executed);
-    else
-      measure(c, executed);
-  } catch (const std::exception& e) {
-    c.impossible = e.what();
-    c.needs.clear();
+  Outcome<Job> changed = try_patched(job_, changes, "plan");
+  if (!changed) {
+    c.impossible = changed.refused->what();
+    return c;
   }
+  c.job = std::move(*changed);
+  Job executed = c.job;
+  follow_training(executed, job_);
+  if (extrapolates_ && !in_full && ShortRuns::worth(executed))
+    measure_shorter(c, executed);
+  else
+    measure(c, executed);
   return c;
 }
 
-void Evaluator::tell() {
-  if (!progress) return;
-  const std::lock_guard lock(progress_mutex_);
-  if (!cancelled_ && !progress(++told_, 0, "candidates executed")) cancelled_ = true;
-}
-
-// Throws Cancelled when progress has ended it; then nothing of `all` counts.
-std::vector<Candidate> Evaluator::execute_all(const std::vector<Recipe>& all, bool in_full) {
+// What ends one piece ends the question: nothing of `all` counts, and whoever waits for some of it is told the same.
+std::vector<Candidate> Evaluator::execute_all(const std::vector<Patch>& all, bool in_full) {
   std::vector<Candidate> results(all.size());
-  parallel_for(all.size(), [&](size_t i) {
-    if (cancelled_) return;
+  const auto execute_one = [&](size_t i) {
     results[i] = execute(all[i], in_full);
-    tell();
-  });
-  if (cancelled_) {
-    { const std::lock_guard lock(mutex_); }  // whoever is about to wait does so, and is woken
+    progress_.advance();
+  };
+  try {
+    parallel_for(all.size(), execute_one, progress_);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failed_ = std::current_exception();
     arrived_.notify_all();
-    throw Cancelled{};
+    throw;
   }
   return results;
 }
 
-void Evaluator::prepare(const std::vector<Recipe>& all) {
-  std::vector<Recipe> missing;
-  std::vector<std::string> names;
+void Evaluator::check() const {
+  if (failed_) std::rethrow_exception(failed_);
+}
+
+void Evaluator::prepare(const std::vector<Patch>& all) {
+  std::vector<Patch> missing;
   std::unique_lock lock(mutex_);
-  for (const Recipe& c : all) {
-    names.push_back(c.dump());
-    if (!candidates_.contains(names.back()) && under_way_.insert(names.back()).second) missing.push_back(c);
-  }
+  check();
+  for (const Patch& c : all)
+    if (!candidates_.contains(c) && under_way_.insert(c).second) missing.push_back(c);
   if (!missing.empty()) {
     lock.unlock();
     std::vector<Candidate> results = execute_all(missing, false);
     lock.lock();
     for (Candidate& c : results) {
-      const std::string name = c.changes.dump();
-      under_way_.erase(name);
-      candidates_.try_emplace(name, std::move(c));
+      under_way_.erase(c.changes);
+      candidates_.try_emplace(c.changes, std::move(c));
     }
     arrived_.notify_all();
   }
-  arrived_.wait(
-      lock, [&] { return cancelled_ || std::all_of(names.begin(), names.end(), [&](const auto& n) { return candidates_.contains(n); }); });
-  if (cancelled_) throw Cancelled{};
+  const auto there = [&](const Patch& c) { return candidates_.contains(c); };
+  arrived_.wait(lock, [&] { return failed_ || std::all_of(all.begin(), all.end(), there); });
+  check();
 }
 
-void Evaluator::confirm(const std::vector<Recipe>& all) {
-  std::vector<Recipe> missing;
-  for (const Recipe& c : all)
-    if (of(c).extrapolated && std::find(missing.begin(), missing.end(), c) == missing.end()) missing.push_back(c);
+void Evaluator::confirm(const std::vector<Patch>& all) {
+  std::vector<Patch> missing;
+  for (const Patch& c : all)
+    if (evaluate(c).extrapolated && std::find(missing.begin(), missing.end(), c) == missing.end()) missing.push_back(c);
   std::vector<Candidate> results = execute_all(missing, true);
   const std::lock_guard lock(mutex_);
   for (Candidate& c : results) {
-    Candidate& known = candidates_[c.changes.dump()];
+    Candidate& known = candidates_[c.changes];
     c.thought = std::move(known.needs);
     known = std::move(c);
   }
 }
 
-const Candidate& Evaluator::of(const Recipe& changes) {
-  const std::string name = changes.dump();
+const Candidate& Evaluator::evaluate(const Patch& changes) {
   const auto known = [&]() -> const Candidate* {
     const std::lock_guard lock(mutex_);
-    const auto it = candidates_.find(name);
+    const auto it = candidates_.find(changes);
     return it == candidates_.end() ? nullptr : &it->second;
   };
   if (const Candidate* c = known()) return *c;
@@ -195,7 +183,7 @@ size_t Evaluator::executed() const {
 
 std::vector<const Candidate*> Evaluator::all() const {
   std::vector<const Candidate*> out;
-  for (const auto& [name, c] : candidates_) out.push_back(&c);
+  for (const auto& [changes, c] : candidates_) out.push_back(&c);
   return out;
 }
 

@@ -2,29 +2,21 @@
 // device asked about, and how long its step takes there.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
-#include <functional>
+#include <exception>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "estimate/fit.h"
+#include "job/patch.h"
 #include "plan/step_time.h"
 #include "util/progress.h"
 
 namespace plimsoll {
-
-// Settings on top of the user's job, as an object in the language of job settings; empty: the job as it is.
-using Recipe = nlohmann::json;
-inline Recipe no_changes() { return Recipe::object(); }
-// The second wins; changes of the model's configuration add up.
-Recipe merged(Recipe a, const Recipe& b);
-Job with(const Job& job, const Recipe& changes);
 
 // Steps in which sequences or images are cut: what data is padded to.
 inline int64_t shape_unit(const Job& job) { return job.inputs == InputKind::image ? 32 : 64; }
@@ -37,6 +29,8 @@ struct Need {
   std::optional<StepTime> time;  // none: the device's figures are not known
 };
 
+Need need_of(const Fit& fit, std::optional<StepTime> time = {});
+
 // Even its upper end is within the limit.
 inline bool fits(const Need& need, Bytes limit) { return need.verdict == Verdict::fits && need.device.high <= limit; }
 
@@ -44,7 +38,7 @@ inline bool fits(const Need& need, Bytes limit) { return need.verdict == Verdict
 inline Bytes room_on(const TargetDevice& device) { return device.capacity->low - device.others; }
 
 struct Candidate {
-  Recipe changes;
+  Patch changes;  // of the user's job; empty: the job as it is
   Job job;
   std::string impossible;   // why it cannot be run at all; then `needs` is empty
   std::vector<Need> needs;  // by device
@@ -68,26 +62,27 @@ std::optional<StepTime> time_on(const Job& job, const Simulation& simulation, co
 class Evaluator {
  public:
   // `job` is resolved. `extrapolates`: long sequences from short ones; confirm() then executes in full what matters.
-  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {}, bool extrapolates = false);
+  // Told after each candidate, `progress` may end it: whoever asks for another gets Cancelled.
+  Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {}, bool extrapolates = false,
+            OnProgress progress = {});
 
-  const Candidate& of(const Recipe& changes);
-  void prepare(const std::vector<Recipe>& all);  // executes those that are new, in parallel; what others are executing is waited for
-  // Executes in full those that were extrapolated, in parallel; what of() gave for them is then exact. Nobody else may ask meanwhile.
-  void confirm(const std::vector<Recipe>& all);
+  const Candidate& evaluate(const Patch& changes);
+  void prepare(const std::vector<Patch>& all);  // executes those that are new, in parallel; what others are executing is waited for
+  // Executes in full those that were extrapolated, in parallel; what evaluate() gave for them is then exact. Nobody else may ask meanwhile.
+  void confirm(const std::vector<Patch>& all);
   bool extrapolates() const { return extrapolates_; }
 
   const Job& job() const { return job_; }
   const std::vector<TargetDevice>& devices() const { return devices_; }
   std::vector<const Candidate*> all() const;  // in the order of their changes
   size_t executed() const;
-  OnProgress progress;  // told after each candidate; when it says no, whoever asks for another gets Cancelled
 
  private:
-  Candidate execute(const Recipe& changes, bool in_full) const;
+  Candidate execute(const Patch& changes, bool in_full) const;
   void measure(Candidate& c, const Job& executed) const;
   void measure_shorter(Candidate& c, const Job& executed) const;
-  std::vector<Candidate> execute_all(const std::vector<Recipe>& all, bool in_full);
-  void tell();
+  std::vector<Candidate> execute_all(const std::vector<Patch>& all, bool in_full);
+  void check() const;
 
   Job job_;
   std::vector<TargetDevice> devices_;
@@ -95,12 +90,11 @@ class Evaluator {
   Cluster cluster_;
   bool extrapolates_;
   mutable std::mutex mutex_;
-  std::map<std::string, Candidate> candidates_;  // by the text of their changes; never removed
-  std::set<std::string> under_way_;              // by somebody's prepare()
+  std::map<Patch, Candidate> candidates_;  // by their changes; never removed
+  std::set<Patch> under_way_;              // by somebody's prepare()
   std::condition_variable arrived_;
-  std::mutex progress_mutex_;
-  size_t told_ = 0;  // candidates that progress knows of
-  std::atomic<bool> cancelled_{false};
+  std::exception_ptr failed_;  // what ended an execution for all who ask: a bug, or Cancelled
+  Progress progress_;
 };
 
 }  // namespace plimsoll

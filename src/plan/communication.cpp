@@ -23,7 +23,7 @@ double groups_of(const Simulation& s) {
   return 1 + static_cast<double>(std::count_if(s.work.blocks.begin(), s.work.blocks.end(), first));
 }
 
-GroupSeconds group_seconds(const Job& job, const FsdpSettings& f, int64_t inner, const Simulation& s, const Links& links) {
+GroupSeconds group_seconds(const Job& job, const FsdpSettings& f, int64_t inner, const Simulation& s, const Interconnect& links) {
   const RankGroup shards{f.shards(), inner}, copies{f.replicas, inner * f.shards()};
   const RankGroup again{f.reshard_to > 0 ? f.reshard_to : f.shards(), inner};
   const double groups = groups_of(s), whole = static_cast<double>(f.shards());
@@ -33,7 +33,8 @@ GroupSeconds group_seconds(const Job& job, const FsdpSettings& f, int64_t inner,
           links.gather(gradients, shards) + links.reduce(gradients / whole, copies)};
 }
 
-double sharding_seconds(const Job& job, const FsdpSettings& f, int64_t inner, const Simulation& s, const StepTime& t, const Links& links) {
+double sharding_seconds(const Job& job, const FsdpSettings& f, int64_t inner, const Simulation& s, const StepTime& t,
+                        const Interconnect& links) {
   const GroupSeconds g = group_seconds(job, f, inner, s, links);
   const auto micro = static_cast<double>(job.accumulation);
   const double seconds = groups_of(s) * (micro * (g.forward + g.backward) + (f.no_sync ? 1 : micro) * g.reduce);
@@ -41,7 +42,7 @@ double sharding_seconds(const Job& job, const FsdpSettings& f, int64_t inner, co
   return std::max(g.forward + g.reduce, seconds - kOverlap * (t.forward + t.backward + t.recompute));
 }
 
-double tensor_block_seconds(const Checkpointing& c, bool sequence, double hidden, const RankGroup& ranks, const Links& links) {
+double tensor_block_seconds(const Checkpointing& c, bool sequence, double hidden, const RankGroup& ranks, const Interconnect& links) {
   const double again = 1 / static_cast<double>(std::max<int64_t>(1, c.every));  // of all blocks
   if (!sequence) return (4 + (c.on ? again : 0)) * links.reduce(hidden, ranks);
   return (8 + (c.on ? (c.save.empty() ? 3 : 2) * again : 0)) * links.gather(hidden, ranks);
@@ -84,7 +85,7 @@ Gathers zero_3_gathers(const Trace& trace) {
 }
 
 // Gathers as they were executed, and gradients reduced into parts, bucket by bucket, in every micro-step.
-double zero_3_seconds(const Job& job, const Simulation& s, const StepTime& t, const Links& links) {
+double zero_3_seconds(const Job& job, const Simulation& s, const StepTime& t, const Interconnect& links) {
   const DeepSpeedSettings& d = *job.parallel.deepspeed;
   const RankGroup all{d.world, 1};
   const auto micro = static_cast<double>(job.accumulation), world = static_cast<double>(d.world);
@@ -99,7 +100,7 @@ double zero_3_seconds(const Job& job, const Simulation& s, const StepTime& t, co
 
 // DeepSpeed's stage 2 reduces in every micro-step, stage 1 in the last; then the updated parts go to all. Without overlap_comm backward
 // waits for each bucket.
-double deepspeed_seconds(const Job& job, const Simulation& s, double gradients, const StepTime& t, const Links& links) {
+double deepspeed_seconds(const Job& job, const Simulation& s, double gradients, const StepTime& t, const Interconnect& links) {
   const DeepSpeedSettings& d = *job.parallel.deepspeed;
   if (d.stage == 3) return zero_3_seconds(job, s, t, links);
   const RankGroup all{d.world, 1};
@@ -108,7 +109,7 @@ double deepspeed_seconds(const Job& job, const Simulation& s, double gradients, 
   return std::max(0.0, reductions * links.reduce(gradients, all) - hidden) + links.gather(gradients, all);
 }
 
-double ddp_seconds(const Job& job, const DdpSettings& ddp, double gradients, const StepTime& t, const Links& links) {
+double ddp_seconds(const Job& job, const DdpSettings& ddp, double gradients, const StepTime& t, const Interconnect& links) {
   const RankGroup all{ddp.world, inner_ranks(job)};
   const auto reductions = ddp.no_sync ? 1.0 : static_cast<double>(job.accumulation);
   const double size = std::min(gradients, ddp.bucket_mb.value_or(25) * 1048576);
@@ -118,7 +119,7 @@ double ddp_seconds(const Job& job, const DdpSettings& ddp, double gradients, con
 }
 
 // The embedding is summed, too, as half a block's; logits are gathered unless the loss is computed from shards.
-double tensor_seconds(const Job& job, const Simulation& s, const Links& links) {
+double tensor_seconds(const Job& job, const Simulation& s, const Interconnect& links) {
   const TensorParallelSettings& p = *job.parallel.tensor;
   const RankGroup ranks{p.world, 1};
   // Defaults are those of transformers' LlamaConfig.
@@ -134,7 +135,7 @@ double tensor_seconds(const Job& job, const Simulation& s, const Links& links) {
 
 }  // namespace
 
-double communication_seconds(const Job& job, const Simulation& s, const StepTime& t, const Links& links) {
+double communication_seconds(const Job& job, const Simulation& s, const StepTime& t, const Interconnect& links) {
   const ParallelSettings& p = job.parallel;
   const double gradients = static_cast<double>(s.trainable) * (weights_in_half(job) ? 2 : 4);
   double seconds = 0;

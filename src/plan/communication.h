@@ -4,14 +4,14 @@
 #pragma once
 
 #include "job/job.h"
-#include "plan/links.h"
+#include "plan/interconnect.h"
 #include "plan/step_time.h"
 #include "step/train.h"
 
 namespace plimsoll {
 
 // Seconds. `t` has the times of the kernels.
-double communication_seconds(const Job& job, const Simulation& simulation, const StepTime& t, const Links& links);
+double communication_seconds(const Job& job, const Simulation& simulation, const StepTime& t, const Interconnect& links);
 
 // Blocks that ran in one micro-step, and the model around them: so many groups fully_shard has.
 double groups_of(const Simulation& simulation);
@@ -21,10 +21,11 @@ double groups_of(const Simulation& simulation);
 struct GroupSeconds {
   double forward = 0, backward = 0, reduce = 0;
 };
-GroupSeconds group_seconds(const Job& job, const FsdpSettings& settings, int64_t inner, const Simulation& simulation, const Links& links);
+GroupSeconds group_seconds(const Job& job, const FsdpSettings& settings, int64_t inner, const Simulation& simulation,
+                           const Interconnect& links);
 // Of all groups in all micro-steps, behind forward and backward.
 double sharding_seconds(const Job& job, const FsdpSettings& settings, int64_t inner, const Simulation& simulation, const StepTime& t,
-                        const Links& links);
+                        const Interconnect& links);
 
 // What of the kernels' time hides traffic: the last bucket of gradients is not ready before backward's end.
 constexpr double kOverlap = 0.9;
@@ -32,6 +33,6 @@ constexpr double kOverlap = 0.9;
 // Tensor parallelism of one block. Attention and feed-forward are summed over the ranks in forward, and their inputs' gradients in
 // backward; with sequence parallelism a gather and a reduce-scatter take the place of each sum. A checkpoint repeats forward's but for the
 // last, and a selective one the gathers. `hidden`: bytes of the tokens of one micro-batch.
-double tensor_block_seconds(const Checkpointing& c, bool sequence, double hidden, const RankGroup& ranks, const Links& links);
+double tensor_block_seconds(const Checkpointing& c, bool sequence, double hidden, const RankGroup& ranks, const Interconnect& links);
 
 }  // namespace plimsoll

@@ -14,12 +14,10 @@ constexpr std::pair<const char*, double> kRungs[]{{"safe", 0.65}, {"medium", 0.7
 constexpr size_t kMostRungs = 10;
 
 // As in the job, where a change only says that again.
-Space only(const Space& space, const Recipe& recipe) {
+Space only(const Space& space, const Patch& recipe) {
   Space s = space;
-  Recipe fixed = recipe;
-  for (const char* key : {"batch", "accumulation", "checkpointing"}) fixed.erase(key);
-  s.free = no_changes();
-  s.groups = {Choice{fixed}};
+  s.free = {};
+  s.groups = {Choice{recipe.without({"batch", "accumulation", "checkpointing"})}};
   s.losses = s.offloads = s.lengths = {Choice{}};
   return s;
 }
@@ -43,7 +41,7 @@ std::optional<Lever> smaller_batch(const Space& space, const Job& job) {
   return Lever{"batch",
                fmt::format("micro-batch {}", next.batch),
                {{"batch", next.batch}, {"accumulation", next.accumulation}},
-               job.program.framework == Framework::jax ? LeverKind::other_training : LeverKind::same_result,
+               job.program.framework == Framework::jax ? LeverKind::different_training : LeverKind::same_result,
                "little while it still fills the device"};
 }
 
@@ -80,9 +78,9 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
   return out;
 }
 
-std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& start, size_t device) {
+std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Patch& start, size_t device) {
   std::vector<Rung> out;
-  const Candidate* now = &evaluator.of(start);
+  const Candidate* now = &evaluator.evaluate(start);
   std::set<std::string> tried;
   const auto need = [&](const Candidate& c) { return static_cast<double>(c.needs[device].device.bytes.count); };
   const double enough = now->needs.empty() ? 0 : need(*now) / 5;
@@ -96,9 +94,7 @@ std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Pl
     for (const Lever& l : levers) {
       if (tried.contains(l.name) && l.knob != "batch" && l.knob != "seq") continue;  // those may be taken again and again
       tried.insert(l.name);
-      Recipe changes = now->changes;
-      for (const auto& [key, value] : l.settings) changes = merged(changes, {{key, value}});
-      const Candidate& c = evaluator.of(changes);
+      const Candidate& c = evaluator.evaluate(merged(now->changes, l.settings));
       if (c.needs.empty() || need(c) > 0.98 * need(*now)) continue;
       next = &c;
       name = l.name;

@@ -10,7 +10,7 @@ std::vector<Rung> ladder_up(Evaluator& evaluator, const Space& space, const Plac
 
 // From `start`, one change added after the other, those that disturb least first; each saves at least 2 % of what is left, down
 // to a fifth of the start. What is to be kept stays; what is turned only with leave (shorter sequences) comes last.
-std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Recipe& start, size_t device);
+std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Plan& plan, const Patch& start, size_t device);
 
 PlannedRun planned(const Candidate& c, size_t device);
 double share_of(const Need& need, const TargetDevice& device);

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 // A layout without its micro-batch.
 struct Spread {
-  Recipe settings = no_changes();
+  Patch settings;
   int64_t replicas = 1;       // ranks that have samples of their own
   int64_t micro_batches = 1;  // the accumulation is a multiple of it
   bool accumulates = false;   // differs from another one only in how it accumulates
@@ -19,11 +19,15 @@ struct Spread {
   int64_t pipeline = 1;       // stages that take all micro-batches of a step as one batch, at least as many as they are: torchtitan's
 };
 
+struct Spreads {
+  std::vector<Spread> all;
+  std::string why_none;  // when there are none
+};
+
 struct LayoutKind {
   const char* name;   // for --layouts
   const char* title;  // for tables
-  // Throws an Error that says why this job has none.
-  std::vector<Spread> (*spreads)(const LayoutRequest& request);
+  Spreads (*spreads)(const LayoutRequest& request);
   std::vector<nlohmann::json> checkpointing;  // the levels that are tried, what recomputes least first
   // The ranks that may need the most memory or time, as jobs that are executed; null: all ranks are alike.
   std::vector<Job> (*ranks)(const Job& job);
@@ -32,16 +36,16 @@ const std::vector<LayoutKind>& layout_kinds();
 // Throws an Error with the names that are known.
 void check_layout_kinds(const std::set<std::string>& names);
 
-std::vector<Spread> ddp_spreads(const LayoutRequest& request);
-std::vector<Spread> zero1_spreads(const LayoutRequest& request);
-std::vector<Spread> deepspeed_spreads(const LayoutRequest& request);
-std::vector<Spread> fsdp1_spreads(const LayoutRequest& request);
-std::vector<Spread> fsdp2_spreads(const LayoutRequest& request);
-std::vector<Spread> tensor_parallel_spreads(const LayoutRequest& request);
-std::vector<Spread> fsdp2_tensor_spreads(const LayoutRequest& request);
-std::vector<Spread> torchtitan_spreads(const LayoutRequest& request);
+Spreads ddp_spreads(const LayoutRequest& request);
+Spreads zero1_spreads(const LayoutRequest& request);
+Spreads deepspeed_spreads(const LayoutRequest& request);
+Spreads fsdp1_spreads(const LayoutRequest& request);
+Spreads fsdp2_spreads(const LayoutRequest& request);
+Spreads tensor_parallel_spreads(const LayoutRequest& request);
+Spreads fsdp2_tensor_spreads(const LayoutRequest& request);
+Spreads torchtitan_spreads(const LayoutRequest& request);
 std::vector<Job> torchtitan_ranks(const Job& job);
-std::vector<Spread> megatron_spreads(const LayoutRequest& request);
+Spreads megatron_spreads(const LayoutRequest& request);
 std::vector<Job> megatron_ranks(const Job& job);
 
 // Context parallelism leaves a rank at least so many tokens.

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "formats/instead.h"
 #include "formats/launch_files.h"
+#include "formats/manual_steps.h"
 #include "formats/writer.h"
 #include "job/distribution.h"
 #include "job/megatron_arguments.h"
@@ -49,18 +49,18 @@ Job as_program_sees_it(const Layout& l) {
 
 // What the program itself must do.
 std::string in_program(const Layout& l) {
-  const std::string spread = instead_of(spread_setting(l.job), l.job);
+  const std::string spread = manual_step(spread_setting(l.job), l.job);
   if (!l.job.parallel.fsdp || !l.job.parallel.tensor) return spread;
   Job inner = l.job;
   inner.parallel.fsdp.reset();
-  return fmt::format("{}, and then {}, each along its dimension of one mesh", instead_of("tensor_parallel", inner), spread);
+  return fmt::format("{}, and then {}, each along its dimension of one mesh", manual_step("tensor_parallel", inner), spread);
 }
 
 std::string torchrun_text(const Layout& l, int64_t node) {
   std::string text = generate(as_program_sees_it(l), LaunchFile::torchrun, node).text;
   const size_t first = text.find('\n') + 1;  // after #!/bin/bash
   return text.insert(first, heading(l, "started by torchrun") + fmt::format("# in train.py: {}\n", in_program(l)) +
-                                (l.job.checkpointing.save.empty() ? "" : fmt::format("# and {}\n", instead_of("checkpointing", l.job))) +
+                                (l.job.checkpointing.save.empty() ? "" : fmt::format("# and {}\n", manual_step("checkpointing", l.job))) +
                                 meeting_point(l.job, node));
 }
 
@@ -150,12 +150,9 @@ std::string megatron_text(const Layout& l, int64_t node) {
 }  // namespace
 
 std::string estimate_command(const Layout& l) {
-  Changes all;
-  for (auto& [key, value] : given_by_flags(l.job))
-    if (!l.changes.contains(key)) all.emplace_back(key, value);
-  for (const auto& [key, value] : l.changes.items())
-    if (!(key == "checkpointing" && value == false)) all.emplace_back(key, value);
-  return fmt::format("plimsoll estimate {} {}", l.job.model, flags_for(all));
+  Patch all = merged(given_by_flags(l.job), l.changes);
+  if (!all.turns_on("checkpointing")) all.erase("checkpointing");
+  return fmt::format("plimsoll estimate {} {}", l.job.model, all.flags());
 }
 
 std::string launch_line(const Layout& l, int64_t node) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "job/job.h"
-#include "plan/links.h"
+#include "plan/interconnect.h"
 #include "plan/step_time.h"
 #include "step/train.h"
 
@@ -15,8 +15,8 @@ struct LayoutTime {
 };
 
 // `t` has the times of the kernels of the simulated stage.
-LayoutTime megatron_time(const Job& job, const Simulation& simulation, const StepTime& t, const Links& links);
-LayoutTime torchtitan_time(const Job& job, const Simulation& simulation, const StepTime& t, const Links& links);
+LayoutTime megatron_time(const Job& job, const Simulation& simulation, const StepTime& t, const Interconnect& links);
+LayoutTime torchtitan_time(const Job& job, const Simulation& simulation, const StepTime& t, const Interconnect& links);
 
 inline double compute_seconds(const StepTime& t) { return t.forward + t.recompute + t.backward; }
 // Of 1F1B and GPipe, and of interleaved schedules by their chunks. `micro_batch`: seconds of all kernels of one.

@@ -26,13 +26,17 @@ struct LayoutRequest {
 
 struct Layout {
   std::string kind;  // "FSDP2"
-  Recipe changes = no_changes();
+  Patch changes;
   Job job;
   Need need;
   Bytes margin;  // of the device, at the expected need
   int64_t replicas = 1;
   int64_t global_batch = 0;
+  bool confirmed = false;  // its need is that of all ranks in full, as `estimate` has it; else of those that usually need most
 };
+
+// How many of those that fit are confirmed, beside the fastest of each kind.
+constexpr size_t kShownLayouts = 10;
 
 // A larger cluster or device on which something would fit.
 struct LargerGoal {
@@ -44,11 +48,15 @@ struct LayoutPlan {
   LayoutRequest request;
   int64_t global_batch = 0;
   size_t possible = 0, executed = 0;
-  std::vector<Layout> fitting;                                // the fastest first
+  std::vector<Layout> fitting;                                // the fastest first; those that people see are confirmed
   std::optional<Layout> smallest;                             // of those that were executed
   std::vector<LargerGoal> would_fit;                          // when nothing fits
   std::vector<std::pair<std::string, std::string>> left_out;  // kinds that this model or job cannot have, and why
 };
+
+bool fits(const Layout& layout, const LayoutRequest& request);
+// With all its ranks executed in full.
+Layout confirmed(Layout layout, const LayoutRequest& request);
 
 // An Error when no layout is possible at all.
 LayoutPlan plan_layouts(const LayoutRequest& request);

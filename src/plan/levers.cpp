@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/estimate.h"
-#include "formats/writer.h"
 #include "job/settings.h"
+#include "plan/candidate.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
 #include "program/run.h"
@@ -56,19 +56,17 @@ class Catalogue {
   }
 
  private:
-  using Settings = std::vector<std::pair<std::string, Json>>;
-
-  void add(std::string knob, std::string name, Settings settings, LeverKind kind, std::string cost) {
+  void add(std::string knob, std::string name, Patch settings, LeverKind kind, std::string cost) {
     out_.push_back({std::move(knob), std::move(name), std::move(settings), kind, std::move(cost)});
   }
 
   // Shown, but nothing that a search takes.
-  void add_shown(std::string knob, std::string name, Settings settings, LeverKind kind, std::string cost) {
+  void add_shown(std::string knob, std::string name, Patch settings, LeverKind kind, std::string cost) {
     add(std::move(knob), std::move(name), std::move(settings), kind, std::move(cost));
     out_.back().searched = false;
   }
 
-  void add_free(std::string knob, std::string name, Settings settings, std::string cost) {
+  void add_free(std::string knob, std::string name, Patch settings, std::string cost) {
     add(std::move(knob), std::move(name), std::move(settings), LeverKind::same_result, std::move(cost));
     out_.back().free = true;
   }
@@ -79,10 +77,10 @@ class Catalogue {
       add("checkpointing", "jax.checkpoint around every block", {{"checkpointing", true}}, LeverKind::same_result,
           "about 33 % more time: one more forward of three");
     if (job_.precision == Precision::fp32)
-      add("precision", "everything in bf16", {{"precision", "bf16"}}, LeverKind::other_numbers,
+      add("precision", "everything in bf16", {{"precision", "bf16"}}, LeverKind::different_numerics,
           "none; small updates are rounded away without fp32 weights");
     if (job_.batch > 1)
-      add("batch", "half the batch", {{"batch", (job_.batch + 1) / 2}}, LeverKind::other_training, "none a sample; smaller steps");
+      add("batch", "half the batch", {{"batch", (job_.batch + 1) / 2}}, LeverKind::different_training, "none a sample; smaller steps");
   }
 
   // A training step is about three forwards: one forward, and a backward of two.
@@ -117,9 +115,10 @@ class Catalogue {
 
   void precision() {
     if (job_.precision == Precision::fp32)
-      add("precision", "bf16 autocast", {{"precision", "amp"}}, LeverKind::other_numbers, "none: it is faster; results differ by rounding");
+      add("precision", "bf16 autocast", {{"precision", "amp"}}, LeverKind::different_numerics,
+          "none: it is faster; results differ by rounding");
     if (job_.precision == Precision::fp32 || job_.precision == Precision::amp || job_.precision == Precision::amp_fp16)
-      add("precision", "everything in bf16", {{"precision", "bf16"}}, LeverKind::other_numbers,
+      add("precision", "everything in bf16", {{"precision", "bf16"}}, LeverKind::different_numerics,
           "none; small updates are rounded away without fp32 weights");
   }
 
@@ -132,9 +131,9 @@ class Catalogue {
       add("batch", "batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
           LeverKind::same_result, "much where one sample does not fill the device");
     if (job_.seq > 128 && job_.inputs != InputKind::image && !has_own_sides(job_))
-      add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::other_training, "none, but samples are cut");
+      add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::different_training, "none, but samples are cut");
     if (job_.seq >= 64 && job_.inputs == InputKind::image)
-      add("seq", "smaller images", {{"seq", job_.seq / 2 / 32 * 32}}, LeverKind::other_training, "none, but less is seen");
+      add("seq", "smaller images", {{"seq", job_.seq / 2 / 32 * 32}}, LeverKind::different_training, "none, but less is seen");
   }
 
   void optimizer() {
@@ -147,13 +146,13 @@ class Catalogue {
                   "a slower update: a kernel for each parameter");
     }
     if (is_adam(name)) {
-      add("optimizer", "8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+      add("optimizer", "8-bit AdamW", {{"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}}, LeverKind::different_numerics,
           "none to speak of; needs bitsandbytes");
       add_shown("optimizer", "4-bit AdamW", {{"optimizer", "torchao.AdamW4bit"}, {"optimizer_args", Json::object()}},
-                LeverKind::other_numbers, "none to speak of; needs torchao");
-      add("optimizer", "Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
-          "a slower update, and another learning rate");
-      add("optimizer", "Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
+                LeverKind::different_numerics, "none to speak of; needs torchao");
+      add("optimizer", "Adafactor", {{"optimizer", "TransformersAdafactor"}, {"optimizer_args", Json::object()}},
+          LeverKind::different_numerics, "a slower update, and another learning rate");
+      add("optimizer", "Lion", {{"optimizer", "Lion"}, {"optimizer_args", Json::object()}}, LeverKind::different_numerics,
           "none; another learning rate");
     }
     if (name != "none" && !job_.optimizer_in_backward && !job_.offload_optimizer) {
@@ -165,20 +164,20 @@ class Catalogue {
           "an update on the CPU and weights and gradients over PCIe; needs torchao");
     }
     if (name != "SGD" && name != "none")
-      add_shown("optimizer", "SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}}, LeverKind::other_numbers,
-                "none per step; transformers often do not train with it");
+      add_shown("optimizer", "SGD without momentum", {{"optimizer", "SGD"}, {"optimizer_args", Json::object()}},
+                LeverKind::different_numerics, "none per step; transformers often do not train with it");
   }
 
   void adapters() {
     const bool frozen_base = job_.tuning.adapter && !job_.tuning.quantization;
     if (frozen_base && (job_.inputs == InputKind::lm || job_.inputs == InputKind::cls))
-      add("quantization", "the frozen base in nf4", {{"quantization", "nf4"}}, LeverKind::other_numbers,
+      add("quantization", "the frozen base in nf4", {{"quantization", "nf4"}}, LeverKind::different_numerics,
           "weights to unpack in every product; needs bitsandbytes");
     if (job_.tuning.adapter || job_.inputs == InputKind::image) return;
     const Json lora{{"r", 16}, {"target_modules", "all-linear"}};
-    add("adapter", "LoRA of rank 16", {{"lora", lora}}, LeverKind::other_training, "none; only adapters are trained");
+    add("adapter", "LoRA of rank 16", {{"lora", lora}}, LeverKind::different_training, "none; only adapters are trained");
     add("adapter", "QLoRA: LoRA on an nf4 base", {{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}},
-        LeverKind::other_training, "a forward more and weights to unpack; PEFT turns checkpointing on with it");
+        LeverKind::different_training, "a forward more and weights to unpack; PEFT turns checkpointing on with it");
   }
 
   void rest() {
@@ -187,7 +186,7 @@ class Catalogue {
           "weights over PCIe in forward and backward");
     if (job_.ema && job_.averaging.place == EmaPlace::device)
       add("ema", "moving average on the host", {{"ema_place", "host"}}, LeverKind::same_result, "weights over PCIe after each update");
-    if (job_.ema) add("ema", "no moving average", {{"ema", false}}, LeverKind::other_training, "none: it is faster");
+    if (job_.ema) add("ema", "no moving average", {{"ema", false}}, LeverKind::different_training, "none: it is faster");
     if (job_.alloc_conf.find("expandable_segments") == std::string::npos)
       add_free("allocator", "expandable segments",
                {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},
@@ -217,13 +216,6 @@ Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& t
   return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
 }
 
-Job with(const Job& job, const Lever& lever) {
-  Job changed = job;
-  for (const auto& [key, value] : lever.settings) apply_setting(changed, key, value, "what-if");
-  follow_training(changed, job);
-  return changed;
-}
-
 // Pinned memory over PCIe 4.0 x16: 25 GB/s of the 31.5 that the link has is what copies reach.
 std::string offload_cost(const Run& run) {
   const int64_t bytes = run.simulation.activations_on_host;
@@ -234,21 +226,24 @@ std::string offload_cost(const Run& run) {
 LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, const std::optional<TargetDevice>& target) {
   LeverEffect e;
   e.lever = lever;
-  try {
-    const Job changed = with(job, lever);
-    Runs runs;
-    const Figures then = need_of(runs, changed, target);
-    e.device = then.device;
-    e.allocated = then.allocated;
-    e.verdict = then.verdict;
-    e.saving = now.device - then.device;
-    if (changed.offload_activations != job.offload_activations)
-      e.lever.cost = offload_cost(*runs.execute(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt)));
-  } catch (const std::exception& error) {
+  const auto impossible = [&](const std::string& why) {
     e.outcome = LeverOutcome::impossible;
-    e.note = error.what();
+    e.note = why;
     return e;
-  }
+  };
+  const Outcome<Job> patched = try_patched(job, lever.settings, "what-if");
+  if (!patched) return impossible(patched.refused->what());
+  Job changed = *patched;
+  follow_training(changed, job);
+  Runs runs;
+  const Attempt tried = runs.attempt(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt));
+  if (tried.problem) return impossible(tried.problem->what);
+  const Figures then = need_of(runs, changed, target);
+  e.device = then.device;
+  e.allocated = then.allocated;
+  e.verdict = then.verdict;
+  e.saving = now.device - then.device;
+  if (changed.offload_activations != job.offload_activations) e.lever.cost = offload_cost(*tried.run);
   // Half a percent is less than the overheads around it are known to.
   const int64_t noticed = std::max<int64_t>(now.device.count / 200, 1);
   if (e.saving.count >= noticed) e.outcome = LeverOutcome::saves;
@@ -258,21 +253,16 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
 
 }  // namespace
 
-bool moves_to_host(const std::string& key, const nlohmann::json& value) {
-  if (key == "offload_activations" || key == "offload_optimizer") return !value.is_null() && value != false;
-  if (key == "swap_blocks") return value != 0;
-  return key == "ema_place" && value == "host";
-}
-
-bool moves_to_host(const Lever& lever) {
-  return std::any_of(lever.settings.begin(), lever.settings.end(), [](const auto& s) { return moves_to_host(s.first, s.second); });
+bool moves_to_host(const Patch& settings) {
+  return settings.turns_on("offload_activations") || settings.turns_on("offload_optimizer") ||
+         settings.integer("swap_blocks").value_or(0) > 0 || settings.text("ema_place") == "host";
 }
 
 std::vector<Lever> levers_for(const Job& job) { return Catalogue(job).all(); }
 
 std::vector<Lever> levers_for(const Job& job, const TargetDevice& device) {
   std::vector<Lever> out = levers_for(job);
-  if (one_pool(device)) std::erase_if(out, [](const Lever& l) { return moves_to_host(l); });
+  if (one_pool(device)) std::erase_if(out, [](const Lever& l) { return moves_to_host(l.settings); });
   return out;
 }
 
@@ -280,17 +270,15 @@ std::vector<std::string> levers_left_out(const Job& job, const TargetDevice& dev
   std::vector<std::string> out;
   if (!one_pool(device)) return out;
   for (const Lever& l : levers_for(job))
-    if (moves_to_host(l)) out.push_back(l.name);
+    if (moves_to_host(l.settings)) out.push_back(l.name);
   return out;
 }
-
-std::string flags_of(const Lever& lever) { return flags_for(lever.settings); }
 
 const char* to_string(LeverKind k) {
   switch (k) {
     case LeverKind::same_result: return "same result";
-    case LeverKind::other_numbers: return "other numbers";
-    case LeverKind::other_training: return "other training";
+    case LeverKind::different_numerics: return "different numerics";
+    case LeverKind::different_training: return "different training";
   }
   return "";
 }
@@ -305,7 +293,7 @@ const char* to_string(LeverOutcome o) {
   return "";
 }
 
-WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target) {
+WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target, const OnProgress& tell) {
   const Figures now = need_of(runs, job, target);
   WhatIf w;
   w.device = now.device;
@@ -317,7 +305,12 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
   }
   const std::vector<Lever> levers = target ? levers_for(job, *target) : levers_for(job);
   w.effects.resize(levers.size());
-  parallel_for(levers.size(), [&](size_t i) { w.effects[i] = effect_of(job, levers[i], now, target); });
+  Progress progress(tell, "changes executed", levers.size());
+  const auto execute_one = [&](size_t i) {
+    w.effects[i] = effect_of(job, levers[i], now, target);
+    progress.advance();
+  };
+  parallel_for(levers.size(), execute_one, progress);
   std::stable_sort(w.effects.begin(), w.effects.end(), [](const LeverEffect& a, const LeverEffect& b) {
     return std::tuple(a.outcome, b.saving) < std::tuple(b.outcome, a.saving);
   });

@@ -2,27 +2,28 @@
 // job settings, so that what is shown is what to write.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "estimate/fit.h"
 #include "job/job.h"
+#include "job/patch.h"
+#include "util/progress.h"
 
 namespace plimsoll {
 
 // Whether the model that comes out is another one.
 enum class LeverKind : uint8_t {
-  same_result,     // the same numbers, up to rounding
-  other_numbers,   // another precision or optimizer: the run must be looked at again
-  other_training,  // other parameters are trained, or on other data
+  same_result,         // the same numbers, up to rounding
+  different_numerics,  // another precision or optimizer: the run must be looked at again
+  different_training,  // other parameters are trained, or on other data
 };
 
 struct Lever {
   std::string knob;  // what it turns, as in `plan --keep`: "checkpointing", "optimizer"
   std::string name;  // "checkpoint every block"
-  std::vector<std::pair<std::string, nlohmann::json>> settings;
+  Patch settings;
   LeverKind kind = LeverKind::same_result;
   std::string cost;      // in time, and what else
   bool free = false;     // costs nothing at all: neither time, nor numbers, nor a library
@@ -48,9 +49,8 @@ struct WhatIf {
   std::vector<std::string> left_out;  // names of those that only move bytes to the host, where that is the device: see kOnePool
 };
 
-// Whether that setting takes bytes off the device by keeping them on the host.
-bool moves_to_host(const std::string& key, const nlohmann::json& value);
-bool moves_to_host(const Lever& lever);
+// Whether one of the settings takes bytes off the device by keeping them on the host.
+bool moves_to_host(const Patch& settings);
 // Whether the host's memory is the device's, so that moving bytes from one to the other gains nothing.
 inline bool one_pool(const TargetDevice& device) { return device.spec.memory == MemoryKind::unified; }
 inline constexpr const char* kOnePool = "one pool: the host is the device";
@@ -63,11 +63,9 @@ std::vector<Lever> levers_for(const Job& job, const TargetDevice& device);
 std::vector<std::string> levers_left_out(const Job& job, const TargetDevice& device);
 const char* to_string(LeverKind k);
 const char* to_string(LeverOutcome o);
-// As flags: "--checkpointing --optimizer AdamW8bit".
-std::string flags_of(const Lever& lever);
 
-// The job's model must be resolved.
-WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target = {});
+// The job's model must be resolved. Told after each lever, `progress` may end it: Cancelled.
+WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target = {}, const OnProgress& progress = {});
 WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target = {});
 
 }  // namespace plimsoll

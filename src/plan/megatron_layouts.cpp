@@ -1,10 +1,12 @@
 // Layouts of Megatron-LM: tensor, pipeline, context and expert parallelism, the rest data parallel under its distributed optimizer.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "model/decoder/megatron.h"
 #include "plan/layout_kinds.h"
 #include "plan/without_defaults.h"
+#include "program/program.h"
 
 namespace plimsoll {
 
@@ -37,13 +39,14 @@ std::vector<int64_t> stage_counts(int64_t layers) {
   return out;
 }
 
-bool possible(const Job& job, const MegatronSettings& m) {
-  try {
-    MegatronConfig(job.family, job.config, m);
-    return job.seq % (m.context * (m.sequence ? m.tensor : 1)) == 0;
-  } catch (const Error&) {
-    return false;
-  }
+// As Megatron-LM itself would find it, with micro-batches that every schedule takes.
+Problems problems_of(Job job, const MegatronSettings& m) {
+  job.parallel = {};
+  job.program = {};
+  job.program.megatron = m;
+  job.precision = Precision::bf16;
+  job.accumulation = m.pipeline;
+  return megatron_program().problems(job);
 }
 
 // Over the experts, and with the pipeline in one or two chunks a stage.
@@ -52,7 +55,7 @@ void add_variants(const Job& job, MegatronSettings m, int64_t experts, std::vect
     m.expert_tensor = 1;
     if (m.world % (m.expert * m.pipeline) != 0) return;
     for (m.virtual_stages = 1; m.virtual_stages <= (m.pipeline > 1 && m.layers.empty() ? 2 : 1); ++m.virtual_stages) {
-      if (!possible(job, m)) continue;
+      if (!problems_of(job, m).empty()) continue;
       Spread s;
       s.settings = {{"megatron", without_defaults(to_json(m), to_json(MegatronSettings{}))}, {"precision", "bf16"}};
       s.replicas = m.data();
@@ -64,8 +67,9 @@ void add_variants(const Job& job, MegatronSettings m, int64_t experts, std::vect
 
 }  // namespace
 
-std::vector<Spread> megatron_spreads(const LayoutRequest& r) {
+Spreads megatron_spreads(const LayoutRequest& r) {
   MegatronSettings m = r.job.program.megatron.value_or(MegatronSettings{});
+  if (const Problems problems = problems_of(r.job, MegatronSettings{}); !problems.empty()) return {{}, problems.front().what};
   const MegatronConfig whole(r.job.family, r.job.config, MegatronSettings{});
   m.world = r.world;
   m.stage.reset();
@@ -80,7 +84,7 @@ std::vector<Spread> megatron_spreads(const LayoutRequest& r) {
         if (model > r.world) break;
         if (r.world % model == 0) add_variants(r.job, m, whole.experts, out);
       }
-  return out;
+  return {out, ""};
 }
 
 // The first stage has the most micro-batches in flight, the last one the logits; those between have less than the first, or, where that

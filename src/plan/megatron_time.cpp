@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-LayoutTime megatron_time(const Job& job, const Simulation& simulation, const StepTime& times, const Links& links) {
+LayoutTime megatron_time(const Job& job, const Simulation& simulation, const StepTime& times, const Interconnect& links) {
   const MegatronSettings& m = *job.program.megatron;
   const MegatronConfig c(job.family, job.config, m);
   const auto micro = static_cast<double>(job.accumulation), layers = static_cast<double>(c.layers) / static_cast<double>(m.pipeline);

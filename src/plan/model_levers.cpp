@@ -34,7 +34,7 @@ std::vector<Lever> model_levers(const Job& job) {
     const int64_t now = job.config.size({l.key}, l.usual), then = shrunk(l.change, now);
     if (then < 1 || then == now) continue;
     out.push_back(
-        {"model", fmt::format(fmt::runtime(l.name), then, now), {{"config", {{l.key, then}}}}, LeverKind::other_training, l.cost});
+        {"model", fmt::format(fmt::runtime(l.name), then, now), {{"config", {{l.key, then}}}}, LeverKind::different_training, l.cost});
   }
   if (has_own_sides(job)) {
     const int64_t height = job.config.size({"height"}, 0) * 3 / 4 / kSide * kSide,
@@ -43,7 +43,7 @@ std::vector<Lever> model_levers(const Job& job) {
       out.push_back({"model",
                      fmt::format("{} x {} pixels", height, width),
                      {{"config", {{"height", height}, {"width", width}}}},
-                     LeverKind::other_training,
+                     LeverKind::different_training,
                      "less time; less is seen"});
   }
   return out;

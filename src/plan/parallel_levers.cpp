@@ -91,7 +91,7 @@ void of_fsdp(const Job& job, std::vector<Lever>& out) {
         "weights are gathered over more ranks, between nodes too");
   const bool fp32 = job.precision == Precision::fp32 || job.precision == Precision::amp;
   if (fp32 && f.param_dtype == WireType::own)
-    add(out, "weights gathered in bf16", "fsdp", with({{"param_dtype", "bf16"}, {"reduce_dtype", "fp32"}}), LeverKind::other_numbers,
+    add(out, "weights gathered in bf16", "fsdp", with({{"param_dtype", "bf16"}, {"reduce_dtype", "fp32"}}), LeverKind::different_numerics,
         "none: it is faster; MixedPrecisionPolicy");
 }
 

@@ -4,21 +4,20 @@
 #include <future>
 
 #include "estimate/host_memory.h"
-#include "formats/writer.h"
 #include "job/distribution.h"
 #include "plan/batch_answer.h"
 #include "plan/ladder.h"
-#include "plan/possible_space.h"
 #include "plan/quick_fixes.h"
 #include "plan/sensitivity.h"
 #include "plan/short_runs.h"
-#include "plan/shortage.h"
+#include "plan/supported_space.h"
+#include "plan/why_nothing_fits.h"
 
 namespace plimsoll {
 
 namespace {
 
-constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::other_numbers, LeverKind::other_training};
+constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::different_numerics, LeverKind::different_training};
 constexpr double kWorthAChange = 0.97;     // of the time that the plan takes
 constexpr size_t kManyEvents = 2'000'000;  // seconds for every candidate
 constexpr int kAttempts = 4;               // searches until what was extrapolated holds when it is executed
@@ -39,7 +38,7 @@ class Planner {
   }
 
   Plan make() {
-    const Candidate& now = evaluator_.of(no_changes());
+    const Candidate& now = evaluator_.evaluate(Patch());
     plan_.as_is = planned(now, device_);
     plan_.as_is_impossible = now.impossible;
     plan_.peak_phase = now.peak_phase;
@@ -56,7 +55,7 @@ class Planner {
     if (!plan_.best) shortage();
     plan_.as_is = planned(now, device_);
     if (everything) {
-      const Recipe from = plan_.best ? plan_.best->run.changes : no_changes();
+      const Patch from = plan_.best ? plan_.best->run.changes : Patch();
       auto faster = std::async(std::launch::async, [this] { alternatives(); });
       auto down = std::async(std::launch::async, [&] { return ladder_down(evaluator_, space_, plan_, from, device_); });
       plan_.up = ladder_up(evaluator_, space_, placement_, plan_, device_);
@@ -90,10 +89,10 @@ class Planner {
   bool confirmed() {
     const Candidate* answer = best_ ? best_ : smallest_;
     if (answer == nullptr) return true;
-    const Recipe changes = answer->changes;
+    const Patch changes = answer->changes;
     const Bytes thought = answer->needs[device_].device.high;
-    evaluator_.confirm({changes, no_changes()});
-    const Candidate& found = evaluator_.of(changes);
+    evaluator_.confirm({changes, Patch()});
+    const Candidate& found = evaluator_.evaluate(changes);
     // The smallest may fit though a more careful search found nothing.
     if (best_ == nullptr && fits(found)) plan_.best = {kind_of(changes), {}}, best_ = &found;
     if (plan_.best) plan_.best->run = planned(found, device_);
@@ -105,11 +104,10 @@ class Planner {
   }
 
   // The most that one of its levers disturbs.
-  LeverKind kind_of(const Recipe& changes) const {
+  LeverKind kind_of(const Patch& changes) const {
     LeverKind most = LeverKind::same_result;
     for (const Lever& l : levers_for(request_.job)) {
-      const auto turned = [&](const auto& s) { return changes.contains(s.first) && changes[s.first] == s.second; };
-      if (std::all_of(l.settings.begin(), l.settings.end(), turned)) most = std::max(most, l.kind);
+      if (changes.includes(l.settings)) most = std::max(most, l.kind);
     }
     return most;
   }
@@ -132,10 +130,10 @@ class Planner {
     Space narrow = space_;
     narrow.offloads = {Choice{}};
     narrow.placements = false;
-    const Recipe& plan = best_->changes;
+    const Patch& plan = best_->changes;
     std::erase_if(narrow.groups, [&](const Choice& g) {
       return g.changes.contains("offload_optimizer") || g.changes.contains("optimizer_in_backward") ||
-             (plan.contains("precision") && g.changes.value("precision", Recipe()) != plan["precision"]);
+             (plan.contains("precision") && g.changes["precision"] != plan["precision"]);
     });
     std::erase_if(narrow.losses, [&](const Choice& l) { return !l.changes.contains("loss_kernel") && plan.contains("loss_kernel"); });
     Search search(evaluator_, narrow, placement_, device_, plan_.limit, request_.objective);
@@ -155,7 +153,7 @@ class Planner {
       const Candidate* best = nullptr;
       const auto fitting = [&](int64_t seq) {
         Space s = space_;
-        s.lengths = {Choice{Recipe{{"seq", seq}}}};
+        s.lengths = {Choice{Patch{{"seq", seq}}}};
         Search search(evaluator_, s, placement_, device_, searched_limit_, Objective::memory);
         const Candidate* c = search.best(kind);
         if (search.smallest() && (!smallest_ || search.smallest()->needs[device_].device.high < smallest_->needs[device_].device.high))
@@ -189,7 +187,7 @@ class Planner {
     } else if (need.device.high <= plan_.limit) {  // only where what was extrapolated did not hold, again and again
       plan_.unanswered = "what short runs promised did not hold in full ones; --full executes every candidate in full";
     } else {
-      plan_.shortage = shortage_of(request_, evaluator_, placement_, plan_, *smallest_, device_);
+      plan_.shortage = why_nothing_fits(request_, evaluator_, placement_, plan_, *smallest_, device_);
     }
   }
 
@@ -200,12 +198,6 @@ class Planner {
           !c->changes.contains("config") && !(one_pool(plan_.device) && moves_to_host(c->changes)))
         all.push_back(c);
     for (const Candidate* c : pareto_front(all, device_)) plan_.front.push_back(planned(*c, device_));
-  }
-
-  static bool moves_to_host(const Recipe& changes) {
-    for (const auto& [key, value] : changes.items())
-      if (plimsoll::moves_to_host(key, value)) return true;
-    return false;
   }
 
   // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
@@ -231,11 +223,7 @@ std::vector<BlockCost> blocks_of(Job job, const std::vector<TargetDevice>& devic
   if (job.program.framework != Framework::pytorch || devices.empty()) return {};
   if (!is_distributed(job)) job.steps = job.accumulation = 1;
   if (of_short_run) job.seq = ShortRuns::kMore;
-  try {
-    return block_costs(job, devices.front().spec);
-  } catch (const Error&) {
-    return {};
-  }
+  return block_costs(job, devices.front().spec);
 }
 
 // On a device that shares its memory with the host, what the system and the process itself take there.
@@ -250,22 +238,16 @@ TargetDevice beside_the_host(TargetDevice device, const Job& job) {
 
 std::vector<Plan> make_plans(const PlanRequest& request, std::vector<TargetDevice> devices) {
   for (TargetDevice& d : devices) d = beside_the_host(std::move(d), request.job);
-  Evaluator evaluator(request.job, devices, request.calibration, request.cluster, !request.full && loops_over_tokens(request.job));
-  evaluator.progress = request.progress;
+  Evaluator evaluator(request.job, devices, request.calibration, request.cluster, !request.full && loops_over_tokens(request.job),
+                      request.progress);
   const Placement placement(blocks_of(request.job, devices, evaluator.extrapolates()), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const Space space = possible_space(evaluator, request.wishes, i);
+    const Space space = supported_space(evaluator, request.constraints, i);
     out.push_back(Planner(request, evaluator, space, placement, i).make());
     out.back().executed = evaluator.executed();
   }
   return out;
-}
-
-std::string flags_of(const Recipe& changes) {
-  Changes all;
-  for (const auto& [key, value] : changes.items()) all.emplace_back(key, value);
-  return flags_for(all);
 }
 
 }  // namespace plimsoll

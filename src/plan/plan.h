@@ -12,7 +12,7 @@ namespace plimsoll {
 
 struct PlanRequest {
   Job job;  // resolved
-  Wishes wishes;
+  Constraints constraints;
   Objective objective = Objective::throughput;
   double leave_free = 0;  // of the device, beside the interval
   Calibration calibration;
@@ -24,7 +24,7 @@ struct PlanRequest {
 
 // A candidate on the one device of its plan.
 struct PlannedRun {
-  Recipe changes = no_changes();
+  Patch changes;
   Job job;
   Need need;
   int64_t global_batch = 1;
@@ -103,8 +103,5 @@ struct Plan {
 
 // One plan for each device, from shared executions.
 std::vector<Plan> make_plans(const PlanRequest& request, std::vector<TargetDevice> devices);
-
-// The settings that differ from the user's, as flags.
-std::string flags_of(const Recipe& changes);
 
 }  // namespace plimsoll

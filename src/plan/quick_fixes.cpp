@@ -44,18 +44,14 @@ QuickFix effect_of(const Lever& lever, const Candidate& now, const Candidate& c,
 }  // namespace
 
 std::vector<QuickFix> quick_fixes(Evaluator& evaluator, size_t device) {
-  const Candidate& now = evaluator.of(no_changes());
+  const Candidate& now = evaluator.evaluate(Patch());
   if (now.needs.empty()) return {};
   const std::vector<Lever> levers = levers_for(evaluator.job(), evaluator.devices()[device]);
-  std::vector<Recipe> all;
-  for (const Lever& l : levers) {
-    Recipe c = no_changes();
-    for (const auto& [key, value] : l.settings) c[key] = value;
-    all.push_back(c);
-  }
+  std::vector<Patch> all;
+  for (const Lever& l : levers) all.push_back(l.settings);
   evaluator.prepare(all);
   std::vector<QuickFix> fixes;
-  for (size_t i = 0; i < levers.size(); ++i) fixes.push_back(effect_of(levers[i], now, evaluator.of(all[i]), device));
+  for (size_t i = 0; i < levers.size(); ++i) fixes.push_back(effect_of(levers[i], now, evaluator.evaluate(all[i]), device));
   const auto key = [&](const QuickFix& f) {
     const double time = std::isfinite(f.slower) ? std::max(0.0, f.slower) : 0;
     return std::tuple(f.outcome, f.lever.kind, time > 0.01 ? time * 1e9 / std::max<double>(1, static_cast<double>(f.saving.count)) : 0.0,

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "job/distribution.h"
-#include "plan/least_need.h"
+#include "plan/lower_bound.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -46,7 +46,7 @@ double seconds_per_sample(const Candidate& c, size_t device) {
 Search::Search(Evaluator& evaluator, const Space& space, const Placement& placement, size_t device, Bytes limit, Objective objective)
     : evaluator_(evaluator), space_(space), placement_(placement), device_(device), limit_(limit), objective_(objective) {
   const Job& job = evaluator.job();
-  whole_parameters_ = whole_parameters(job, evaluator.of(no_changes()).parameters);
+  whole_parameters_ = whole_parameters(job, evaluator.evaluate(Patch()).parameters);
   const Checkpointing& now = job.checkpointing;
   if (space.checkpointing && job.program.megatron) {
     levels_ = {false, true};  // its own recomputation, of every layer
@@ -58,18 +58,18 @@ Search::Search(Evaluator& evaluator, const Space& space, const Placement& placem
 }
 
 // Without what the job says already, so that a change is a change.
-Recipe Search::at(const Recipe& recipe, const Split& split, const nlohmann::json& checkpointing) const {
+Patch Search::recipe_at(const Patch& recipe, const Split& split, const nlohmann::json& checkpointing) const {
   const Job& job = evaluator_.job();
-  Recipe out = recipe;
+  Patch out = recipe;
   out.erase("checkpointing");
-  if (split.batch != job.batch) out["batch"] = split.batch;
-  if (split.accumulation != job.accumulation) out["accumulation"] = split.accumulation;
-  if (checkpointing != nlohmann::json(to_json(job.checkpointing))) out["checkpointing"] = checkpointing;
+  if (split.batch != job.batch) out.set("batch", split.batch);
+  if (split.accumulation != job.accumulation) out.set("accumulation", split.accumulation);
+  if (checkpointing != nlohmann::json(to_json(job.checkpointing))) out.set("checkpointing", checkpointing);
   return out;
 }
 
-const Candidate& Search::run(const Recipe& changes) {
-  const Candidate& c = evaluator_.of(changes);
+const Candidate& Search::run(const Patch& changes) {
+  const Candidate& c = evaluator_.evaluate(changes);
   if (!c.needs.empty() && (!smallest_ || c.needs[device_].device.high < smallest_->needs[device_].device.high)) smallest_ = &c;
   return c;
 }
@@ -95,9 +95,9 @@ bool Search::could_win(const Candidate& c) const { return !c.needs.empty() && (!
 // The least time a sample that a recipe can reach with any batch and no recomputation, from the corner that all recipes have in common:
 // its own arithmetic there, less what larger batches took off the arithmetic of the first recipe with that loss, and less a fifth because
 // small kernels do not all gain alike.
-bool Search::could_ever_win(const Recipe& recipe, const StepTime& corner, double shrinking) const {
+bool Search::could_ever_win(const Patch& recipe, const StepTime& corner, double shrinking) const {
   if (!best_ || objective_ != Objective::throughput || shrinking == 0) return true;
-  const Job job = with(evaluator_.job(), corner_of(recipe));
+  const Job job = patched(evaluator_.job(), corner_of(recipe), "plan");
   double least = (corner.forward + corner.backward) * shrinking;
   if (space_.global) least += corner.optimizer + corner.communication;  // of a step, whatever its micro-batches
   if (job.offload_activations == Offload::none && space_.global) least += corner.transfers;
@@ -109,17 +109,18 @@ void Search::offer(const Candidate& c) {
   if (fits(c) && could_win(c)) best_ = &c;
 }
 
-std::vector<Split> Search::splits_for(const Recipe& recipe) const { return splits_of(space_, with(evaluator_.job(), recipe)); }
+std::vector<Split> Search::splits_for(const Patch& recipe) const { return splits_of(space_, patched(evaluator_.job(), recipe, "plan")); }
 
 // The fewest blocks (in the order of the placement) with which the batch fits.
-void Search::fit_level(const Recipe& recipe, const Split& split, bool selective) {
-  const auto level = [&](size_t k) -> const Candidate& { return run(at(recipe, split, placement_.level(k, selective))); };
+void Search::fit_level(const Patch& recipe, const Split& split, bool selective) {
+  const auto level = [&](size_t k) -> const Candidate& { return run(recipe_at(recipe, split, placement_.level(k, selective))); };
   size_t too_few = 0, enough = placement_.blocks();
   if (!fits(level(enough))) return;
   while (enough - too_few > 1) {
     const size_t third = std::max<size_t>(1, (enough - too_few) / 3);
     const size_t first = too_few + third, second = std::min(enough - 1, first + third);
-    evaluator_.prepare({at(recipe, split, placement_.level(first, selective)), at(recipe, split, placement_.level(second, selective))});
+    evaluator_.prepare(
+        {recipe_at(recipe, split, placement_.level(first, selective)), recipe_at(recipe, split, placement_.level(second, selective))});
     for (const size_t k : {first, second}) {
       if (k <= too_few || k >= enough) continue;
       if (fits(level(k))) {
@@ -135,28 +136,29 @@ void Search::fit_level(const Recipe& recipe, const Split& split, bool selective)
 }
 
 // As many libraries have it: the k-th block, the 2k-th, ... Of those with fewer blocks than the best has, the first that may fit.
-void Search::try_every_kth(const Recipe& recipe, const Split& split) {
+void Search::try_every_kth(const Patch& recipe, const Split& split) {
   for (size_t k = 2; k <= placement_.blocks(); ++k) {
-    const Candidate& c = run(at(recipe, split, {{"every", k}}));
+    const Candidate& c = run(recipe_at(recipe, split, {{"every", k}}));
     if (!could_win(c)) continue;
     offer(c);
     return;
   }
 }
 
-void Search::explore_batch(const Recipe& recipe, const Split& split) {
+void Search::explore_batch(const Patch& recipe, const Split& split) {
   if (levels_.size() == 1) return;
-  if (!space_.placements || placement_.blocks() == 0) return offer(run(at(recipe, split, full())));
-  evaluator_.prepare({at(recipe, split, placement_.level(placement_.blocks(), true)), at(recipe, split, {{"every", 2}})});
+  if (!space_.placements || placement_.blocks() == 0) return offer(run(recipe_at(recipe, split, full())));
+  evaluator_.prepare({recipe_at(recipe, split, placement_.level(placement_.blocks(), true)), recipe_at(recipe, split, {{"every", 2}})});
   fit_level(recipe, split, false);
-  if (const Candidate& all = run(at(recipe, split, placement_.level(placement_.blocks(), true))); fits(all)) fit_level(recipe, split, true);
+  if (const Candidate& all = run(recipe_at(recipe, split, placement_.level(placement_.blocks(), true))); fits(all))
+    fit_level(recipe, split, true);
   try_every_kth(recipe, split);
 }
 
 // Gradients of an accumulation live on through the next forward pass: the whole batch at once may fit where no part of it does. Nor can
 // all be accumulated: not what leaves for the host.
-void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking) {
-  const Candidate& corner = run(at(recipe, splits[0], full()));
+void Search::explore(const Patch& recipe, const std::vector<Split>& splits, double& shrinking) {
+  const Candidate& corner = run(recipe_at(recipe, splits[0], full()));
   if (!corner.needs.empty())
     if (const auto& time = corner.needs[device_].time; time && !could_ever_win(recipe, *time, shrinking)) return;
   const bool whole = splits.size() > 1 && splits.back().accumulation == 1 && splits[splits.size() - 2].accumulation > 1;
@@ -165,34 +167,34 @@ void Search::explore(const Recipe& recipe, const std::vector<Split>& splits, dou
   if (fits(corner)) explore_splits(recipe, {splits.begin(), splits.end() - (whole ? 1 : 0)}, shrinking);
 }
 
-void Search::explore_splits(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking) {
+void Search::explore_splits(const Patch& recipe, const std::vector<Split>& splits, double& shrinking) {
   // The largest micro-batch that fits when everything is checkpointed.
   size_t fitting = 0, beyond = splits.size();
-  const Candidate& least = run(at(recipe, splits[0], full()));
+  const Candidate& least = run(recipe_at(recipe, splits[0], full()));
   if (!fits(least)) return;
   if (objective_ == Objective::memory || objective_ == Objective::sequence) return offer(least);
   for (size_t step = 1; fitting + 1 < beyond; step *= 2) {  // doubling, then halving
     const size_t next = beyond == splits.size() ? std::min(fitting + step, beyond - 1) : (fitting + beyond) / 2;
-    if (fits(run(at(recipe, splits[next], full())))) {
+    if (fits(run(recipe_at(recipe, splits[next], full())))) {
       fitting = next;
     } else {
       beyond = next;
     }
   }
   if (objective_ == Objective::batch) {
-    offer(run(at(recipe, splits[fitting], full())));
+    offer(run(recipe_at(recipe, splits[fitting], full())));
     return;
   }
   // What a checkpoint drops need not travel to the host: there it makes the step faster.
-  if (evaluator_.of(at(recipe, splits[0], full())).job.offload_activations != Offload::none) {
-    std::vector<Recipe> all;
-    for (const nlohmann::json& level : levels_) all.push_back(at(recipe, splits[fitting], level));
+  if (evaluator_.evaluate(recipe_at(recipe, splits[0], full())).job.offload_activations != Offload::none) {
+    std::vector<Patch> all;
+    for (const nlohmann::json& level : levels_) all.push_back(recipe_at(recipe, splits[fitting], level));
     evaluator_.prepare(all);
-    for (const Recipe& c : all) offer(run(c));
+    for (const Patch& c : all) offer(run(c));
     return;
   }
   if (shrinking == 0) {
-    const Candidate& large = run(at(recipe, splits[std::min(fitting + 2, splits.size() - 1)], levels_.front()));
+    const Candidate& large = run(recipe_at(recipe, splits[std::min(fitting + 2, splits.size() - 1)], levels_.front()));
     const auto arithmetic = [&](const Candidate& c) {
       const StepTime& t = *c.needs[device_].time;
       return (t.forward + t.backward) / static_cast<double>(c.global_batch());
@@ -201,7 +203,7 @@ void Search::explore_splits(const Recipe& recipe, const std::vector<Split>& spli
       shrinking = arithmetic(large) / arithmetic(least);
   }
   for (size_t i = fitting + 1; i-- > 0;) {
-    const Candidate& plain = run(at(recipe, splits[i], levels_.front()));
+    const Candidate& plain = run(recipe_at(recipe, splits[i], levels_.front()));
     if (!could_win(plain)) return;  // nor does anything with fewer samples
     if (fits(plain)) {
       offer(plain);
@@ -212,10 +214,10 @@ void Search::explore_splits(const Recipe& recipe, const std::vector<Split>& spli
 }
 
 // Of weights, gradients and states: what activations take depends on what is searched.
-Bytes Search::least_of(const Recipe& recipe) const {
-  Job job = with(evaluator_.job(), recipe);
+Bytes Search::least_of(const Patch& recipe) const {
+  Job job = patched(evaluator_.job(), recipe, "plan");
   job.offload_activations = Offload::pinned;
-  return least_need(job, whole_parameters_);
+  return lower_bound(job, whole_parameters_);
 }
 
 // Nothing is worth a search: what comes nearest is executed all the same, to say by how much it misses.
@@ -225,19 +227,18 @@ void Search::run_smallest(LeverKind kind) {
     if (g.kind <= kind && (!nearest || least_of(merged(space_.free, g.changes)) < least_of(merged(space_.free, nearest->changes))))
       nearest = &g;
   for (const Choice& offload : space_.offloads) {
-    const Recipe recipe = recipe_of(*nearest, space_.losses.back(), offload, space_.lengths.back());
+    const Patch recipe = recipe_of(*nearest, space_.losses.back(), offload, space_.lengths.back());
     const std::vector<Split> splits = splits_for(recipe);
     for (const Split& split : {splits.front(), splits.back()})
-      if (split == splits.front() || split.accumulation == 1) run(at(recipe, split, full()));
+      if (split == splits.front() || split.accumulation == 1) run(recipe_at(recipe, split, full()));
   }
 }
 
 std::vector<Search::Combination> Search::combinations(LeverKind kind) const {
-  const auto class_of = [](Recipe changes) {
-    for (const char* key : {"optimizer", "optimizer_args", "optimizer_in_backward", "offload_optimizer"}) changes.erase(key);
-    return changes.dump();
+  const auto class_of = [](const Patch& changes) {
+    return changes.without({"optimizer", "optimizer_args", "optimizer_in_backward", "offload_optimizer"});
   };
-  std::map<std::string, const Choice*> classes;
+  std::map<Patch, const Choice*> classes;
   std::vector<Combination> out;
   for (const Choice& g : space_.groups) {
     if (g.kind > kind || least_of(merged(space_.free, g.changes)) > limit_) continue;
@@ -252,7 +253,7 @@ std::vector<Search::Combination> Search::combinations(LeverKind kind) const {
 }
 
 // Its own without the rest, that of its class with the rest, and without.
-std::array<Recipe, 3> Search::probes_of(const Combination& c) const {
+std::array<Patch, 3> Search::probes_of(const Combination& c) const {
   const auto plain = [&](const Choice& group) { return recipe_of(group, space_.losses[0], space_.offloads[0], space_.lengths[0]); };
   return {corner_of(plain(*c.group)), corner_of(recipe_of(*c.like, space_.losses[c.loss], *c.offload, *c.length)),
           corner_of(plain(*c.like))};
@@ -260,7 +261,7 @@ std::array<Recipe, 3> Search::probes_of(const Combination& c) const {
 
 std::optional<StepTime> Search::corner_time(const Combination& c) {
   std::vector<StepTime> times;
-  for (const Recipe& probe : probes_of(c)) {
+  for (const Patch& probe : probes_of(c)) {
     const Candidate& p = run(probe);
     if (p.needs.empty() || !p.needs[device_].time) return std::nullopt;
     times.push_back(*p.needs[device_].time);
@@ -274,15 +275,15 @@ std::optional<StepTime> Search::corner_time(const Combination& c) {
 
 std::vector<Search::Ranked> Search::ranked(LeverKind kind) {
   const std::vector<Combination> all = combinations(kind);
-  std::vector<Recipe> probes;
+  std::vector<Patch> probes;
   for (const Combination& c : all)
-    for (const Recipe& probe : probes_of(c)) probes.push_back(probe);
+    for (const Patch& probe : probes_of(c)) probes.push_back(probe);
   evaluator_.prepare(probes);
   std::vector<Ranked> out;
   for (const Combination& c : all) {
     Ranked& r = out.emplace_back(Ranked{recipe_of(*c.group, space_.losses[c.loss], *c.offload, *c.length), c.loss, corner_time(c), kNever});
     if (!r.corner) continue;
-    const Job job = with(evaluator_.job(), corner_of(r.changes));
+    const Job job = patched(evaluator_.job(), corner_of(r.changes), "plan");
     r.seconds = r.corner->seconds / static_cast<double>(checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job)));
   }
   // The fastest first, so that the others need not be looked at closely.
@@ -320,19 +321,18 @@ const Candidate* Search::best(LeverKind kind, const Candidate* than) {
   return best_;
 }
 
-Recipe Search::recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const {
-  Recipe free = space_.free;
+Patch Search::recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const {
+  Patch free = space_.free;
   if (group.changes.contains("offload_optimizer")) free.erase("optimizer_args");  // an update on the host is fused there
   return merged(merged(merged(merged(free, group.changes), loss.changes), offload.changes), length.changes);
 }
 
 // Takes back what was on from the start and is not needed, one change after the other. The rest was chosen against doing without it.
 void Search::simplify() {
-  for (const auto& [key, value] : space_.free.items()) {
-    if (!best_->changes.contains(key) || best_->changes[key] != value) continue;
-    Recipe fewer = best_->changes;
-    fewer.erase(key);
-    const Candidate& c = run(fewer);
+  for (const auto& [key, value] : space_.free) {
+    const nlohmann::json* chosen = best_->changes.find(key);
+    if (!chosen || *chosen != value) continue;
+    const Candidate& c = run(best_->changes.without({key.c_str()}));
     if (fits(c) && std::get<0>(cost(c)) <= std::get<0>(cost(*best_))) best_ = &c;
   }
 }

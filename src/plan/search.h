@@ -31,22 +31,22 @@ class Search {
   std::tuple<double, size_t, int64_t> cost(const Candidate& c) const;
 
  private:
-  Recipe at(const Recipe& recipe, const Split& split, const nlohmann::json& checkpointing) const;
+  Patch recipe_at(const Patch& recipe, const Split& split, const nlohmann::json& checkpointing) const;
   const nlohmann::json& full() const { return levels_.back(); }
   // `shrinking`: of the arithmetic a sample, from the smallest batch to large ones; found by the first recipe that is explored.
-  void explore(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking);
-  void explore_splits(const Recipe& recipe, const std::vector<Split>& splits, double& shrinking);
-  void explore_batch(const Recipe& recipe, const Split& split);
-  void fit_level(const Recipe& recipe, const Split& split, bool selective);
-  void try_every_kth(const Recipe& recipe, const Split& split);
+  void explore(const Patch& recipe, const std::vector<Split>& splits, double& shrinking);
+  void explore_splits(const Patch& recipe, const std::vector<Split>& splits, double& shrinking);
+  void explore_batch(const Patch& recipe, const Split& split);
+  void fit_level(const Patch& recipe, const Split& split, bool selective);
+  void try_every_kth(const Patch& recipe, const Split& split);
   void offer(const Candidate& c);
   bool could_win(const Candidate& c) const;
-  bool could_ever_win(const Recipe& recipe, const StepTime& corner, double shrinking) const;
+  bool could_ever_win(const Patch& recipe, const StepTime& corner, double shrinking) const;
   void run_smallest(LeverKind kind);
   void simplify();
-  Bytes least_of(const Recipe& recipe) const;
-  Recipe recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
-  Recipe corner_of(const Recipe& recipe) const { return at(recipe, splits_for(recipe)[0], full()); }
+  Bytes least_of(const Patch& recipe) const;
+  Patch recipe_of(const Choice& group, const Choice& loss, const Choice& offload, const Choice& length) const;
+  Patch corner_of(const Patch& recipe) const { return recipe_at(recipe, splits_for(recipe)[0], full()); }
   // One choice of each kind. Groups that differ in nothing but the optimizer and its place train with the same kernels: what a loss, an
   // offload or a length takes or gives is executed for the first of each such class, and added to the corner of the others.
   struct Combination {
@@ -56,18 +56,18 @@ class Search {
     const Choice *offload, *length;
   };
   std::vector<Combination> combinations(LeverKind kind) const;
-  std::array<Recipe, 3> probes_of(const Combination& c) const;
+  std::array<Patch, 3> probes_of(const Combination& c) const;
   std::optional<StepTime> corner_time(const Combination& c);  // none: not known
   // A recipe, and how long its corner (the smallest micro-batch, everything checkpointed) is thought to take.
   struct Ranked {
-    Recipe changes;
+    Patch changes;
     size_t loss = 0;
     std::optional<StepTime> corner;
     double seconds = 0;  // a sample; infinite: not known
   };
   std::vector<Ranked> ranked(LeverKind kind);
-  const Candidate& run(const Recipe& changes);
-  std::vector<Split> splits_for(const Recipe& recipe) const;
+  const Candidate& run(const Patch& changes);
+  std::vector<Split> splits_for(const Patch& recipe) const;
 
   Evaluator& evaluator_;
   const Space& space_;

@@ -7,33 +7,33 @@ namespace {
 constexpr int64_t kTokens = 32;  // more at a time: kernels round a single one up
 
 // The same with so many ranks more; nothing where each rank has all, or where the layout binds their number.
-Recipe with_ranks(const ParallelSettings& p, int64_t more) {
+Patch with_ranks(const ParallelSettings& p, int64_t more) {
   if (p.fsdp && p.fsdp->replicas == 1 && p.fsdp->reshard_to == 0) {
     nlohmann::json fsdp = to_json(*p.fsdp);
     fsdp["world"] = p.fsdp->world + more;
     return {{"fsdp", fsdp}};
   }
-  if (!p.ddp || !p.zero1) return no_changes();
+  if (!p.ddp || !p.zero1) return Patch();
   nlohmann::json ddp = to_json(*p.ddp), zero1 = to_json(*p.zero1);
   ddp["world"] = zero1["world"] = p.ddp->world + more;
   return {{"ddp", ddp}, {"zero1", zero1}};
 }
 
 // The recipe with so many more, or fewer.
-using More = std::function<Recipe(int64_t)>;
+using More = std::function<Patch(int64_t)>;
 
 class OneMore {
  public:
-  OneMore(Evaluator& evaluator, const Recipe& from, size_t device) : evaluator_(evaluator), from_(from), device_(device) {}
+  OneMore(Evaluator& evaluator, const Patch& from, size_t device) : evaluator_(evaluator), from_(from), device_(device) {}
 
-  const Candidate* run(const Recipe& changes) {
-    const Candidate& c = evaluator_.of(merged(from_, changes));
+  const Candidate* run(const Patch& changes) {
+    const Candidate& c = evaluator_.evaluate(merged(from_, changes));
     return c.needs.empty() ? nullptr : &c;
   }
 
   // With one more, or where the model takes no more, with one less.
   void add(const char* unit, const More& more, int64_t units = 1) {
-    const Candidate* now = run(no_changes());
+    const Candidate* now = run(Patch());
     for (const int64_t step : {units, -units}) {
       const Candidate* other = run(more(step));
       if (other == nullptr) continue;
@@ -45,9 +45,9 @@ class OneMore {
 
   // A family has one of these keys; the others change nothing.
   void add_layer(int64_t blocks) {
-    const Candidate* now = run(no_changes());
+    const Candidate* now = run(Patch());
     for (const char* key : {"num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"}) {
-      const More more = [&](int64_t n) { return Recipe{{"config", {{key, blocks + n}}}}; };
+      const More more = [&](int64_t n) { return Patch{{"config", {{key, blocks + n}}}}; };
       const Candidate* other = run(more(1));
       if (other != nullptr && other->parameters != now->parameters) return add("layer", more);
     }
@@ -57,23 +57,23 @@ class OneMore {
 
  private:
   Evaluator& evaluator_;
-  const Recipe& from_;
+  const Patch& from_;
   size_t device_;
 };
 
 }  // namespace
 
-std::vector<Sensitivity> sensitivities(Evaluator& evaluator, const Recipe& from, size_t blocks, size_t device) {
+std::vector<Sensitivity> sensitivities(Evaluator& evaluator, const Patch& from, size_t blocks, size_t device) {
   OneMore one_more(evaluator, from, device);
-  const Candidate* now = one_more.run(no_changes());
+  const Candidate* now = one_more.run(Patch());
   if (now == nullptr) return {};
   const Job& job = now->job;
-  one_more.add("sample", [&](int64_t n) { return Recipe{{"batch", job.batch + n}}; });
+  one_more.add("sample", [&](int64_t n) { return Patch{{"batch", job.batch + n}}; });
   if (job.seq > 2 * kTokens)
     one_more.add(
         job.inputs == InputKind::image ? "pixel of the side" : "token",
         [&](int64_t n) {
-          return Recipe{{"seq", job.seq + n}};
+          return Patch{{"seq", job.seq + n}};
         },
         kTokens);
   if (blocks > 0) one_more.add_layer(static_cast<int64_t>(blocks));

@@ -6,6 +6,6 @@
 namespace plimsoll {
 
 // On top of that recipe. `blocks`: that the model repeats; 0: none.
-std::vector<Sensitivity> sensitivities(Evaluator& evaluator, const Recipe& from, size_t blocks, size_t device);
+std::vector<Sensitivity> sensitivities(Evaluator& evaluator, const Patch& from, size_t blocks, size_t device);
 
 }  // namespace plimsoll

@@ -16,12 +16,15 @@ Job with_tokens(Job job, int64_t tokens) {
   return job;
 }
 
-// One micro-step: what grows with the sequence is seen in any.
-size_t events_of(const Job& job, int64_t tokens) {
+constexpr Detail kShort{.work = true};
+
+// One micro-step: what grows with the sequence is seen in any. None where it cannot be run.
+std::optional<double> events_of(const Job& job, int64_t tokens) {
   Job one = with_tokens(job, tokens);
   one.steps = one.accumulation = 1;
   one.eval_batch = 0;
-  return execute(one)->simulation.trace.events.size();
+  const Attempt tried = attempt(one);
+  return tried.problem ? std::nullopt : std::optional(static_cast<double>(tried.run->simulation.trace.events.size()));
 }
 
 Bytes scaled(Bytes b, double factor) { return Bytes{static_cast<int64_t>(static_cast<double>(b.count) * factor)}; }
@@ -37,21 +40,24 @@ Verdict verdict_of(const ByteRange& need, const TargetDevice& device) {
 bool loops_over_tokens(const Job& job) {
   const bool tokens = job.inputs == InputKind::lm && job.program.framework == Framework::pytorch && job.longest == 0;
   if (!tokens || !ShortRuns::worth(job) || is_distributed(job)) return false;
-  try {
-    const auto few = static_cast<double>(events_of(job, ShortRuns::kFew)), more = static_cast<double>(events_of(job, ShortRuns::kMore));
-    const double each = (more - few) / static_cast<double>(ShortRuns::kMore - ShortRuns::kFew);
-    const auto micro_steps = static_cast<double>(job.steps * simulated_micro_steps(job));
-    return micro_steps * each * static_cast<double>(job.seq) > static_cast<double>(kEventsOfASecond);
-  } catch (const Error&) {
-    return false;
-  }
+  const std::optional<double> few = events_of(job, ShortRuns::kFew), more = few ? events_of(job, ShortRuns::kMore) : few;
+  if (!few || !more) return false;
+  const double each = (*more - *few) / static_cast<double>(ShortRuns::kMore - ShortRuns::kFew);
+  const auto micro_steps = static_cast<double>(job.steps * simulated_micro_steps(job));
+  return micro_steps * each * static_cast<double>(job.seq) > static_cast<double>(kEventsOfASecond);
 }
 
 ShortRuns::ShortRuns(const Job& job) : tokens_(job.seq) {
   for (int64_t tokens = kFew; tokens <= kMore; tokens += kStep) {
     const Job shorter = with_tokens(job, tokens);
-    runs_.push_back({shorter, Fitting(shorter, {.work = true})});
+    runs_.push_back({shorter, Fitting(executions_, shorter, kShort)});
   }
+}
+
+std::optional<Problem> ShortRuns::attempt(const TargetDevice& device) {
+  for (const ShortRun& r : runs_)
+    if (Attempt tried = executions_.attempt(r.job, target_of(r.job, device.spec), kShort); tried.problem) return tried.problem;
+  return std::nullopt;
 }
 
 // Each phase of each step has a line of its own.
@@ -99,7 +105,7 @@ Need ShortRuns::on(const TargetDevice& device, const Calibration& calibration, c
   DeviceMemory memory;
   std::string unknown;
   std::vector<StepTime> times;
-  for (Run& r : runs_) {
+  for (ShortRun& r : runs_) {
     const Fit f = r.fitting.need(device);
     memory = f.memory;
     unknown = f.reason;

@@ -21,6 +21,8 @@ class ShortRuns {
   static bool worth(const Job& job) { return job.seq > 8 * kMore; }
   explicit ShortRuns(const Job& job);
 
+  // Why it cannot be run; then nothing of the rest can be asked.
+  std::optional<Problem> attempt(const TargetDevice& device);
   Need on(const TargetDevice& device, const Calibration& calibration, const Cluster& cluster);
   const Simulation& simulation(const TargetDevice& device) { return runs_.back().fitting.run(device)->simulation; }
   Phase peak_phase(const TargetDevice& device) { return peak(device).phase; }
@@ -30,7 +32,7 @@ class ShortRuns {
     int64_t bytes = 0;
     Phase phase = Phase::setup;
   };
-  struct Run {
+  struct ShortRun {
     Job job;
     Fitting fitting;
   };
@@ -38,8 +40,9 @@ class ShortRuns {
   double on_parabola(const std::vector<double>& values) const;
   StepTime time(const std::vector<StepTime>& of_runs) const;
 
-  int64_t tokens_;         // of the long run
-  std::vector<Run> runs_;  // the shortest first
+  int64_t tokens_;  // of the long run
+  Runs executions_;
+  std::vector<ShortRun> runs_;  // the shortest first
 };
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "job/distribution.h"
 #include "util/text.h"
@@ -11,10 +12,8 @@ namespace plimsoll {
 
 namespace {
 
-Recipe changes_of(const Lever& lever) {
-  Recipe out = no_changes();
-  for (const auto& [key, value] : lever.settings) out[key] = value;
-  return out;
+bool names_one_of(const Patch& patch, const std::set<std::string>& keys) {
+  return std::any_of(patch.begin(), patch.end(), [&](const auto& setting) { return keys.contains(setting.first); });
 }
 
 LeverKind worse(LeverKind a, LeverKind b) { return std::max(a, b); }
@@ -28,21 +27,20 @@ std::vector<Choice> product(const std::vector<Choice>& a, const std::vector<Choi
 
 class Levers {
  public:
-  Levers(const Job& job, const Wishes& wishes, const TargetDevice& device) {
+  Levers(const Job& job, const Constraints& constraints, const TargetDevice& device) {
     for (const Lever& l : levers_for(job, device)) {
       const auto& all = knobs();
       const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
-      if (knob == all.end() || wishes.keep.contains(l.knob) || (knob->asked_for && !wishes.allow.contains(l.knob))) continue;
-      const bool sayable =
-          std::none_of(l.settings.begin(), l.settings.end(), [&](const auto& s) { return wishes.without.contains(s.first); });
-      if (l.searched && sayable && !wishes.without.contains(l.name)) levers_.push_back(l);
+      if (knob == all.end() || constraints.keep.contains(l.knob) || (knob->asked_for && !constraints.allow.contains(l.knob))) continue;
+      const bool excluded = names_one_of(l.settings, constraints.without) || constraints.without.contains(l.name);
+      if (l.searched && !excluded) levers_.push_back(l);
     }
   }
 
-  std::vector<Recipe> costless() const {
-    std::vector<Recipe> out;
+  std::vector<Patch> costless() const {
+    std::vector<Patch> out;
     for (const Lever& l : levers_)
-      if (l.free) out.push_back(changes_of(l));
+      if (l.free) out.push_back(l.settings);
     return out;
   }
 
@@ -50,7 +48,7 @@ class Levers {
   std::vector<Choice> of(const std::string& knob) const {
     std::vector<Choice> out{Choice{}};
     for (const Lever& l : levers_)
-      if (l.knob == knob && !l.free) out.push_back({changes_of(l), l.kind});
+      if (l.knob == knob && !l.free) out.push_back({l.settings, l.kind});
     return out;
   }
 
@@ -60,33 +58,31 @@ class Levers {
 
 Choice ddp_on(int64_t world, bool zero1) {
   Choice c;
-  if (zero1) c.changes["zero1"] = {{"world", world}, {"ddp", true}};
-  c.changes["ddp"] = {{"world", world}, {"bucket_view", true}};
+  if (zero1) c.changes.set("zero1", {{"world", world}, {"ddp", true}});
+  c.changes.set("ddp", {{"world", world}, {"bucket_view", true}});
   return c;
 }
 
 // Whole weights in the forward pass, or gathered again for backward.
 Choice fsdp_on(int64_t world, bool reshard) {
   Choice c;
-  c.changes["fsdp"] = {{"world", world}};
-  if (!reshard) c.changes["fsdp"]["reshard"] = false;
+  c.changes.set("fsdp", {{"world", world}});
+  if (!reshard) c.changes.set("fsdp", "reshard", false);
   return c;
 }
 
 Choice deepspeed_on(int64_t world, int64_t stage) {
   Choice c;
-  c.changes["zero"] = {{"world", world}, {"stage", stage}};
+  c.changes.set("zero", {{"world", world}, {"stage", stage}});
   return c;
 }
 
 // One device, or all of them in one of the ways that the answer has a word for.
-std::vector<Choice> spreads_on(const Wishes& wishes) {
-  const int64_t n = wishes.gpus;
+std::vector<Choice> spreads_on(const Constraints& constraints) {
+  const int64_t n = constraints.gpus;
   std::vector<Choice> out{Choice{},          ddp_on(n, false),   ddp_on(n, true),    fsdp_on(n, true),
                           fsdp_on(n, false), deepspeed_on(n, 1), deepspeed_on(n, 2), deepspeed_on(n, 3)};
-  std::erase_if(out, [&](const Choice& c) {
-    return std::any_of(wishes.without.begin(), wishes.without.end(), [&](const std::string& s) { return c.changes.contains(s); });
-  });
+  std::erase_if(out, [&](const Choice& c) { return names_one_of(c.changes, constraints.without); });
   return out;
 }
 
@@ -116,25 +112,33 @@ const std::vector<Knob>& knobs() {
   return kKnobs;
 }
 
-void check(const Wishes& wishes) {
+void check(const Constraints& constraints) {
   std::vector<std::string> names;
-  for (const Knob& k : knobs()) names.emplace_back(k.name);
-  for (const auto* set : {&wishes.keep, &wishes.allow})
+  std::vector<std::string> asked_for;
+  for (const Knob& k : knobs()) {
+    names.emplace_back(k.name);
+    if (k.asked_for) asked_for.emplace_back(k.name);
+  }
+  for (const auto* set : {&constraints.keep, &constraints.allow})
     for (const std::string& name : *set)
       if (std::find(names.begin(), names.end(), name) == names.end())
         throw Error(fmt::format("[plan] '{}' is nothing that a plan turns", printable(name, 60)), did_you_mean(name, names),
                     ExitCode::usage);
-  for (const std::string& name : wishes.keep)
-    if (wishes.allow.contains(name))
+  for (const Knob& k : knobs())
+    if (!k.asked_for && constraints.allow.contains(k.name))
+      throw Error(fmt::format("[plan] '{}' needs no --allow: a plan turns it unless --keep names it", k.name),
+                  "--allow is for " + join(asked_for, " and "), ExitCode::usage);
+  for (const std::string& name : constraints.keep)
+    if (constraints.allow.contains(name))
       throw Error(fmt::format("[plan] '{}' is both kept and allowed", name), "leave one of the two out", ExitCode::usage);
 }
 
-Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device) {
-  check(wishes);
-  const Levers levers(job, wishes, device);
+Space space_of(const Job& job, const Constraints& constraints, const TargetDevice& device) {
+  check(constraints);
+  const Levers levers(job, constraints, device);
   Space s;
   s.costless = levers.costless();
-  for (const Recipe& c : s.costless) s.free = merged(s.free, c);
+  for (const Patch& c : s.costless) s.free = merged(s.free, c);
   s.groups = {Choice{}};
   for (const char* knob : {"precision", "optimizer", "update"}) s.groups = product(s.groups, levers.of(knob));
   // Adapters have so few states that neither optimizer nor its place matters.
@@ -142,21 +146,22 @@ Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device)
   for (size_t i = 1; i < adapters.size(); ++i)
     for (const Choice& c : product(precisions, {adapters[i]})) s.groups.push_back(c);
   for (const char* knob : {"quantization", "ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
-  if (wishes.gpus > 1 && !is_distributed(job) && !wishes.keep.contains("ddp")) s.groups = product(s.groups, spreads_on(wishes));
+  if (constraints.gpus > 1 && !is_distributed(job) && !constraints.keep.contains("ddp"))
+    s.groups = product(s.groups, spreads_on(constraints));
   // A loss that never makes the logits has none to drop.
   s.losses = levers.of("output");
   const std::vector<Choice> losses = levers.of("loss");
   s.losses.insert(s.losses.end(), losses.begin() + 1, losses.end());
   s.offloads = levers.of("offload");
   s.lengths = product(levers.of("seq"), levers.of("model"));
-  s.checkpointing = !wishes.keep.contains("checkpointing") && !wishes.without.contains("checkpointing");
-  s.placements = wishes.placements;
-  s.batch = !wishes.keep.contains("batch") && !wishes.without.contains("batch") && !wishes.without.contains("accumulation");
-  s.accumulation = wishes.global_batch && !wishes.without.contains("accumulation");
-  s.keep = wishes.keep;
+  s.checkpointing = !constraints.keep.contains("checkpointing") && !constraints.without.contains("checkpointing");
+  s.placements = constraints.placements;
+  s.batch = !constraints.keep.contains("batch") && !constraints.without.contains("batch") && !constraints.without.contains("accumulation");
+  s.accumulation = constraints.global_batch && !constraints.without.contains("accumulation");
+  s.keep = constraints.keep;
   const bool given = job.origin.contains("batch") || job.origin.contains("accumulation") || job.origin.contains("global_batch");
-  if (wishes.global_batch) {
-    s.global = wishes.global_batch;
+  if (constraints.global_batch) {
+    s.global = constraints.global_batch;
   } else if (given) {
     s.global = checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job));
   }

@@ -19,7 +19,7 @@ struct Knob {
 };
 const std::vector<Knob>& knobs();
 
-struct Wishes {
+struct Constraints {
   std::set<std::string> keep;   // knobs that stay as they are
   std::set<std::string> allow;  // knobs that are turned only when the user says so
   std::optional<int64_t> global_batch;
@@ -28,17 +28,17 @@ struct Wishes {
   int64_t gpus = 1;               // at most so many; the job's own number when it has one
 };
 // Throws an Error for a name that is no knob, and for a contradiction.
-void check(const Wishes& wishes);
+void check(const Constraints& constraints);
 
 // A choice and how much it disturbs.
 struct Choice {
-  Recipe changes = no_changes();
+  Patch changes;
   LeverKind kind = LeverKind::same_result;
 };
 
 struct Space {
-  std::vector<Recipe> costless;   // neither time nor numbers; whether they save memory is seen by executing them
-  Recipe free = no_changes();     // those of them that are on from the start
+  std::vector<Patch> costless;    // neither time nor numbers; whether they save memory is seen by executing them
+  Patch free;                     // those of them that are on from the start
   std::vector<Choice> groups;     // what decides about weights, gradients and optimizer states; the first changes nothing
   std::vector<Choice> losses;     // the same for the loss,
   std::vector<Choice> offloads;   // for activations on the host,
@@ -52,7 +52,7 @@ struct Space {
 };
 
 // `free` holds all that is costless. Nothing of it moves bytes to the host of a device that shares its memory.
-Space space_of(const Job& job, const Wishes& wishes, const TargetDevice& device);
+Space space_of(const Job& job, const Constraints& constraints, const TargetDevice& device);
 std::vector<Split> splits_of(const Space& space, const Job& job);
 
 }  // namespace plimsoll

@@ -226,7 +226,7 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
   t.host = host;
   t.launch = std::max(0.0, host - (t.forward + t.recompute + t.backward + t.optimizer));
   t.transfers = transfer_seconds(job, simulation, moved, t, clock.rates().host_link());
-  const Links links(clock.rates().ring(), cluster);
+  const Interconnect links(clock.rates().ring(), cluster);
   t.communication = communication_seconds(job, simulation, t, links);
   if (job.program.has_stages()) {
     const auto layout_time = job.program.megatron ? megatron_time : torchtitan_time;
@@ -247,17 +247,17 @@ StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const Dev
 }
 
 StepTimeAnswer step_time(const Job& job, const DeviceSpec& device, const Calibration& calibration, const Cluster& cluster) {
-  return step_time(job, timed_simulation(job), device, calibration, cluster);
+  return step_time(job, execute(timed_job(job), {}, kTimed)->simulation, device, calibration, cluster);
 }
 
 // The derivative and the update that XLA compiles compute what autograd and the optimizer do.
-Simulation timed_simulation(const Job& job) {
-  if (job.program.framework == Framework::pytorch) return execute(job, {}, {.work = true, .all_ranks = false})->simulation;
+Job timed_job(const Job& job) {
   Job twin = job;
+  if (job.program.framework == Framework::pytorch) return twin;
   twin.program.framework = Framework::pytorch;
   twin.program.jax = {};
   twin.steps = 1;
-  return execute(twin, {}, {.work = true, .all_ranks = false})->simulation;
+  return twin;
 }
 
 Calibration calibrate(const Job& job, const DeviceSpec& device, double measured, const Cluster& cluster) {
@@ -271,8 +271,9 @@ Calibration calibrate(const Job& job, const DeviceSpec& device, double measured,
 std::vector<BlockCost> block_costs(const Job& job, const DeviceSpec& device) {
   Job plain = job;
   plain.checkpointing = {};
-  const std::shared_ptr<const Run> run = execute(plain, {}, {.work = true, .all_ranks = false});
-  const Simulation& s = run->simulation;
+  const Attempt tried = attempt(plain, {}, kTimed);
+  if (tried.problem) return {};
+  const Simulation& s = tried.run->simulation;
   const Clock clock(plain, device);
   std::vector<BlockCost> blocks;
   for (const BlockRun& run : s.work.blocks) {

@@ -10,7 +10,8 @@
 
 #include "hardware/catalogue.h"
 #include "job/job.h"
-#include "plan/links.h"
+#include "plan/interconnect.h"
+#include "program/run.h"
 #include "step/train.h"
 #include "util/bytes.h"
 
@@ -47,8 +48,9 @@ struct StepTimeAnswer {
   std::string unknown;
 };
 
-// The run with its work counted; of a JAX job, the same model as PyTorch runs it.
-Simulation timed_simulation(const Job& job);
+// What is executed for the time of a job: of a JAX job, the same model as PyTorch runs it.
+Job timed_job(const Job& job);
+constexpr Detail kTimed{.work = true, .all_ranks = false};
 
 // `simulation` must have been asked for its work.
 StepTimeAnswer step_time(const Job& job, const Simulation& simulation, const DeviceSpec& device, const Calibration& calibration = {},
@@ -66,6 +68,7 @@ struct BlockCost {
   Bytes kept;    // for backward, beside its result, which is kept either way as the next one's input
   Bytes result;  // what a checkpoint of the next block holds
 };
+// Empty where the job cannot be run, or is no sequence of blocks.
 std::vector<BlockCost> block_costs(const Job& job, const DeviceSpec& device);
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // Layouts of torchtitan: tensor parallelism inside a node, pipelines, context parallelism, and fully_shard over the rest, in one copy of
 // the weights or in one for each node (HSDP).
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "model/decoder/torchtitan.h"
@@ -28,7 +29,7 @@ void add_titan(const Job& job, const TorchtitanSettings& t, bool needs_more, std
   Spread s;
   s.needs_more = needs_more;
   s.settings = {{"torchtitan", without_defaults(to_json(t), to_json(TorchtitanSettings{}))}, {"precision", "fp32"}};
-  if (!job.clip) s.settings["clip"] = 1;  // training.max_norm; it always clips
+  if (!job.clip) s.settings.set("clip", 1);  // training.max_norm; it always clips
   s.replicas = t.data();
   s.pipeline = t.pipeline;
   s.micro_batches = t.virtual_stages > 1 ? t.pipeline : 1;
@@ -59,9 +60,9 @@ void add_titan_shards(const Job& job, TorchtitanSettings t, int64_t node, std::v
 
 }  // namespace
 
-std::vector<Spread> torchtitan_spreads(const LayoutRequest& r) {
-  if (!torchtitan_model(r.job)) throw Error("torchtitan has no model of this shape", "");
-  if (r.job.optimizer.name != "AdamW" && r.job.optimizer.name != "Adam") throw Error("torchtitan knows Adam and AdamW alone", "");
+Spreads torchtitan_spreads(const LayoutRequest& r) {
+  if (!torchtitan_model(r.job)) return {{}, "torchtitan has no model of this shape"};
+  if (r.job.optimizer.name != "AdamW" && r.job.optimizer.name != "Adam") return {{}, "torchtitan knows Adam and AdamW alone"};
   TorchtitanSettings t = r.job.program.torchtitan.value_or(TorchtitanSettings{});
   t.world = r.world;
   t.stage.reset();
@@ -78,8 +79,7 @@ std::vector<Spread> torchtitan_spreads(const LayoutRequest& r) {
         else
           add_titan_shards(r.job, t, r.cluster.node, out);
       }
-  if (out.empty()) throw Error("it takes 2 devices or more, and heads and tokens that can be shared by them", "");
-  return out;
+  return {out, "it takes 2 devices or more, and heads and tokens that can be shared by them"};
 }
 
 // The first stage has the most micro-batches in flight, the second the most layers of those after it, the last one the logits. A

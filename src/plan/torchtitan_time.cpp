@@ -17,7 +17,7 @@ struct TitanTraffic {
   const TorchtitanConfig config;
   const Simulation& simulation;
   const StepTime& times;
-  const Links& links;
+  const Interconnect& links;
 
   double micro_batches() const { return static_cast<double>(torchtitan_micro_batches(job)); }
   double micro_steps() const { return micro_batches() * static_cast<double>(job.accumulation); }
@@ -68,7 +68,7 @@ struct TitanTraffic {
 
 }  // namespace
 
-LayoutTime torchtitan_time(const Job& job, const Simulation& simulation, const StepTime& times, const Links& links) {
+LayoutTime torchtitan_time(const Job& job, const Simulation& simulation, const StepTime& times, const Interconnect& links) {
   const TorchtitanSettings& settings = *job.program.torchtitan;
   const TitanTraffic traffic{job, settings, TorchtitanConfig(job.family, job.config), simulation, times, links};
   LayoutTime t;

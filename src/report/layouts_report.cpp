@@ -19,8 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kShown = 10;
-
 struct Degrees {
   int64_t tensor = 1, pipeline = 1, context = 1, expert = 1, chunks = 1;
 };
@@ -111,8 +109,8 @@ std::string shortage_text(const LayoutPlan& p, const Style& style) {
 Json layout_json(const Layout& l) {
   const Degrees d = degrees_of(l.job);
   Json j{{"kind", l.kind},
-         {"changes", Json(l.changes)},
-         {"flags", flags_of(l.changes)},
+         {"changes", Json(l.changes.json())},
+         {"flags", l.changes.flags()},
          {"tensor", d.tensor},
          {"pipeline", d.pipeline},
          {"context", d.context},
@@ -127,7 +125,8 @@ Json layout_json(const Layout& l) {
          {"allocated_bytes", l.need.allocated.count},
          {"device_bytes", range_json(l.need.device)},
          {"verdict", to_string(l.need.verdict)},
-         {"margin_bytes", l.margin.count}};
+         {"margin_bytes", l.margin.count},
+         {"all_ranks", l.confirmed}};
   j["time"] = time_json(l.need.time);
   return j;
 }
@@ -146,8 +145,8 @@ std::string layouts_text(const LayoutPlan& p, const Style& style) {
   for (const Layout* l : best) out += row(*l, p);
   if (p.fitting.size() > best.size()) {
     out += "\n" + style.bold("All that fit, the fastest first") + "\n" + header(p, style);
-    for (size_t i = 0; i < std::min(kShown, p.fitting.size()); ++i) out += row(p.fitting[i], p);
-    if (p.fitting.size() > kShown) out += style.dim(fmt::format("  and {} more (--json has them all)\n", p.fitting.size() - kShown));
+    for (size_t i = 0; i < std::min(kShownLayouts, p.fitting.size()); ++i) out += row(p.fitting[i], p);
+    if (p.fitting.size() > kShownLayouts) out += style.dim(fmt::format("  and {} more (--json has them all)\n", p.fitting.size() - kShownLayouts));
   }
   out += "\n" + style.bold("How to start them") + "\n";
   for (const Layout* l : best) {

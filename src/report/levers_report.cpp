@@ -15,7 +15,7 @@ std::string row_text(const LeverEffect& e, size_t width, const WhatIf& w, const 
   const std::string verdict = w.target.empty() ? "" : fmt::format("  {:<12}", to_string(e.verdict));
   return fmt::format("  {:<{}} {:>11} {:>8} {:>11}{}  {}\n    {}\n", e.lever.name, width, to_string(e.saving),
                      percent_of(e.saving, w.device), to_string(e.device), verdict,
-                     style.dim(std::string(to_string(e.lever.kind)) + "; time: " + e.lever.cost), style.dim(flags_of(e.lever)));
+                     style.dim(std::string(to_string(e.lever.kind)) + "; time: " + e.lever.cost), style.dim(e.lever.settings.flags()));
 }
 
 std::vector<std::string> names_of(const WhatIf& w, LeverOutcome outcome) {
@@ -64,9 +64,9 @@ nlohmann::ordered_json what_if_json(const WhatIf& w) {
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const LeverEffect& e : w.effects) {
     nlohmann::ordered_json settings = nlohmann::ordered_json::object();
-    for (const auto& [key, value] : e.lever.settings) settings[key] = value;
+    for (const auto& [key, value] : e.lever.settings.in_order()) settings[key] = value;
     nlohmann::ordered_json row{{"name", e.lever.name},       {"outcome", to_string(e.outcome)}, {"settings", settings},
-                               {"flags", flags_of(e.lever)}, {"kind", to_string(e.lever.kind)}, {"cost", e.lever.cost}};
+                               {"flags", e.lever.settings.flags()}, {"kind", to_string(e.lever.kind)}, {"cost", e.lever.cost}};
     if (e.outcome == LeverOutcome::impossible) {
       row["reason"] = e.note;
     } else {

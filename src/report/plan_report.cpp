@@ -70,7 +70,7 @@ std::string value_text(const Job& job, const std::string& key) {
 std::string changes_text(const Plan& plan, const PlannedRun& run, const Style& style) {
   if (run.changes.empty()) return "  Nothing needs to be changed.\n";
   std::string out = style.dim(fmt::format("  {:<22} {:<28} {}", "setting", "now", "plan")) + "\n";
-  for (const auto& [key, value] : run.changes.items()) {
+  for (const auto& [key, value] : run.changes.in_order()) {
     if (key == "config") {
       for (const auto& [name, v] : value.items())
         out += fmt::format("  {:<22} {:<28} {}\n", "config." + name, dump(plan.as_is.job.config.values().value(name, nlohmann::json())),
@@ -80,7 +80,7 @@ std::string changes_text(const Plan& plan, const PlannedRun& run, const Style& s
     const std::string now = value_text(plan.as_is.job, key), then = value_text(run.job, key);
     if (now != then) out += fmt::format("  {:<22} {:<28} {}\n", key, printable(now, 28), printable(then, 100));
   }
-  return out + style.dim("  as flags: ") + flags_of(run.changes) + "\n";
+  return out + style.dim("  as flags: ") + run.changes.flags() + "\n";
 }
 
 std::string head_row(const Plan& plan, const char* name, const PlannedRun& r, const std::string& note, const Style& style) {
@@ -96,7 +96,7 @@ std::string alternatives_text(const Plan& plan, const Style& style) {
   std::string out = "\n" + style.bold("Faster, but more of a change") + "\n";
   for (const Alternative& a : plan.alternatives) {
     out += head_row(plan, "", a.run, to_string(a.kind), style);
-    out += style.dim("    " + flags_of(a.run.changes)) + "\n";
+    out += style.dim("    " + a.run.changes.flags()) + "\n";
   }
   return out;
 }
@@ -134,7 +134,7 @@ std::string fixes_text(const Plan& plan, const Style& style) {
     if (f.outcome != LeverOutcome::saves) continue;
     out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<14} {}\n", ++n, f.lever.name, width, to_string(f.saving),
                        percent_of(f.saving, plan.as_is.need.device.bytes), slower_text(f.slower), to_string(f.lever.kind),
-                       style.dim(flags_of(f.lever)));
+                       style.dim(f.lever.settings.flags()));
   }
   if (n > 0)
     out = "\n" + style.bold("Quick fixes, in order") + style.dim("  each alone, on the run as it is; what disturbs and costs least first") +
@@ -171,7 +171,7 @@ std::string shortage_text(const Plan& plan, const Style& style) {
   std::string out =
       style.red(fmt::format("  Nothing that may be changed makes it fit: {} are missing at the least.", to_string(s.missing))) + "\n";
   out += fmt::format("  The smallest needs {} (at most {}): {}\n", to_string(s.smallest.need.device.bytes),
-                     to_string(s.smallest.need.device.high), flags_of(s.smallest.changes));
+                     to_string(s.smallest.need.device.high), s.smallest.changes.flags());
   if (s.changes.empty()) return out + "  No smaller goal was found that would fit.\n";
   out += "\n" + style.bold("What would fit") + "\n";
   for (const GoalChange& g : s.changes)
@@ -193,8 +193,8 @@ Json rungs_json(const std::vector<Rung>& rungs) {
 }  // namespace
 
 Json planned_json(const PlannedRun& r) {
-  Json out{{"changes", Json(r.changes)},
-           {"flags", flags_of(r.changes)},
+  Json out{{"changes", Json(r.changes.json())},
+           {"flags", r.changes.flags()},
            {"batch", r.job.batch},
            {"accumulation", r.job.accumulation},
            {"devices", devices_of(r.job)},
@@ -358,7 +358,7 @@ Json body_json(const Plan& plan) {
              {"knob", f.lever.knob},
              {"outcome", to_string(f.outcome)},
              {"kind", to_string(f.lever.kind)},
-             {"flags", flags_of(f.lever)}};
+             {"flags", f.lever.settings.flags()}};
     if (f.outcome != LeverOutcome::impossible) {
       row["saving_bytes"] = f.saving.count;
       row["slower"] = std::isfinite(f.slower) ? Json(f.slower) : Json(nullptr);

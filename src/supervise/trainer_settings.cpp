@@ -39,8 +39,8 @@ class OfTrainer final : public RunSettings {
   std::string how() const override { return "the settings of " + job_.trainer + (shell_ ? " in " + shell_->script.name : ""); }
 
   Launch say(const RunValues& v, const std::string& folder) const override {
-    Changes changes = {{"batch", v.batch}, {"accumulation", v.accumulation}};
-    if (v.workers >= 0 && v.workers != now().workers) changes.emplace_back("workers", v.workers);
+    Patch changes = {{"batch", v.batch}, {"accumulation", v.accumulation}};
+    if (v.workers >= 0 && v.workers != now().workers) changes.set("workers", v.workers);
     try {
       return by_flags(changes, folder);
     } catch (const Error& by_flags) {
@@ -63,7 +63,7 @@ class OfTrainer final : public RunSettings {
     return out;
   }
 
-  Launch by_flags(const Changes& changes, const std::string& folder) const {
+  Launch by_flags(const Patch& changes, const std::string& folder) const {
     const Rewritten r = rewrite(shell_ ? shell_->script : command_document(command_), job_, changes);
     require_all(r);
     Launch out{command_, r.environment, written(r, shell_ ? shell_->script.name + ": " : "")};
@@ -74,7 +74,7 @@ class OfTrainer final : public RunSettings {
     return out;
   }
 
-  Launch by_file(const std::string& file, const Changes& changes, const std::string& folder) const {
+  Launch by_file(const std::string& file, const Patch& changes, const std::string& folder) const {
     Job job;
     const Document document = read_document(file);
     read_input_document(job, document);

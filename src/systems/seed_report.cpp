@@ -294,7 +294,7 @@ class SeedWriter {
         rest[l.outcome].push_back(say_(l.lever.name));
         continue;
       }
-      std::vector<std::string> cells{fmt::format("{}<br>`{}`", say_(l.lever.name), flags_of(l.lever)),
+      std::vector<std::string> cells{fmt::format("{}<br>`{}`", say_(l.lever.name), l.lever.settings.flags()),
                                      fmt::format("{} ({})", to_string(l.saving), percent_of(l.saving, r_.what_if->device)),
                                      to_string(l.device)};
       if (r_.device) cells.push_back(verdict(l.verdict));

@@ -34,4 +34,11 @@ void parallel_for(size_t count, const std::function<void(size_t)>& work) {
     if (e) std::rethrow_exception(e);
 }
 
+void parallel_for(size_t count, const std::function<void(size_t)>& work, const Progress& progress) {
+  parallel_for(count, [&](size_t i) {
+    if (!progress.cancelled()) work(i);
+  });
+  if (progress.cancelled()) throw Cancelled{};
+}
+
 }  // namespace plimsoll

@@ -196,9 +196,7 @@ TEST_F(RoundTrip, RecipesInFilesOfSlowModels) {
     const Document document = read_document(file);
     Job before;
     read_input_document(before, document);
-    Changes changes;
-    for (const auto& [setting, value] : recipe.items()) changes.emplace_back(setting, nlohmann::json::parse(value.dump()));
-    const Rewritten file_of = rewrite(document, before, changes);
+    const Rewritten file_of = rewrite(document, before, Patch::from(nlohmann::json::parse(recipe.dump())));
     for (const NotWritten& n : file_of.not_written) ADD_FAILURE() << name << ": " << n.setting << ": " << n.instead;
     const std::string path = fresh(file);
     std::ofstream(path) << file_of.text;

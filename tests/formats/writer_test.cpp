@@ -30,14 +30,14 @@ Document document_of(const std::string& text, const std::string& name) {
   return name.empty() ? command_document(shell_words(text)) : parse_document(text, name);
 }
 
-Rewritten written(const std::string& text, const std::string& name, const Changes& changes) {
+Rewritten written(const std::string& text, const std::string& name, const Patch& changes) {
   const Document document = document_of(text, name);
   Job job;
   read_input_document(job, document);
   return rewrite(document, job, changes);
 }
 
-std::string error_of(const std::string& text, const std::string& name, const Changes& changes) {
+std::string error_of(const std::string& text, const std::string& name, const Patch& changes) {
   try {
     written(text, name, changes);
   } catch (const Error& e) {
@@ -73,7 +73,7 @@ std::string difference(const std::string& before, const std::string& after) {
   return out;
 }
 
-void expect_change(const std::string& text, const std::string& name, const Changes& changes, const std::string& expected) {
+void expect_change(const std::string& text, const std::string& name, const Patch& changes, const std::string& expected) {
   const Rewritten r = written(text, name, changes);
   EXPECT_EQ(difference(text, r.text), expected);
   for (const NotWritten& n : r.not_written) ADD_FAILURE() << n.setting << ": " << n.instead;
@@ -584,15 +584,17 @@ TEST(Writer, ScriptsThatCannotBeChanged) {
 
 // ---- flags
 
-std::string flags(const std::string& text, const std::string& name, const Changes& changes) {
+std::string flags(const std::string& text, const std::string& name, const Patch& changes) {
   const Document document = document_of(text, name);
   Job job;
   read_input_document(job, document);
-  return flags_for(document, job, changes);
+  const Outcome<std::string> flags = trainer_flags(document, job, changes);
+  if (!flags) throw *flags.refused;
+  return *flags;
 }
 
 TEST(Flags, InTheTrainersSpelling) {
-  const Changes changes{
+  const Patch changes{
       {"batch", 2}, {"accumulation", 8}, {"checkpointing", true}, {"optimizer", "AdamW8bit"}, {"optimizer_args", Json::object()}};
   EXPECT_EQ(flags(kArguments, "a.json", changes),
             "--per_device_train_batch_size 2 --gradient_accumulation_steps 8 --gradient_checkpointing true --optim adamw_bnb_8bit");
@@ -600,12 +602,6 @@ TEST(Flags, InTheTrainersSpelling) {
   EXPECT_EQ(flags(kTorchtitan, "t.toml", {{"seq", 512}, {"compile", true}}), "--training.seq_len 512 --compile.enable");
   EXPECT_EQ(flags(kTorchtune, "r.yaml", {{"batch", 2}, {"clip", 0.5}}), "batch_size=2 clip_grad_norm=0.5");
   EXPECT_EQ(flags("model: gpt2\n", "job.yaml", {{"batch", 2}}), "--batch 2");
-  EXPECT_EQ(flags_for({{"batch", 2},
-                       {"checkpointing", true},
-                       {"lora", {{"r", 16}, {"target_modules", {"q_proj", "v_proj"}}}},
-                       {"optimizer_args", Json::object()},
-                       {"checkpointing", "every=2"}}),
-            "--batch 2 --checkpointing --lora r=16,target_modules=q_proj+v_proj --checkpointing=every=2");
   EXPECT_THROW(flags(kArguments, "a.json", {{"swap_blocks", 4}}), Error);
   EXPECT_THROW(flags(example("seeds/gsa-low-memory.yaml"), "g.yaml", {{"batch", 1}}), Error);
   EXPECT_THROW(flags(kArguments, "a.json", {{"alloc_conf", "expandable_segments:True"}}), Error);
@@ -615,15 +611,15 @@ TEST(Flags, InTheTrainersSpelling) {
 
 TEST_F(WriterFolder, FreshFiles) {
   Job job;
-  const Changes settings{{"model", "llama-3.1-8b"},
-                         {"batch", 2},
-                         {"accumulation", 8},
-                         {"precision", "amp"},
-                         {"checkpointing", true},
-                         {"optimizer", "AdamW8bit"},
-                         {"clip", 1.0},
-                         {"workers", 4},
-                         {"alloc_conf", "expandable_segments:True"}};
+  const Patch settings{{"model", "llama-3.1-8b"},
+                       {"batch", 2},
+                       {"accumulation", 8},
+                       {"precision", "amp"},
+                       {"checkpointing", true},
+                       {"optimizer", "AdamW8bit"},
+                       {"clip", 1.0},
+                       {"workers", 4},
+                       {"alloc_conf", "expandable_segments:True"}};
   for (const auto& [key, value] : settings) apply_setting(job, key, value, "test");
   for (const LaunchFileKind& file : launch_files()) {
     if (file.kind == LaunchFile::ai_toolkit) continue;
@@ -687,7 +683,7 @@ std::vector<std::pair<std::string, std::string>> all_texts() {
 }
 
 // Values that a planner may choose.
-Changes random_changes(std::mt19937& random) {
+Patch random_changes(std::mt19937& random) {
   static const std::vector<std::pair<std::string, std::vector<Json>>> kChoices{
       {"batch", {1, 2, 3, 16}},
       {"accumulation", {1, 2, 7, 64}},
@@ -706,9 +702,9 @@ Changes random_changes(std::mt19937& random) {
       {"swap_blocks", {4}},
       {"drop_output", {true}},
       {"alloc_conf", {"expandable_segments:True", "max_split_size_mb:64"}}};
-  Changes changes;
+  Patch changes;
   for (const auto& [setting, values] : kChoices)
-    if (random() % 3 == 0) changes.emplace_back(setting, values[random() % values.size()]);
+    if (random() % 3 == 0) changes.set(setting, values[random() % values.size()]);
   return changes;
 }
 
@@ -718,7 +714,7 @@ TEST(Writer, AnyChanges) {
   int done = 0, refused = 0;
   for (const auto& [name, text] : all_texts())
     for (int round = 0; round < 12; ++round) {
-      const Changes changes = random_changes(random);
+      const Patch changes = random_changes(random);
       const Document document = parse_document(text, name);
       Job before;
       read_input_document(before, document);
@@ -785,7 +781,7 @@ TEST(WritingPage, NamesEveryKey) {
   for (const Format& f : formats()) {
     if (!f.writes || std::string(f.name) == "job") continue;
     std::vector<std::string> keys;
-    for (const WrittenKey& k : f.writes().keys)
+    for (const KeyEncoder& k : f.writes().keys)
       if (*k.key) keys.push_back(fmt::format("{}: `{}`", k.setting, k.key));
     const std::string row = fmt::format("| `{}` | {} |", f.name, join(keys, ", "));
     EXPECT_NE(page.find(row), std::string::npos) << row;

@@ -20,7 +20,7 @@
 #include "plan/layout_kinds.h"
 #include "plan/layout_launch.h"
 #include "plan/layout_time.h"
-#include "plan/least_need.h"
+#include "plan/lower_bound.h"
 #include "program/program.h"
 #include "report/layouts_report.h"
 #include "simulate.h"
@@ -36,6 +36,8 @@ TargetDevice card(double gib, const char* like = "a100-40gb-sxm") {
   d.capacity = Capacity{size, size, size, "as given"};
   return d;
 }
+
+Job with(const Job& job, const Patch& changes) { return patched(job, changes, "test"); }
 
 Job small() { return job_of("llama-3.2-1b", {{"seq", 1024}, {"config", {{"num_hidden_layers", 4}, {"vocab_size", 32000}}}}); }
 
@@ -82,7 +84,7 @@ TEST(LeastNeed, IsBelowWhatIsExecutedForEveryKindOfSharding) {
       if (job.parallel.deepspeed) job.precision = Precision::bf16;
       if (job.program.torchtitan) job.batch = 4;
       const Simulation rank = simulate(job);
-      EXPECT_LE(least_need(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value << level;
+      EXPECT_LE(lower_bound(job, whole.parameters).count, ideal_timeline(rank.trace).peak().bytes) << setting << ' ' << value << level;
       EXPECT_LE(whole_parameters(job, rank.parameters), whole.parameters) << setting << ' ' << value;
     }
   }
@@ -94,7 +96,7 @@ TEST(LeastNeed, KnowsWhatBlocksKeep) {
     for (const nlohmann::json& level : {nlohmann::json(false), nlohmann::json("save=matmuls"), nlohmann::json(true)}) {
       const Job job = job_of("qwen3-0.6b", {{"seq", 2048}, {"batch", 8}, {"precision", precision}, {"checkpointing", level}});
       const Simulation s = simulate(job);
-      const int64_t least = least_need(job, s.parameters).count, need = ideal_timeline(s.trace).peak().bytes;
+      const int64_t least = lower_bound(job, s.parameters).count, need = ideal_timeline(s.trace).peak().bytes;
       EXPECT_LE(least, need) << precision << level;
       if (level == false && job.precision != Precision::fp32) {
         EXPECT_GT(least, need / 5) << precision;
@@ -115,7 +117,7 @@ TEST(Layouts, FitWhenExecutedAgainAndTheFastestComesFirst) {
       EXPECT_GE(l.need.time->seconds, plan.fitting[i - 1].need.time->seconds);
     }
     if (kinds.insert(l.kind).second || i < 5) {
-      EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+      EXPECT_TRUE(fits_again(l, r)) << l.changes.text();
     }
   }
   for (const LayoutKind& k : layout_kinds())
@@ -167,13 +169,13 @@ TEST(TorchtitanLayouts, AreThoseThatItsTrainerTakes) {
   std::set<std::string> seen;
   for (const Spread& s : torchtitan_spreads(r)) {
     const Job job = with(r.job, merged(s.settings, {{"batch", s.pipeline}}));
-    EXPECT_TRUE(problems(job).empty()) << s.settings.dump();
+    EXPECT_TRUE(problems(job).empty()) << s.settings.text();
     const TorchtitanSettings& t = *job.program.torchtitan;
     EXPECT_EQ(t.world, 32);
     EXPECT_EQ(t.data(), s.replicas);
     EXPECT_EQ(8 % t.tensor, 0) << "heads of keys and values";
     EXPECT_GE(r.job.seq / t.context, 4096);
-    EXPECT_TRUE(seen.insert(s.settings.dump()).second) << s.settings.dump();
+    EXPECT_TRUE(seen.insert(s.settings.text()).second) << s.settings.text();
     if (t.replicas > 1) {
       EXPECT_EQ(t.shards() * t.tensor * t.replicas, 32 / t.pipeline);
     }
@@ -200,7 +202,7 @@ TEST(TorchtitanLayouts, FitWhenExecutedAgainAndMakeTheGlobalBatch) {
     }
     const std::string kind = fmt::format("{} {} {}", t.tensor, t.pipeline, t.context);
     if (again.insert(kind).second) {
-      EXPECT_TRUE(fits_again(l, r)) << l.changes.dump();
+      EXPECT_TRUE(fits_again(l, r)) << l.changes.text();
     }
   }
 }

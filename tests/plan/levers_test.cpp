@@ -28,7 +28,7 @@ TEST(WhatIf, ALeversFigureIsThatOfTheJobWithItsSettings) {
   for (const LeverEffect& e : w.effects) {
     if (e.outcome == LeverOutcome::impossible) continue;
     Job changed = job;
-    for (const auto& [key, value] : e.lever.settings) apply_setting(changed, key, value, "test");
+    e.lever.settings.apply(changed, "test");
     const Bytes expected = estimate(changed).memory->device.bytes;
     EXPECT_EQ(e.device.count, expected.count) << e.lever.name;
     EXPECT_EQ(e.saving.count, w.device.count - expected.count) << e.lever.name;
@@ -89,17 +89,6 @@ TEST(WhatIf, MovesNothingToTheHostWhereThatIsTheDevice) {
   EXPECT_NO_THROW(effect(card, "weights of 4 blocks on the host"));
   EXPECT_TRUE(card.left_out.empty());
   EXPECT_TRUE(what_if_json(card)["left_out"].is_null());
-}
-
-TEST(WhatIf, FlagsAreWhatTheCommandLineReads) {
-  EXPECT_EQ(flags_of({"", "", {{"checkpointing", "every=2"}}, LeverKind::same_result, ""}), "--checkpointing=every=2");
-  EXPECT_EQ(flags_of({"",
-                      "",
-                      {{"checkpointing", true}, {"optimizer", "SGD"}, {"optimizer_args", nlohmann::json::object()}},
-                      LeverKind::same_result,
-                      ""}),
-            "--checkpointing --optimizer SGD");
-  EXPECT_EQ(flags_of({"", "", {{"optimizer_args", {{"fused", true}}}}, LeverKind::same_result, ""}), "--optimizer-args fused=true");
 }
 
 TEST(WhatIf, ArgumentsOfNoneAreNotOn) {

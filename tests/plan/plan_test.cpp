@@ -76,8 +76,8 @@ TEST(Placements, OfRangesAreThoseOfTheirBlocks) {
 void expect_brute_force(const Job& job, const std::vector<double>& cards, int least_found) {
   PlanRequest r = request_for(job);
   r.brief = true;
-  r.wishes.keep = kAllButActivations;
-  const Space space = space_of(job, r.wishes, card(24));
+  r.constraints.keep = kAllButActivations;
+  const Space space = space_of(job, r.constraints, card(24));
   const std::vector<BlockCost> blocks = block_costs(job, find_device("rtx-4090"));
   const Placement placement(blocks);
   ASSERT_GT(placement.blocks(), 0u);
@@ -87,11 +87,11 @@ void expect_brute_force(const Job& job, const std::vector<double>& cards, int le
     levels.push_back(placement.level(k, true));
     if (k > 1) levels.push_back({{"every", k}});
   }
-  std::vector<Recipe> all;
+  std::vector<Patch> all;
   for (const Split& split : splits_of(space, job))
     for (const nlohmann::json& level : levels)
       for (const Choice& loss : space.losses)
-        for (const Recipe& free : {no_changes(), space.free})
+        for (const Patch& free : {Patch(), space.free})
           all.push_back(
               merged(merged(free, loss.changes), {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}}));
   std::vector<TargetDevice> devices;
@@ -103,13 +103,13 @@ void expect_brute_force(const Job& job, const std::vector<double>& cards, int le
   for (size_t d = 0; d < devices.size(); ++d) {
     double best = std::numeric_limits<double>::infinity();
     std::string where;
-    for (const Recipe& c : all) {
-      const Candidate& candidate = evaluator.of(c);
+    for (const Patch& c : all) {
+      const Candidate& candidate = evaluator.evaluate(c);
       if (candidate.needs.empty() || candidate.needs[d].verdict != Verdict::fits || seconds_per_sample(candidate, d) >= best) continue;
       best = seconds_per_sample(candidate, d);
-      where = to_string(devices[d].capacity->bytes) + ": " + c.dump();
+      where = to_string(devices[d].capacity->bytes) + ": " + c.text();
     }
-    if (plans[d].best) where += ", found " + plans[d].best->run.changes.dump();
+    if (plans[d].best) where += ", found " + plans[d].best->run.changes.text();
     ASSERT_EQ(plans[d].best.has_value(), std::isfinite(best)) << where;
     if (!plans[d].best) continue;
     ++found;
@@ -131,16 +131,16 @@ TEST(Plans, EqualBruteForceOverEveryRecipe) {
   const Job job = job_of("gpt2", {{"batch", 4}, {"seq", 256}, {"precision", "fp32"}, {"config", {{"n_layer", 2}}}});
   PlanRequest r = request_for(job);
   r.brief = true;
-  r.wishes.keep = {"adapter", "checkpointing", "batch"};
+  r.constraints.keep = {"adapter", "checkpointing", "batch"};
   std::vector<TargetDevice> devices;
   for (const double gib : {1.2, 1.4, 1.7, 2.0, 2.5, 3.5}) devices.push_back(card(gib));
-  const Space space = space_of(job, r.wishes, devices[0]);
+  const Space space = space_of(job, r.constraints, devices[0]);
   Evaluator evaluator(job, devices);
-  std::vector<std::pair<Recipe, LeverKind>> all;
+  std::vector<std::pair<Patch, LeverKind>> all;
   for (const Choice& g : space.groups)
     for (const Choice& l : space.losses)
       for (const Choice& o : space.offloads)
-        for (const Recipe& free : {no_changes(), space.free})
+        for (const Patch& free : {Patch(), space.free})
           all.emplace_back(merged(merged(merged(free, g.changes), l.changes), o.changes), std::max({g.kind, l.kind, o.kind}));
   int found = 0;
   const std::vector<Plan> plans = make_plans(r, devices);
@@ -149,7 +149,7 @@ TEST(Plans, EqualBruteForceOverEveryRecipe) {
     ++found;
     double best = std::numeric_limits<double>::infinity();
     for (const auto& [recipe, kind] : all) {
-      const Candidate& c = evaluator.of(recipe);
+      const Candidate& c = evaluator.evaluate(recipe);
       if (kind <= plans[d].best->kind && !c.needs.empty() && c.needs[d].verdict == Verdict::fits)
         best = std::min(best, seconds_per_sample(c, d));
     }
@@ -169,15 +169,15 @@ TEST(Plans, OfLoopsOverTokensAreExecutedInFull) {
   EXPECT_TRUE(loops_over_tokens(job));
   EXPECT_FALSE(loops_over_tokens(job_of("gpt2", {{"seq", 1024}})));
   Evaluator evaluator(job, {card(24)}, {}, {}, true);
-  EXPECT_TRUE(evaluator.of(no_changes()).extrapolated);
-  evaluator.confirm({no_changes()});
-  const Candidate& now = evaluator.of(no_changes());
+  EXPECT_TRUE(evaluator.evaluate(Patch()).extrapolated);
+  evaluator.confirm({Patch()});
+  const Candidate& now = evaluator.evaluate(Patch());
   ASSERT_FALSE(now.extrapolated);
   const Need &thought = now.comparable()[0], &full = now.needs[0];
   EXPECT_NEAR(static_cast<double>(thought.allocated.count), static_cast<double>(full.allocated.count), 0.03 * full.allocated.count);
   EXPECT_NEAR(thought.time->seconds, full.time->seconds, 0.03 * full.time->seconds);
   PlanRequest r = request_for(job);
-  r.wishes.keep = {"precision", "optimizer", "adapter"};
+  r.constraints.keep = {"precision", "optimizer", "adapter"};
   const Plan p = plan_for(r, card(0.6 * static_cast<double>(full.device.high.count) / (1 << 30)));
   ASSERT_TRUE(p.best);
   EXPECT_FALSE(p.best->run.extrapolated || p.as_is.extrapolated);
@@ -217,17 +217,17 @@ TEST(Plans, AreTheSameEveryTime) {
 TEST(Plans, ChangeNothingThatNeedNotBe) {
   const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 1}, {"optimizer_args", {{"fused", true}}}})), card(80));
   ASSERT_TRUE(p.best);
-  EXPECT_EQ(p.best->run.changes, no_changes()) << p.best->run.changes.dump();
+  EXPECT_EQ(p.best->run.changes, Patch()) << p.best->run.changes.text();
 }
 
 // A limit between nothing and everything checkpointed: there is slack for full checkpointing.
 void expect_least_recomputation(const Job& job, double slack) {
   PlanRequest r = request_for(job);
   r.brief = true;
-  r.wishes.keep = kAllButActivations;
-  r.wishes.keep.insert({"batch", "loss", "output"});
+  r.constraints.keep = kAllButActivations;
+  r.constraints.keep.insert({"batch", "loss", "output"});
   Evaluator evaluator(job, {card(80)});
-  const auto need = [&](const nlohmann::json& level) { return evaluator.of({{"checkpointing", level}}).needs[0]; };
+  const auto need = [&](const nlohmann::json& level) { return evaluator.evaluate({{"checkpointing", level}}).needs[0]; };
   const Need none = need(false), full = need(true);
   const Bytes between{full.device.high.count +
                       static_cast<int64_t>(slack * static_cast<double>((none.device.high - full.device.high).count))};
@@ -271,7 +271,7 @@ TEST(Plans, KnowThatLongerSequencesOfGsaAreLighterThanMoreOfThem) {
 
 TEST(Plans, OfShardedJobsVaryWhatCanBeVaried) {
   PlanRequest r = request_for(job_of("qwen2.5-0.5b", {{"batch", 4}, {"seq", 1024}, {"fsdp", {{"world", 4}}}}));
-  r.wishes.keep = {"adapter", "optimizer", "update", "offload", "precision"};
+  r.constraints.keep = {"adapter", "optimizer", "update", "offload", "precision"};
   const Plan p = plan_for(r, card(16));
   ASSERT_TRUE(p.best);
   EXPECT_TRUE(fits_again(p.best->run, p));
@@ -295,7 +295,7 @@ TEST(Plans, OfShardedJobsVaryWhatCanBeVaried) {
 
 TEST(Plans, KeepTheTotalBatchOrNameTheNearest) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"ddp", {{"world", 3}}}}));
-  r.wishes.global_batch = 256;
+  r.constraints.global_batch = 256;
   r.brief = true;
   const Plan p = plan_for(r, card(24));
   ASSERT_TRUE(p.best);
@@ -307,8 +307,8 @@ TEST(Plans, KeepTheTotalBatchOrNameTheNearest) {
 // As in the seed's ladder: 3 x 21 x 4 for 256.
 TEST(Plans, ComeNearestToTheTotalWithAMicroBatchThatStays) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 3}, {"seq", 128}, {"ddp", {{"world", 4}}}, {"config", {{"n_layer", 2}}}}));
-  r.wishes.global_batch = 256;
-  r.wishes.keep = {"batch"};
+  r.constraints.global_batch = 256;
+  r.constraints.keep = {"batch"};
   r.brief = true;
   const Plan p = plan_for(r, card(24));
   ASSERT_TRUE(p.best);
@@ -319,12 +319,12 @@ TEST(Plans, ComeNearestToTheTotalWithAMicroBatchThatStays) {
 
 TEST(Plans, ClimbDownWithoutWhatIsKept) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"seq", 256}, {"config", {{"n_layer", 3}}}}));
-  r.wishes.keep = {"precision", "adapter", "optimizer", "seq", "model"};
+  r.constraints.keep = {"precision", "adapter", "optimizer", "seq", "model"};
   const Plan p = plan_for(r, card(8));
   ASSERT_FALSE(p.down.empty());
   for (const Rung& rung : p.down)
     for (const char* setting : {"precision", "lora", "optimizer", "seq", "config"})
-      EXPECT_FALSE(rung.run.changes.contains(setting)) << rung.name << ": " << rung.run.changes.dump();
+      EXPECT_FALSE(rung.run.changes.contains(setting)) << rung.name << ": " << rung.run.changes.text();
 }
 
 // A total that is kept: five samples are not two times three.
@@ -339,7 +339,7 @@ TEST(Plans, SplitOddBatchesExactly) {
 
 TEST(Plans, SayWhatIsMissingAndWhatWouldFit) {
   PlanRequest r = request_for(job_of("gpt2-xl", {{"batch", 1}, {"precision", "fp32"}, {"seq", 1024}}));
-  r.wishes.keep = {"precision", "optimizer", "adapter", "update"};
+  r.constraints.keep = {"precision", "optimizer", "adapter", "update"};
   const Plan p = plan_for(r, card(12));
   EXPECT_FALSE(p.best);
   ASSERT_TRUE(p.shortage);
@@ -358,7 +358,7 @@ TEST(Plans, SayWhatIsMissingAndWhatWouldFit) {
 
 TEST(Plans, NameTheSmallestChangesThatWouldFit) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 1}, {"precision", "fp32"}, {"seq", 1024}}));
-  r.wishes.keep = {"precision", "optimizer", "adapter", "update", "checkpointing", "attention", "loss", "output", "offload"};
+  r.constraints.keep = {"precision", "optimizer", "adapter", "update", "checkpointing", "attention", "loss", "output", "offload"};
   r.leave_free = 0.2;
   r.brief = true;
   const Bytes alone = plan_for(r, card(80)).as_is.need.device.high;
@@ -426,11 +426,11 @@ TEST(Plans, GiveBatchesOfTheTotalThatIsKept) {
 // A recipe that cannot be accumulated, because its gradients leave for the host, has its own batch at the least.
 TEST(Plans, GiveBatchesOfWhatIsRunAtOnce) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 8}, {"seq", 256}, {"config", {{"n_layer", 3}}}}));
-  r.wishes.keep = {"precision", "optimizer", "adapter"};
+  r.constraints.keep = {"precision", "optimizer", "adapter"};
   const Plan p = plan_for(r, card(1.3));
   ASSERT_TRUE(p.best && p.batch);
   ASSERT_EQ(p.best->run.job.accumulation, 1);
-  EXPECT_TRUE(p.best->run.changes.contains("offload_optimizer")) << p.best->run.changes.dump();
+  EXPECT_TRUE(p.best->run.changes.contains("offload_optimizer")) << p.best->run.changes.text();
   EXPECT_GE(p.batch->maximum, 8);
 }
 
@@ -452,12 +452,15 @@ TEST(Plans, GiveBatchesAndSensitivities) {
   for (const Sensitivity& s : p.sensitivity) EXPECT_GT(s.bytes.count, 0) << s.unit;
 }
 
-TEST(Plans, RefuseWishesThatMakeNoSense) {
+TEST(Plans, RefuseConstraintsThatMakeNoSense) {
   PlanRequest r = request_for(job_of("gpt2", {}));
-  r.wishes.keep = {"precisoin"};
+  r.constraints.keep = {"precisoin"};
   EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("did you mean 'precision'"), std::string::npos);
-  r.wishes.keep = r.wishes.allow = {"seq"};
+  r.constraints.keep = r.constraints.allow = {"seq"};
   EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("both kept and allowed"), std::string::npos);
+  r.constraints.keep = {};
+  r.constraints.allow = {"precision"};
+  EXPECT_NE(error_of([&] { plan_for(r, card(24)); }).find("'precision' needs no --allow"), std::string::npos);
   EXPECT_NE(error_of([&] { parse_objective("speed"); }).find("throughput"), std::string::npos);
 }
 
@@ -479,11 +482,11 @@ TEST(Plans, GainNothingByKeepingAKnob) {
     r.brief = true;
     const Plan freely = plan_for(r, card(gib));
     for (const char* knob : {"batch", "precision", "checkpointing", "loss", "output", "optimizer", "update", "offload", "allocator"}) {
-      r.wishes.keep = {knob};
+      r.constraints.keep = {knob};
       const Plan kept = plan_for(r, card(gib));
       if (!kept.best) continue;
       ASSERT_TRUE(freely.best) << gib << " GiB, " << knob;
-      EXPECT_LE(freely.best->kind, kept.best->kind) << gib << " GiB, " << knob << ": " << kept.best->run.changes.dump();
+      EXPECT_LE(freely.best->kind, kept.best->kind) << gib << " GiB, " << knob << ": " << kept.best->run.changes.text();
       if (freely.best->kind != kept.best->kind) continue;
       EXPECT_LE(freely.best->run.need.time->seconds, kept.best->run.need.time->seconds * (1 + 1e-9)) << gib << " GiB, " << knob;
     }
@@ -506,8 +509,8 @@ TEST(Plans, LeaveTheHostItsPartOfOnePool) {
 TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"seq", 512}, {"lora", {{"r", 4}}}, {"config", {{"n_layer", 3}}}}));
   const std::vector<Plan> plans = make_plans(r, {card(1.5), card(1.5, "gb10")});
-  const auto to_host = [](const Recipe& changes) {
-    for (const auto& [key, value] : changes.items())
+  const auto to_host = [](const Patch& changes) {
+    for (const auto& [key, value] : changes)
       if (moves_to_host(key, value)) return true;
     return false;
   };

@@ -25,7 +25,7 @@ const Json kSettings{{"batch", 4}, {"seq", 64}, {"config", {{"n_layer", 2}, {"n_
 ReportRequest request(DocumentFormat format, std::vector<std::string> gpus = {"rtx-4090"}) {
   ReportRequest r;
   r.job.run = {"gpt2"};
-  for (const auto& [key, value] : kSettings.items()) r.job.settings[key] = {value, "test"};
+  for (const auto& [key, value] : kSettings.items()) r.job.set(key, value, "test");
   r.devices.names = std::move(gpus);
   r.format = format;
   r.brief = true;
@@ -128,18 +128,18 @@ TEST(Page, HasEverySection) {
 
 TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
   ReportRequest r = request(DocumentFormat::json);
-  r.job.settings["zero1"] = {"world=4", "test"};
+  r.job.set("zero1", "world=4", "test");
   const Json zero1 = page_of(r)["ranks"];
   ASSERT_GE(zero1.size(), 2u);  // those that are alike have one
   EXPECT_EQ(zero1[0]["name"].get<std::string>().substr(0, 1), "0");
   EXPECT_TRUE(zero1[zero1.size() - 1]["name"].get<std::string>().ends_with("3"));
   r.job.settings.erase("zero1");
-  r.job.settings["ddp"] = {"world=8", "test"};
+  r.job.set("ddp", "world=8", "test");
   const Json ddp = page_of(r)["ranks"];
   ASSERT_EQ(ddp.size(), 1u);
   EXPECT_EQ(ddp[0]["name"], "0 to 7");
   r.job.settings.erase("ddp");
-  r.job.settings["fsdp"] = {"world=4", "test"};
+  r.job.set("fsdp", "world=4", "test");
   const Json fsdp = page_of(r)["ranks"];
   ASSERT_FALSE(fsdp.empty());
   EXPECT_TRUE(fsdp[fsdp.size() - 1]["name"].get<std::string>().ends_with("3"));  // the last of four, alone or with those like it
@@ -149,15 +149,16 @@ TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
 TEST(Page, StagesOfAPipelineHaveRowsOfTheirOwn) {
   ReportRequest r = request(DocumentFormat::json);
   r.job.run = {"llama"};
-  r.job.settings["config"] = {Json{{"num_hidden_layers", 4},
-                                   {"hidden_size", 64},
-                                   {"num_attention_heads", 4},
-                                   {"num_key_value_heads", 4},
-                                   {"intermediate_size", 128},
-                                   {"vocab_size", 1000}},
-                              "test"};
-  r.job.settings["precision"] = {"bf16", "test"};
-  r.job.settings["megatron"] = {"world=8,tensor=2,pipeline=2", "test"};
+  r.job.set("config",
+            Json{{"num_hidden_layers", 4},
+                 {"hidden_size", 64},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 4},
+                 {"intermediate_size", 128},
+                 {"vocab_size", 1000}},
+            "test");
+  r.job.set("precision", "bf16", "test");
+  r.job.set("megatron", "world=8,tensor=2,pipeline=2", "test");
   const Json ranks = page_of(r)["ranks"];
   ASSERT_EQ(ranks.size(), 2u);
   EXPECT_EQ(ranks[0]["name"], "0 to 3 (stage 0)");
@@ -225,7 +226,7 @@ TEST(Page, FormatsByNameAndByEnding) {
 
 TEST(Page, AJobOfJaxHasOneToo) {
   ReportRequest r = request(DocumentFormat::json);
-  r.job.settings["framework"] = {"jax", "test"};
+  r.job.set("framework", "jax", "test");
   const Json page = page_of(r);
   EXPECT_TRUE(page["segments"].is_null());
   EXPECT_EQ(page["tree"]["bytes"], page["estimate"]["peak_bytes"]);

@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 // `parameters`: elements of the whole model. Nothing where the bound is not known: quantised weights, blocks that take turns, JAX.
-Bytes least_need(const Job& job, int64_t parameters);
+Bytes lower_bound(const Job& job, int64_t parameters);
 
 // Of the whole model at the least, from those of the rank that was simulated; 0 where ranks differ.
 int64_t whole_parameters(const Job& job, int64_t of_rank);

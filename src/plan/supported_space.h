@@ -6,6 +6,6 @@
 namespace plimsoll {
 
 // What the model cannot do is no choice: a fused loss without a language model's head. Nor is what costs nothing and takes more memory.
-Space possible_space(Evaluator& evaluator, const Wishes& wishes, size_t device);
+Space supported_space(Evaluator& evaluator, const Constraints& constraints, size_t device);
 
 }  // namespace plimsoll

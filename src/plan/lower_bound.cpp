@@ -1,4 +1,4 @@
-#include "plan/least_need.h"
+#include "plan/lower_bound.h"
 
 #include <algorithm>
 
@@ -99,7 +99,7 @@ Shares shares_of(const ParallelSettings& p) {
 
 }  // namespace
 
-Bytes least_need(const Job& job, int64_t parameters) {
+Bytes lower_bound(const Job& job, int64_t parameters) {
   const auto all = static_cast<double>(parameters);
   if (job.program.megatron) return Bytes{static_cast<int64_t>(all * least_of_megatron(*job.program.megatron))};
   if (job.program.torchtitan) return Bytes{static_cast<int64_t>(least_of_torchtitan(job, all))};

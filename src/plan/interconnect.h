@@ -1,5 +1,5 @@
 // How fast ranks reach each other: the links inside a node, the network between nodes, and the seconds of one collective over a group of
-// ranks. Estimates for ranking; the constants name their sources in links.cpp.
+// ranks. Estimates for ranking; the constants name their sources in interconnect.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ struct RankGroup {
   int64_t stride = 1;
 };
 
-class Links {
+class Interconnect {
  public:
   // `link`: bytes a second through each device of a ring inside a node.
-  Links(double link, const Cluster& cluster) : link_(link), cluster_(cluster) {}
+  Interconnect(double link, const Cluster& cluster) : link_(link), cluster_(cluster) {}
 
   const Cluster& cluster() const { return cluster_; }
   // Seconds until every rank has the `bytes` that all have together; a reduce-scatter is the same backwards.

@@ -1,4 +1,4 @@
-#include "formats/instead.h"
+#include "formats/manual_steps.h"
 
 #include <fmt/format.h>
 
@@ -166,7 +166,7 @@ std::string parallel(const Job& job) {
 
 }  // namespace
 
-std::string instead_of(const std::string& setting, const Job& job) {
+std::string manual_step(const std::string& setting, const Job& job) {
   if (setting == "precision" || setting == "autocast") return precision(job);
   if (setting == "optimizer" || setting == "optimizer_args") return optimizer(job);
   if (setting == "checkpointing") return checkpointing(job);

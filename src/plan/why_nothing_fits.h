@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 // `smallest` does not fit. The changes come in the order of how little they ask for.
-Shortage shortage_of(const PlanRequest& request, Evaluator& evaluator, const Placement& placement, const Plan& plan,
-                     const Candidate& smallest, size_t device);
+Shortage why_nothing_fits(const PlanRequest& request, Evaluator& evaluator, const Placement& placement, const Plan& plan,
+                          const Candidate& smallest, size_t device);
 
 }  // namespace plimsoll

@@ -7,6 +7,6 @@
 
 namespace plimsoll {
 
-std::string instead_of(const std::string& setting, const Job& job);
+std::string manual_step(const std::string& setting, const Job& job);
 
 }  // namespace plimsoll

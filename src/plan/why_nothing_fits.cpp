@@ -1,4 +1,4 @@
-#include "plan/shortage.h"
+#include "plan/why_nothing_fits.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "hardware/catalogue.h"
 #include "job/distribution.h"
 #include "plan/ladder.h"
-#include "plan/possible_space.h"
+#include "plan/supported_space.h"
 
 namespace plimsoll {
 
@@ -32,8 +32,8 @@ class NearMisses {
   }
 
  private:
-  const Need* fitting(const Recipe& changes) {
-    const Candidate& c = evaluator_.of(changes);
+  const Need* fitting(const Patch& changes) {
+    const Candidate& c = evaluator_.evaluate(changes);
     return !c.needs.empty() && fits(c.needs[device_], plan_.limit) ? &c.needs[device_] : nullptr;
   }
 
@@ -59,17 +59,17 @@ class NearMisses {
       (fitting(at(between)) ? good : bad) = between;
     }
     add(fmt::format("{} of {} instead of {}", request_.job.inputs == InputKind::image ? "images" : "sequences", good, now),
-        fmt::format("--seq {}", good), evaluator_.of(at(good)));
+        fmt::format("--seq {}", good), evaluator_.evaluate(at(good)));
   }
 
   void what_was_kept() {
     for (const Knob& k : knobs()) {
-      if (!request_.wishes.keep.contains(k.name)) continue;
-      Wishes wider = request_.wishes;
+      if (!request_.constraints.keep.contains(k.name)) continue;
+      Constraints wider = request_.constraints;
       wider.keep.erase(k.name);
-      const Space space = possible_space(evaluator_, wider, device_);
+      const Space space = supported_space(evaluator_, wider, device_);
       Search search(evaluator_, space, placement_, device_, plan_.limit, Objective::throughput);
-      for (const LeverKind kind : {LeverKind::same_result, LeverKind::other_numbers, LeverKind::other_training}) {
+      for (const LeverKind kind : {LeverKind::same_result, LeverKind::different_numerics, LeverKind::different_training}) {
         const Candidate* c = search.best(kind);
         if (c == nullptr) continue;
         add(fmt::format("{} free to change", k.name), fmt::format("without --keep {}", k.name), *c);
@@ -83,8 +83,8 @@ class NearMisses {
     if (is_distributed(request_.job) || request_.job.program.framework != Framework::pytorch) return;
     for (int64_t n = 2; n <= kMostDevices; n *= 2) {
       const int64_t accumulation = std::max<int64_t>(1, smallest_.job.accumulation / n);
-      const Recipe changes = merged(smallest_.changes, {{"fsdp", {{"world", n}}}, {"accumulation", accumulation}});
-      const Candidate& c = evaluator_.of(changes);
+      const Patch changes = merged(smallest_.changes, {{"fsdp", {{"world", n}}}, {"accumulation", accumulation}});
+      const Candidate& c = evaluator_.evaluate(changes);
       if (c.needs.empty()) return;  // cannot be sharded at all
       if (!fitting(changes)) continue;
       return add(fmt::format("{} devices with FSDP2", n), fmt::format("--num-gpus {}", n), c);
@@ -106,7 +106,7 @@ class NearMisses {
       const Fit f = fitting.need(d);
       if (f.verdict != Verdict::fits) continue;
       add("a larger device: " + d.name, "--gpu " + d.spec.id, smallest_);
-      found_.back().run.need = {f.memory.device, f.memory.allocated.bytes, f.verdict, "", {}};
+      found_.back().run.need = need_of(f);
       return;
     }
   }
@@ -122,8 +122,8 @@ class NearMisses {
 
 }  // namespace
 
-Shortage shortage_of(const PlanRequest& request, Evaluator& evaluator, const Placement& placement, const Plan& plan,
-                     const Candidate& smallest, size_t device) {
+Shortage why_nothing_fits(const PlanRequest& request, Evaluator& evaluator, const Placement& placement, const Plan& plan,
+                          const Candidate& smallest, size_t device) {
   Shortage s;
   s.smallest = planned(smallest, device);
   s.missing = s.smallest.need.device.high - plan.limit;
