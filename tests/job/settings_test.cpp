@@ -240,7 +240,9 @@ TEST(Settings, TheDefaultOfEachCanBeReadAndIsTheDefault) {
     apply_setting(job, s.key, samples().at(s.key).value, "test");
     apply_setting(job, s.key, default_of(s), "test");
     const std::string key = s.key;  // keys of a configuration add up, and what is said about an average turns it on
-    if (key != "model" && key != "config" && !key.starts_with("ema_")) EXPECT_EQ(value_of(job, key), Json(default_of(s))) << key;
+    if (key != "model" && key != "config" && !key.starts_with("ema_")) {
+      EXPECT_EQ(value_of(job, key), Json(default_of(s))) << key;
+    }
   }
 }
 
@@ -249,7 +251,9 @@ TEST(Settings, EveryKeyOfAMappingHasASampleThatIsNotItsDefault) {
     if (sample.least.is_null()) continue;
     const Json all = value_of(job_with(key, sample.value), key), least = value_of(job_with(key, sample.least), key);
     for (const auto& [name, value] : all.items())
-      if (name != "stage" || key != "zero") EXPECT_NE(value, least.value(name, Json("left out"))) << key << ": " << name;
+      if (name != "stage" || key != "zero") {
+        EXPECT_NE(value, least.value(name, Json("left out"))) << key << ": " << name;
+      }
     for (const auto& item : least.items()) EXPECT_TRUE(all.contains(item.key())) << key << ": a sample for " << item.key();
   }
 }
