@@ -21,7 +21,9 @@ TEST(Families, HaveANameALibraryAndModelsThatCanBeBuilt) {
       EXPECT_TRUE(model.make) << model.name;
       EXPECT_GE(model.default_seq, 0) << model.name;
     }
-    if (family->library != "torchvision") EXPECT_EQ(family->models.front().name, family->name);
+    if (family->library != "torchvision") {
+      EXPECT_EQ(family->models.front().name, family->name);
+    }
   }
 }
 
@@ -80,7 +82,9 @@ TEST(Families, HaveTargetsWherePeftHasThem) {
 TEST(Families, SupportWhatFollowsFromWhatTheySupport) {
   for (const Family* family : model_families()) {
     const KernelSupport& kernels = family->kernels;
-    if (kernels.liger_layers || kernels.cut_cross_entropy) EXPECT_TRUE(kernels.liger_loss) << family->name;
+    if (kernels.liger_layers || kernels.cut_cross_entropy) {
+      EXPECT_TRUE(kernels.liger_loss) << family->name;
+    }
     if (kernels.liger_loss || family->tensor_plan || family->programs.megatron) {
       EXPECT_EQ(family->models.front().inputs, InputKind::lm) << family->name;
     }
