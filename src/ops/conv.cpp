@@ -74,24 +74,25 @@ std::vector<Ref<Storage>> turned_around(const Tensor& x, const Tensor& w, const 
                        checked_mul(y.numel(), size_of(y.dtype())))};
 }
 
-// The CPU's kernel (slow_conv2d) copies every patch of the input into a column before it multiplies; a kernel of one pixel needs none.
+// slow_conv2d: a column for every patch of the input; a kernel of one pixel needs none.
 Ref<Storage> columns(const Tensor& x, const Tensor& weight, const Tensor& y, bool strided) {
   Tape& tape = x.tape();
-  if (!tape.dialect.cpu || x.dim() != 4 || (weight.size(2) == 1 && weight.size(3) == 1 && !strided)) return {};
+  if (!tape.dialect.rules.conv_makes_columns || x.dim() != 4 || (weight.size(2) == 1 && weight.size(3) == 1 && !strided)) return {};
   const int64_t patch = checked_mul(weight.size(1), weight.size(2) * weight.size(3)), places = y.size(2) * y.size(3);
   return tape.allocate(checked_mul(checked_mul(x.size(0), patch), checked_mul(places, size_of(x.dtype()))));
 }
 
-// It reads weights in the layout of the images.
+// Weights in the layout of the images.
 Ref<Storage> turned_weight(const Tensor& weight, bool channels_last) {
-  const bool copies = weight.tape().dialect.cpu && channels_last && weight.dim() == 4 && !is_contiguous_channels_last(weight);
+  const bool copies =
+      weight.tape().dialect.rules.conv_matches_layouts && channels_last && weight.dim() == 4 && !is_contiguous_channels_last(weight);
   return copies ? weight.tape().allocate(checked_mul(weight.numel(), size_of(weight.dtype()))) : Ref<Storage>();
 }
 
-// And gradients, in each of the two products that it makes of them.
+// And gradients, in each of the two products that are made of them.
 Ref<Storage> turned_gradient(const Tensor& grad, bool channels_last) {
-  const bool copies =
-      grad.tape().dialect.cpu && grad.dim() == 4 && !(channels_last ? is_contiguous_channels_last(grad) : grad.is_contiguous());
+  const bool copies = grad.tape().dialect.rules.conv_matches_layouts && grad.dim() == 4 &&
+                      !(channels_last ? is_contiguous_channels_last(grad) : grad.is_contiguous());
   return copies ? grad.tape().allocate(checked_mul(grad.numel(), size_of(grad.dtype()))) : Ref<Storage>();
 }
 
@@ -145,7 +146,7 @@ Tensor convolution(const Tensor& input, const Tensor& w, const Tensor& b, const 
       out[0] = result(g[0], x.sizes(), channels_last);
       turned_around(x, weight, g[0], channels_last);
     }
-    const bool bias_first = x.tape().dialect.cpu;
+    const bool bias_first = x.tape().dialect.rules.conv_bias_gradient_first;
     if (needs[2] && bias_first) out[2] = empty(x.tape(), {channels}, g[0].dtype());
     if (needs[1]) {
       out[1] = result(g[0], weight.sizes(), channels_last);

@@ -101,7 +101,7 @@ Tensor squared_error(const Tensor& raw, const Tensor& raw_target, bool by_elemen
   Op op(input.tape(), "mse_loss", {&input});
   Saved self = op.save(input), labels = op.save(target);
   Tensor out;
-  if (by_element || !input.tape().dialect.cpu) {
+  if (by_element || !input.tape().dialect.rules.mse_loss_makes_elements) {
     out = by_element ? empty_like(input) : empty(input.tape(), {}, input.dtype());
   } else {  // the mean lies in memory that was made for all elements
     out = alias(empty_like(input), {}, {});

@@ -24,7 +24,7 @@ void multiply(const Tensor& a, const Tensor& b, bool with_bias = false) {
     if (!suits_blas(a)) left = tape.scratch(checked_mul(a.numel(), size_of(a.dtype())));
     if (!suits_blas(b)) right = tape.scratch(checked_mul(b.numel(), size_of(b.dtype())));
   }
-  if (tape.dialect.cpu && a.dim() == 2) {  // addmm_impl_cpu_ copies by the same rule, the right one first: results are in rows
+  if (tape.dialect.rules.mm_copies_strided_2d && a.dim() == 2) {  // the right one first: results are in rows
     if (!suits_blas(b)) right = tape.allocate(checked_mul(b.numel(), size_of(b.dtype())));
     if (!suits_blas(a)) left = tape.allocate(checked_mul(a.numel(), size_of(a.dtype())));
   }
@@ -153,8 +153,8 @@ bool should_fold(const Tensor& a, const Tensor& b) {
   const Tensor& big = a_is_larger ? a : b;
   const Tensor& small = a_is_larger ? b : a;
   if (big.dim() < 3 || small.dim() > 2) return false;
-  // 1.13: always, but for matrices that lie transposed in a batch.
-  if (big.tape().dialect.cpu)
+  // By strides alone: always, but for matrices that lie transposed in a batch.
+  if (!big.tape().dialect.rules.matmul_folds_trained_operands)
     return !(big.dim() == 3 && small.dim() == 2 && big.strides()[2] != 1 && big.strides()[0] == big.size(1) * big.size(2));
   if (small.requires_grad()) return true;
   if (a.dim() == 2) return false;
@@ -166,7 +166,7 @@ bool should_fold(const Tensor& a, const Tensor& b) {
 // `trained`: b is made of a parameter, which counts as wanting its gradient under no_grad, too.
 Tensor matmul_plain(const Tensor& a, const Tensor& b, bool trained = false) {
   if (a.dim() == 2 && b.dim() == 2) return mm_plain(a, b);
-  if (should_fold(a, b) || (trained && a.dim() >= 3 && b.dim() == 2 && !a.tape().dialect.cpu)) {
+  if (should_fold(a, b) || (trained && a.dim() >= 3 && b.dim() == 2 && a.tape().dialect.rules.matmul_folds_trained_operands)) {
     if (a.dim() < b.dim()) {  // (n, k) x (..., k, m): fold the transposed product
       Tensor out = matmul_plain(transpose(b, -1, -2), t(a));
       return transpose(out, -1, -2);

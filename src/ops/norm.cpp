@@ -19,6 +19,15 @@ void count_reads(const Op& op, const Tensor& x, const Tensor& grad, bool sums) {
   }
 }
 
+// Backward's contiguous copies of input and gradient, by rule `copies_strided_operands`.
+std::vector<Ref<Storage>> contiguous_copies(const Tensor& x, const Tensor& grad) {
+  std::vector<Ref<Storage>> copies;
+  if (!x.tape().dialect.rules.copies_strided_operands) return copies;
+  for (const Tensor* t : {&x, &grad})
+    if (!t->is_contiguous()) copies.push_back(x.tape().allocate(checked_mul(t->numel(), size_of(t->dtype()))));
+  return copies;
+}
+
 // The strides of layer_norm's input gradient. CUDA's kernel makes it contiguous. The recorder computes it with element-wise
 // ops, grad_in = rstd * (a(grad, weight) - b - x_hat * c), so the layouts of grad and input shine through; half types are
 // made contiguous by the cast to fp32.
@@ -45,7 +54,7 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
   Op op(tape, "native_layer_norm", {&x, &weight, &bias});
   Saved saved_bias = op.save(bias), saved_x = op.save(x), saved_weight = op.save(weight);
   Ref<Storage> copy;
-  if (tape.dialect.cpu && !x.is_contiguous()) copy = tape.allocate(checked_mul(x.numel(), size_of(x.dtype())));
+  if (tape.dialect.rules.copies_strided_operands && !x.is_contiguous()) copy = tape.allocate(checked_mul(x.numel(), size_of(x.dtype())));
   Tensor y = empty(tape, x.sizes(), x.dtype());
   Dims rows;
   for (int i = 0; i < x.dim(); ++i) rows.push_back(i < x.dim() - normalized_dims ? x.size(i) : 1);
@@ -59,15 +68,12 @@ Tensor layer_norm(const Tensor& input, int normalized_dims, const Tensor& weight
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_layer_norm_backward", {});
     count_reads(op, x, g[0], needs[1]);
-    std::vector<Ref<Storage>> copies;
-    for (const Tensor* t : {&x, &std::as_const(g[0])})
-      if (x.tape().dialect.cpu && !t->is_contiguous()) copies.push_back(x.tape().allocate(checked_mul(t->numel(), size_of(t->dtype()))));
+    const auto copies = contiguous_copies(x, g[0]);
     Tensors out(3);
     if (needs[0]) out[0] = empty_strided(x.tape(), x.sizes(), layer_norm_grad_strides(g[0], x, r, w), x.dtype());
     if (needs[1]) out[1] = empty(x.tape(), w.sizes(), w.dtype());
     if (needs[2]) out[2] = empty(x.tape(), b.sizes(), b.dtype());
-    // The CPU's kernel sums the gradients of weight and bias for each thread.
-    if (x.tape().dialect.cpu && needs[1]) x.tape().allocate(2 * checked_mul(w.numel(), size_of(stat_type(x))));
+    if (x.tape().dialect.rules.layer_norm_sums_by_thread && needs[1]) x.tape().allocate(2 * checked_mul(w.numel(), size_of(stat_type(x))));
     return out;
   });
 }
@@ -104,8 +110,8 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
   Tape& tape = x.tape();
   Op op(tape, "native_group_norm", {&x, &weight, &bias});
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
-  // The CPU keeps channels last, with a buffer of two numbers for every channel, and goes back in contiguous copies.
-  const bool channels_last = tape.dialect.cpu && !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
+  const bool channels_last =
+      tape.dialect.rules.group_norm_keeps_channels_last && !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
   Tensor y =
       channels_last ? empty_strided(tape, x.sizes(), channels_last_strides(x.sizes()), x.dtype()) : empty(tape, x.sizes(), x.dtype());
   const DType statistics = weight && weight.dtype() != x.dtype() ? DType::float32 : x.dtype();
@@ -119,15 +125,13 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
     const Tensor m = mean.unpack(), r = rstd.unpack();
     Op op(x.tape(), "native_group_norm_backward", {});
     count_reads(op, x, g[0], needs[1]);
-    std::vector<Ref<Storage>> copies;
-    for (const Tensor* t : {&x, &std::as_const(g[0])})
-      if (x.tape().dialect.cpu && !t->is_contiguous()) copies.push_back(x.tape().allocate(checked_mul(t->numel(), size_of(t->dtype()))));
+    const auto copies = contiguous_copies(x, g[0]);
     Tensors out(3);
     if (needs[0]) out[0] = empty(x.tape(), x.sizes(), x.dtype());
     const DType dtype = w ? w.dtype() : x.dtype();
     if (needs[1]) out[1] = empty(x.tape(), {channels}, dtype);
     if (needs[2]) out[2] = empty(x.tape(), {channels}, dtype);
-    if (x.tape().dialect.cpu) {  // two sums for every channel of every sample
+    if (x.tape().dialect.rules.group_norm_sums_by_channel) {
       const int64_t bytes = checked_mul(checked_mul(x.size(0), channels), size_of(stat_type(x)));
       const Ref<Storage> ds = x.tape().allocate(bytes), db = x.tape().allocate(bytes);
     }
@@ -136,10 +140,9 @@ Tensor group_norm(const Tensor& input, int64_t groups, const Tensor& weight_in, 
 }
 
 namespace {
-// What the CPU's batch norm takes beside its results: two numbers a channel, before the result (in its type, as the statistics are there)
-// and after it.
+// What batch norm takes beside its results where the rules say so.
 void two_a_channel(const Tensor& x, DType dtype) {
-  if (!x.tape().dialect.cpu) return;
+  if (!x.tape().dialect.rules.batch_norm_channel_buffers) return;
   const int64_t bytes = checked_mul(x.size(1), size_of(dtype));
   const Ref<Storage> first = x.tape().allocate(bytes), second = x.tape().allocate(bytes);
 }
@@ -156,15 +159,16 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
   Saved saved_x = op.save(x), saved_weight = op.save(weight);
   Saved running_mean = op.save(running.mean), running_var = op.save(running.var);
   Tensor y, m, r;
+  const bool statistics_first = tape.dialect.rules.batch_norm_statistics_first;
   const auto statistics = [&] {
-    const DType dtype = tape.dialect.cpu ? x.dtype() : stat_type(x);
+    const DType dtype = statistics_first ? x.dtype() : stat_type(x);
     m = empty(tape, {x.size(1)}, dtype);
     r = empty(tape, {x.size(1)}, dtype);
     two_a_channel(x, dtype);
   };
-  if (tape.dialect.cpu) statistics();
+  if (statistics_first) statistics();
   y = empty_like(x);
-  if (!tape.dialect.cpu) statistics();
+  if (!statistics_first) statistics();
   two_a_channel(x, stat_type(x));
   Saved mean = op.save(m), invstd = op.save(r);
   return op.finish(y, [saved_x = std::move(saved_x), saved_weight = std::move(saved_weight), running_mean = std::move(running_mean),
@@ -178,7 +182,7 @@ Tensor normalise_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
     count_reads(op, x, g[0], true);
     Tensors out(3);
     if (needs[0]) out[0] = empty_like(x);
-    if (needs[0] && x.tape().dialect.cpu) x.tape().allocate(x.storage().bytes);  // the products before they are summed
+    if (needs[0] && x.tape().dialect.rules.batch_norm_makes_products) x.tape().allocate(x.storage().bytes);
     if (needs[1]) out[1] = empty(x.tape(), {x.size(1)}, dtype);
     if (needs[2]) out[2] = empty(x.tape(), {x.size(1)}, dtype);
     return out;

@@ -20,13 +20,14 @@ DType result_type(const Tensor& a, const Tensor& b) {
   return promote(a.dtype(), b.dtype());
 }
 
-// The CPU casts operands of another type first.
 Tensor binary_result(const Tensor& a, const Tensor& b) {
   const Dims shape = broadcast(a.sizes(), b.sizes());
   const DType dtype = result_type(a, b);
   Ref<Storage> casts[2];
-  if (a.tape().dialect.cpu && a.dtype() != dtype) casts[0] = a.tape().allocate(checked_mul(a.numel(), size_of(dtype)));
-  if (a.tape().dialect.cpu && b.dtype() != dtype) casts[1] = a.tape().allocate(checked_mul(b.numel(), size_of(dtype)));
+  if (a.tape().dialect.rules.casts_operands) {
+    if (a.dtype() != dtype) casts[0] = a.tape().allocate(checked_mul(a.numel(), size_of(dtype)));
+    if (b.dtype() != dtype) casts[1] = a.tape().allocate(checked_mul(b.numel(), size_of(dtype)));
+  }
   return empty_strided(a.tape(), shape, iterator_strides(shape, {&a, &b}), dtype);
 }
 
@@ -83,25 +84,29 @@ Tensor base_of(const Tensor& x) {
   return deeper ? deeper : base;
 }
 
-// Autograd of an in-place op whose backward is one kernel of the gradient and one saved tensor. Writing into a view changes
+// Autograd of an in-place op whose backward is made of the gradient and one saved tensor. Writing into a view changes
 // its base, so the op is recorded on the base and the view is taken anew: backward (CopySlices) copies the gradient of the
 // base, runs the kernel on a clone of the part that was written, and copies the result back.
 struct InPlace {
   InPlace(const char* name, const Tensor& x)
       : x(x), base(x.tape().grad_enabled ? base_of(x) : Tensor()), op(x.tape(), name, {base ? &base : &x}) {}
 
-  Tensor finish(const char* backward_name, Saved saved) {
+  // `backward(grad, saved)` gives the gradient.
+  template <class Backward>
+  Tensor finish(Backward backward, Saved saved) {
     if (!base)
-      return op.finish(same_memory(x), [saved = std::move(saved), backward_name](Tensors& g, Needs) {
-        return Tensors{kernel(backward_name, g[0], saved.unpack())};
-      });
-    const Tensor written = op.finish(same_memory(base), [saved = std::move(saved), backward_name, part = x.sizes()](Tensors& g, Needs) {
+      return op.finish(same_memory(x),
+                       [saved = std::move(saved), backward](Tensors& g, Needs) { return Tensors{backward(g[0], saved.unpack())}; });
+    const Tensor written = op.finish(same_memory(base), [saved = std::move(saved), backward, part = x.sizes()](Tensors& g, Needs) {
       const Tensor whole = filled(g[0].tape(), "new_empty_strided", g[0].sizes(), g[0].dtype());
       const Tensor slice = kernel("clone", view(whole, part));
-      const Tensor result = kernel(backward_name, slice, saved.unpack());
+      const Tensor result = backward(slice, saved.unpack());
       return Tensors{whole};
     });
     return view(written, x.sizes());
+  }
+  Tensor finish(const char* kernel_name, Saved saved) {
+    return finish([kernel_name](const Tensor& grad, const Tensor& kept) { return kernel(kernel_name, grad, kept); }, std::move(saved));
   }
 
   const Tensor& x;
@@ -115,15 +120,16 @@ Tensor keep_result_(const char* name, const char* backward_name, const Tensor& x
   return in_place.finish(backward_name, in_place.op.save(same_memory(x)));
 }
 
-// In-place activation whose backward needs the input: autograd keeps a clone of it.
-Tensor keep_input_(const char* name, const char* backward_name, const Tensor& x) {
+// In-place op whose backward, a kernel's name or a function, needs the input: autograd keeps a clone of it.
+template <class Backward>
+Tensor keep_input_(const char* name, Backward backward, const Tensor& x) {
   Tensor before;
   if (x.tape().grad_enabled && x.requires_grad()) {
     Op op(x.tape(), "clone", {});
     before = empty_like(x);
   }
   InPlace in_place(name, x);
-  return in_place.finish(backward_name, in_place.op.save(before));
+  return in_place.finish(backward, in_place.op.save(before));
 }
 
 Tensor pass_on(const char* name, const Tensor& x) {
@@ -415,21 +421,33 @@ Tensor hardsigmoid(const Tensor& x) { return keep_input("hardsigmoid", "hardsigm
 Tensor hardsigmoid_(const Tensor& x) { return keep_input_("hardsigmoid_", "hardsigmoid_backward", x); }
 
 namespace {
-// saves self; clamp_backward (FunctionsManual.cpp): where(self within the bounds, grad, 0), one comparison for each bound
+// clamp_backward (FunctionsManual.cpp): where(self within the bounds, grad, 0), one comparison for each bound
+Tensor clamp_backward(const std::vector<const char*>& comparisons, const Tensor& grad, const Tensor& x) {
+  const Tensor zero = filled(x.tape(), "scalar_tensor", {}, grad.dtype());
+  Tensors inside;
+  for (const char* comparison : comparisons) inside.push_back(compare_scalar(comparison, x));
+  return where(inside[0], grad, zero);
+}
+
+// saves self
 Tensor bounded(const char* name, std::initializer_list<const char*> comparisons, const Tensor& x) {
   Op op(x.tape(), name, {&x});
   Saved self = op.save(x);
   return op.finish(empty_like(x), [self = std::move(self), comparisons = std::vector<const char*>(comparisons)](Tensors& g, Needs) {
-    const Tensor x = self.unpack();
-    const Tensor zero = filled(x.tape(), "scalar_tensor", {}, g[0].dtype());
-    Tensors inside;
-    for (const char* comparison : comparisons) inside.push_back(compare_scalar(comparison, x));
-    return Tensors{where(inside[0], g[0], zero)};
+    return Tensors{clamp_backward(comparisons, g[0], self.unpack())};
   });
 }
 }  // namespace
 
 Tensor clamp(const Tensor& x) { return bounded("clamp", {"gt", "lt"}, x); }
+Tensor clamp_(const Tensor& x) {
+  return keep_input_(
+      "clamp_",
+      [](const Tensor& grad, const Tensor& saved) {
+        return clamp_backward({"gt", "lt"}, grad, saved);
+      },
+      x);
+}
 Tensor clamp_min(const Tensor& x) { return bounded("clamp_min", {"gt"}, x); }
 Tensor clamp_max(const Tensor& x) { return bounded("clamp", {"lt"}, x); }
 
@@ -438,7 +456,7 @@ Tensor clamp_max(const Tensor& x) { return bounded("clamp", {"lt"}, x); }
 Tensor dropout(const Tensor& x, double p) {
   if (p == 0.0 || !x.tape().training) return x;
   if (p == 1.0) return mul(x, filled(x.tape(), "zeros", {}, x.dtype()));
-  if (x.tape().dialect.cpu) {  // no fused kernel: noise in x's own type, divided by a number in place
+  if (!x.tape().dialect.rules.fused_dropout) {  // noise in x's own type, divided by a number in place
     const Tensor noise = nondiff("empty_like", x, x.dtype());
     { const Number keep(x.tape(), x.dtype()); }
     return mul(x, noise);

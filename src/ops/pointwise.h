@@ -55,6 +55,7 @@ Tensor hardsigmoid_(const Tensor& x);
 Tensor dropout(const Tensor& x, double p);   // p == 0 and evaluation return x itself
 Tensor dropout_(const Tensor& x, double p);  // Dropout(inplace=True)
 Tensor clamp(const Tensor& x);
+Tensor clamp_(const Tensor& x);
 Tensor clamp_min(const Tensor& x);
 Tensor clamp_max(const Tensor& x);  // torch.clamp(x, max=number)
 

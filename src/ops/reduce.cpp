@@ -53,7 +53,7 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   const DType dtype = x.dtype() == DType::bool_ ? DType::int64 : x.tape().autocast && is_half(x.dtype()) ? DType::float32 : x.dtype();
   Op op(x.tape(), "sum", {&x});
   Tensor out = empty(x.tape(), reduced(x.sizes(), dims, keepdim), dtype);
-  if (x.tape().dialect.cpu && x.dtype() != dtype) x.tape().allocate(checked_mul(x.numel(), size_of(dtype)));  // a cast of all of it first
+  if (x.tape().dialect.rules.casts_operands && x.dtype() != dtype) x.tape().allocate(checked_mul(x.numel(), size_of(dtype)));
   return op.finish(std::move(out),
                    [sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) { return Tensors{expand_back(g[0], sizes, dims, keepdim)}; });
 }
@@ -77,9 +77,9 @@ Tensor max(const Tensor& x, bool keepdim) {
 Tensor mean(const Tensor& x, const Dims& wanted, bool keepdim) {
   const Dims dims = wanted.empty() ? all_dims(x) : wanted;
   Op op(x.tape(), "mean", {&x});
-  Saved self = op.save_if(x.tape().dialect.cpu && !wanted.empty(), x);
+  Saved self = op.save_if(x.tape().dialect.rules.mean_saves_input && !wanted.empty(), x);
   Tensor out = empty(x.tape(), reduced(x.sizes(), dims, keepdim), x.dtype());
-  { const Number count(x.tape(), x.dtype()); }  // the CPU divides in place
+  { const Number count(x.tape(), x.dtype()); }  // divides in place
   return op.finish(std::move(out), [self = std::move(self), sizes = x.sizes(), dims, keepdim](Tensors& g, Needs) {
     const Tensor wide = expand_back(g[0], sizes, dims, keepdim);
     Op op(wide.tape(), "div", {});

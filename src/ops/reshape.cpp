@@ -1,7 +1,7 @@
 #include "ops/reshape.h"
 
 #include "ops/reduce.h"
-#include "tensor/cpu_copy.h"
+#include "tensor/transposed_copy.h"
 
 namespace plimsoll {
 
@@ -182,7 +182,7 @@ Tensors unbind(const Tensor& x, int dim) {
 Tensor clone(const Tensor& x) {
   Op op(x.tape(), "clone", {&x});
   const Tensor copy = empty(x.tape(), x.sizes(), x.dtype());
-  copy_on_cpu(copy, x);
+  block_transposed_copy(copy, x);
   return op.finish(copy, [](Tensors& g, Needs) { return Tensors{g[0]}; });
 }
 
@@ -245,8 +245,9 @@ Tensor cat(const Tensors& xs, int dim) {
   }
   Op op(first.tape(), "cat", xs);
   Tensor out = empty_strided(first.tape(), sizes, channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes), dtype);
-  for (const Tensor& x : xs)  // the CPU copies what it casts
-    if (first.tape().dialect.cpu && x.dtype() != dtype) first.tape().allocate(checked_mul(x.numel(), size_of(x.dtype())));
+  for (const Tensor& x : xs)
+    if (first.tape().dialect.rules.cat_copies_casts && x.dtype() != dtype)
+      first.tape().allocate(checked_mul(x.numel(), size_of(x.dtype())));
   return op.finish(std::move(out), [d, lengths](Tensors& g, Needs) {  // cat_tensors_backward: of all of them, wanted or not
     Tensors parts(lengths.size());
     for (size_t i = 0; i < lengths.size(); ++i) {

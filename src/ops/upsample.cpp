@@ -21,7 +21,7 @@ Tensor upsample(const char* name, const char* backward_name, const Tensor& input
   const Tensor x = autocast_fp32(input);
   Op op(x.tape(), name, {&x});
   Tensor out = formatted_like(x, {x.size(0), x.size(1), height, width});
-  if (x.tape().dialect.cpu && !is_contiguous_channels_last(x)) {  // an index and a weight for every row and column of the result
+  if (x.tape().dialect.rules.upsample_makes_tables && !is_contiguous_channels_last(x)) {
     std::vector<Ref<Storage>> places;
     for (int64_t side : {height, width})
       for (int64_t each : {int64_t{8}, size_of(x.dtype())}) places.push_back(x.tape().allocate(side * each));

@@ -23,9 +23,10 @@ Tensors norms_of(const std::vector<Parameter*>& parameters, const Positions& pos
   const Tensors grads = gradients(parameters, positions), summed = summed_gradients(parameters, positions);
   const bool sharded = parameters[positions[0]]->is_dtensor;
   const Tensor& first = grads[0];
-  const bool recorder = first.tape().dialect.recorder || first.tape().dialect.cpu;
+  const Dialect& dialect = first.tape().dialect;
+  const bool in_chunks = dialect.rules.foreach_norm_in_chunks && !dialect.recorder;
   Tensor scratch;
-  if (!recorder) {
+  if (in_chunks) {
     constexpr int64_t kChunkSize = 65536;
     int64_t chunks = 0;
     for (const Tensor& g : grads) chunks = std::max(chunks, (g.numel() + kChunkSize - 1) / kChunkSize);
@@ -33,7 +34,7 @@ Tensors norms_of(const std::vector<Parameter*>& parameters, const Positions& pos
     scratch = temporary("_foreach_norm", {checked_mul(static_cast<int64_t>(grads.size()), chunks)}, dtype, first.tape());
   }
   Tensors norms;
-  const char* op = recorder && !sharded ? "linalg_vector_norm" : "_foreach_norm";
+  const char* op = !in_chunks && !sharded ? "linalg_vector_norm" : "_foreach_norm";
   for (const Tensor& g : grads) norms.push_back(temporary(op, Dims{}, g.dtype(), g.tape()));
   return norms;
 }

@@ -115,9 +115,10 @@ class Trainer {
     d.late_gradient_labels = d.recorder && is_distributed(job);
     if (d.recorder) return d;
     d.torch = job.platform.torch;
-    d.cpu = job.platform.target == "cpu";
-    if (d.cpu) return d;
-    d.kernels = kernel_memory(job.platform);
+    if (job.platform.target == "cpu")
+      d.rules = kCpuRules;
+    else
+      d.kernels = kernel_memory(job.platform);
     return d;
   }
 

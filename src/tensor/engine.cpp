@@ -3,9 +3,9 @@
 #include <queue>
 #include <unordered_set>
 
-#include "tensor/cpu_copy.h"
 #include "tensor/iterator.h"
 #include "tensor/node.h"
+#include "tensor/transposed_copy.h"
 
 namespace plimsoll {
 
@@ -96,7 +96,7 @@ void add_to_buffer(Tensor& slot, Tensor grad) {
     return;
   }
   const bool fits = slot.storage().bytes == checked_mul(slot.numel(), size_of(slot.dtype())) && slot.dtype() == grad.dtype();
-  if (fits && slot.is_sole_owner() && !slot.tape().dialect.cpu) return add_in_place(slot, grad);  // libtorch 1.13 never did
+  if (fits && slot.is_sole_owner() && slot.tape().dialect.rules.adds_gradients_in_place) return add_in_place(slot, grad);
   if (fits && slot.tape().dialect.recorder) {  // the recorder sees such a sum only at the next allocation
     grad.reset();
     slot = sum(slot, slot);
@@ -128,7 +128,7 @@ void evaluate(Node& node, ReadyQueue& ready, bool retain_graph) {
     Node& next = *e.node;
     next.buffer.resize(next.outputs.size());
     Tensor& slot = next.buffer[e.input_nr];
-    if (slot && tape.dialect.cpu)  // libtorch 1.13 holds what it added to another one until the node is done
+    if (slot && tape.dialect.rules.holds_added_gradients)
       add_to_buffer(slot, results[i]);
     else
       add_to_buffer(slot, std::move(results[i]));
@@ -227,7 +227,7 @@ void accumulate(const Tensor& value, Tensor& sum, const Tensor& grad) {
     Op op(grad.tape(), "new_empty_strided", {});
     op.reads(grad);
     sum = empty_strided(grad.tape(), value.sizes(), value.strides(), grad.dtype());
-    copy_on_cpu(sum, grad);
+    block_transposed_copy(sum, grad);
   }
 }
 }  // namespace

@@ -52,7 +52,7 @@ struct Node {
   virtual ~Node() = default;
   virtual Tensors apply(Tensors& grads) = 0;
   virtual void release_variables() = 0;
-  static void destroy(Node* n) { n->tape->bury(n); }
+  static void destroy(Node* n) { n->tape->destroy_deferred(n); }
 };
 
 // In the memory of that tape.
@@ -72,8 +72,8 @@ struct NodeOf final : Node {
   std::optional<F> function;
 };
 
-// A tensor kept for backward. Under a checkpoint only a ticket is kept, and unpack() recomputes the block once; with
-// activations on the host a copy there is, and unpack() brings a copy back.
+// A tensor kept for backward. Under a checkpoint only a ticket is kept, and unpack() recomputes the block once; with offloaded
+// activations, the host copy; unpack() copies it back.
 class Saved {
  public:
   Saved();

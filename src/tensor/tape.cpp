@@ -135,18 +135,18 @@ Ref<Storage> Tape::keep_workspace(const char* name, int64_t bytes) {
   return s;
 }
 
-void Tape::bury(Node* n) {
-  graves_.push_back(n);
-  if (digging_) return;
-  digging_ = true;
-  while (!graves_.empty()) {
-    Node* next = graves_.back();
-    graves_.pop_back();
+void Tape::destroy_deferred(Node* n) {
+  pending_.push_back(n);
+  if (destroying_) return;
+  destroying_ = true;
+  while (!pending_.empty()) {
+    Node* next = pending_.back();
+    pending_.pop_back();
     const size_t bytes = next->bytes;
     next->~Node();
     node_memory.give(next, bytes);
   }
-  digging_ = false;
+  destroying_ = false;
 }
 
 AutocastGuard::AutocastGuard(Tape& tape, std::optional<DType> dtype) : tape_(tape), old_(tape.autocast) {

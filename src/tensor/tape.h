@@ -14,6 +14,7 @@
 #include "job/attention_kernel.h"
 #include "job/checkpointing.h"
 #include "tensor/kernel_memory.h"
+#include "tensor/kernel_rules.h"
 #include "tensor/pool.h"
 #include "tensor/tensor.h"
 #include "tensor/work.h"
@@ -40,8 +41,7 @@ struct Dialect {
   bool recorder = false;
   // Recorded rows of several processes call a gradient so when backward has ended, not when it is accumulated.
   bool late_gradient_labels = false;
-  // libtorch 1.13 on the CPU with one thread, as `plimsoll measure` trains: what its kernels allocate.
-  bool cpu = false;
+  KernelRules rules = kCudaRules;
   Version torch = Platform{}.torch;  // for rules that were others once
   KernelMemory kernels;
 };
@@ -120,7 +120,7 @@ class Tape {
   // What a kernel needs while it runs: bytes taken and given back at once. The caller holds the result while there is more.
   Ref<Storage> scratch(int64_t bytes);
   // Deletes graph nodes without recursion.
-  void bury(Node* n);
+  void destroy_deferred(Node* n);
 
   Pool<Storage> storage_pool;
   Pool<TensorBody> body_pool;
@@ -137,8 +137,8 @@ class Tape {
   NameId last_op_id_ = 0;
   std::vector<Category> labels_;  // by storage: what it is now
   std::vector<Parameter*> cast_parameters_;
-  std::vector<Node*> graves_;
-  bool digging_ = false;
+  std::vector<Node*> pending_;
+  bool destroying_ = false;
   std::array<Ref<Storage>, 2> blas_, blas_lt_;  // of the forward and the backward thread
 
  public:

@@ -121,7 +121,8 @@ struct GSARotaryEmbedding : Module {
     Forward here(*this);
     {
       const Tensor largest = filled(tape(), "max", {}, DType::int64);  // positions.max().item()
-      if (tape().dialect.cpu && !positions.is_contiguous()) tape().allocate(checked_mul(positions.numel(), size_of(DType::int64)));
+      if (tape().dialect.rules.copies_strided_operands && !positions.is_contiguous())
+        tape().allocate(checked_mul(positions.numel(), size_of(DType::int64)));
     }
     const int64_t last = tape().dialect.item ? static_cast<int64_t>(*tape().dialect.item) : positions.size(-1) - 1;
     if (last + 1 > length) extend(last + 1);

@@ -148,7 +148,7 @@ Tensor DiffModel::future_predict(const Tensor& context, int64_t observed, int64_
   // Frames are numbered from 0, in fp32; recorded rows count in fp64.
   const TimeGrid grid{static_cast<double>(observed - 1), predicted + 1, options_.dt, !tape().dialect.recorder};
   SdeSolution solution = sdeint_adjoint(parts_->diff_unet.equation(feature), flatten(context, 1), grid);
-  if (!tape().dialect.cpu) uncollected_.push_back(std::move(solution.path));  // C++ has no cycles to wait for
+  if (tape().dialect.rules.cycles_await_collection) uncollected_.push_back(std::move(solution.path));
   const Tensor future = reshape(solution.states, {predicted + 1, feature[0], feature[1], feature[2], feature[3]});
   return slice(future, 0, 1, predicted + 1);
 }
