@@ -65,7 +65,7 @@ void Evaluator::measure(Candidate& c, const Job& executed) const {
       c.needs.clear();
       return;
     }
-    c.needs.push_back(need_of(fitting.need(d)));
+    c.needs.push_back(need_of(fitting.need_on(d)));
     const std::shared_ptr<const Run>& timed = pytorch ? own.run : twin.run;
     if (!timed) continue;
     c.needs.back().time = time_on(c.job, timed->simulation, d, calibration_, cluster_);

@@ -113,7 +113,7 @@ std::optional<Layout> LayoutSearch::executed(const LayoutKind& kind, const Sprea
     const Detail one{.work = true, .all_ranks = false};
     const Attempt tried = runs.attempt(rank, target_of(rank, request_.device.spec), one);
     if (tried.problem) return std::nullopt;
-    const Fit fit = Fitting(runs, rank, one).need(request_.device);
+    const Fit fit = Fitting(runs, rank, one).need_on(request_.device);
     const std::optional<StepTime> time = time_on(rank, tried.run->simulation, request_.device, request_.calibration, request_.cluster);
     std::optional<StepTime> slowest = out.need.time;
     if (time && (!slowest || time->seconds > slowest->seconds)) slowest = time;

@@ -187,7 +187,7 @@ Layout confirmed(Layout layout, const LayoutRequest& request) {
     layout.need.unknown = all.problem->what;
     return layout;
   }
-  const Fit fit = Fitting(runs, layout.job).need(request.device);
+  const Fit fit = Fitting(runs, layout.job).need_on(request.device);
   layout.need = need_of(fit, layout.need.time);
   layout.margin = fit.margin;
   return layout;

@@ -212,7 +212,7 @@ Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& t
     const Estimate e = estimate(runs, job, 0);
     return {e.memory ? e.memory->device.bytes : e.peak, e.memory ? e.memory->allocated.bytes : e.peak, e.peak_phase, Verdict::unknown};
   }
-  const Fit f = Fitting(runs, job).on(*target);
+  const Fit f = Fitting(runs, job).replay_on(*target);
   return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
 }
 

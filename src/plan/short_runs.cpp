@@ -106,7 +106,7 @@ Need ShortRuns::on(const TargetDevice& device, const Calibration& calibration, c
   std::string unknown;
   std::vector<StepTime> times;
   for (ShortRun& r : runs_) {
-    const Fit f = r.fitting.need(device);
+    const Fit f = r.fitting.need_on(device);
     memory = f.memory;
     unknown = f.reason;
     idle = std::max(idle, memory.reserved.bytes - memory.allocated.bytes);

@@ -51,7 +51,7 @@ LayoutRequest request_for(const Job& job, int64_t world, double gib) {
 }
 
 bool fits_again(const Layout& l, const LayoutRequest& r) {
-  const Fit f = Fitting(l.job, {.all_ranks = false}).need(r.device);
+  const Fit f = Fitting(l.job, {.all_ranks = false}).need_on(r.device);
   return f.verdict == Verdict::fits;
 }
 
@@ -296,7 +296,7 @@ TEST(Layouts, EqualBruteForce) {
             Job candidate =
                 with(job, merged(s.settings, {{"batch", split.batch}, {"accumulation", split.accumulation}, {"checkpointing", level}}));
             Fitting fitting(candidate, {.work = true, .all_ranks = false});
-            if (fitting.need(r.device).verdict != Verdict::fits) continue;
+            if (fitting.need_on(r.device).verdict != Verdict::fits) continue;
             best = std::min(best, step_time(candidate, fitting.run(r.device)->simulation, r.device.spec).time->seconds);
           }
     }
