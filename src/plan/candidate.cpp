@@ -52,14 +52,18 @@ Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration cal
       extrapolates_(extrapolates),
       progress_(std::move(progress), "candidates executed") {}
 
+Attempt Evaluator::attempt(Runs& runs, const Job& job, const Target& target, const Detail& detail) const {
+  return runs.attempt(job, target, detail);
+}
+
 void Evaluator::measure(Candidate& c, const Job& executed) const {
   const bool pytorch = executed.program.framework == Framework::pytorch;
   const Detail detail{.work = pytorch};
   Runs runs;
   Fitting fitting(runs, executed, detail);
-  const Attempt twin = pytorch ? Attempt{} : attempt(timed_job(executed), {}, kTimed);  // none of a model that only JAX has
+  const Attempt twin = pytorch ? Attempt{} : plimsoll::attempt(timed_job(executed), {}, kTimed);  // none of a model that only JAX has
   for (const TargetDevice& d : devices_) {
-    const Attempt own = runs.attempt(executed, target_of(executed, d.spec), detail);
+    const Attempt own = attempt(runs, executed, target_of(executed, d.spec), detail);
     if (own.problem) {
       c.impossible = own.problem->what;
       c.needs.clear();

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "plan/batches.h"
 #include "plan/lower_bound.h"
 
 namespace plimsoll {

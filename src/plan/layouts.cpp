@@ -60,7 +60,7 @@ struct Searched {
 // The results do not depend on which thread is first.
 std::vector<ExploredGroup> explore_all(const LayoutSearch& search, const std::vector<SpreadGroup>& groups, const OnProgress& tell) {
   std::vector<ExploredGroup> results(groups.size());
-  Progress progress(tell, "candidates executed");
+  ProgressCounter progress(tell, "candidates executed");
   const auto explore = [&](size_t i) {
     results[i] = search.explore(groups[i]);
     progress.advance(results[i].layouts.size());

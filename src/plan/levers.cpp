@@ -305,7 +305,7 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
   }
   const std::vector<Lever> levers = target ? levers_for(job, *target) : levers_for(job);
   w.effects.resize(levers.size());
-  Progress progress(tell, "changes executed", levers.size());
+  ProgressCounter progress(tell, "changes executed", levers.size());
   const auto execute_one = [&](size_t i) {
     w.effects[i] = effect_of(job, levers[i], now, target);
     progress.advance();

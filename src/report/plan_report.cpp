@@ -6,7 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "formats/writer.h"
+#include "job/distribution.h"
+#include "job/settings.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
 #include "report/levers_report.h"
@@ -55,7 +56,7 @@ std::string share_text(const Need& n, const TargetDevice& d) { return d.capacity
 std::string batch_text(const PlannedRun& r) {
   std::string out = fmt::format("{}", r.job.batch);
   if (r.job.accumulation > 1) out += fmt::format(" x {}", r.job.accumulation);
-  if (devices_of(r.job) > 1) out += fmt::format(" x {} devices", devices_of(r.job));
+  if (replica_count(r.job) > 1) out += fmt::format(" x {} devices", replica_count(r.job));
   return out;
 }
 
@@ -132,7 +133,7 @@ std::string fixes_text(const Plan& plan, const Style& style) {
   int n = 0;
   for (const QuickFix& f : plan.fixes) {
     if (f.outcome != LeverOutcome::saves) continue;
-    out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<14} {}\n", ++n, f.lever.name, width, to_string(f.saving),
+    out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<18} {}\n", ++n, f.lever.name, width, to_string(f.saving),
                        percent_of(f.saving, plan.as_is.need.device.bytes), slower_text(f.slower), to_string(f.lever.kind),
                        style.dim(f.lever.settings.flags()));
   }
@@ -197,7 +198,7 @@ Json planned_json(const PlannedRun& r) {
            {"flags", r.changes.flags()},
            {"batch", r.job.batch},
            {"accumulation", r.job.accumulation},
-           {"devices", devices_of(r.job)},
+           {"devices", replica_count(r.job)},
            {"global_batch", r.global_batch},
            {"seq", r.job.seq},
            {"device_bytes", range_json(r.need.device)},

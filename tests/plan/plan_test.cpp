@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
 #include "hardware/lookup.h"
 #include "plan/placement.h"
+#include "plan/quick_fixes.h"
 #include "plan/short_runs.h"
+#include "plan/supported_space.h"
 #include "report/plan_report.h"
 #include "support.h"
 
@@ -450,6 +453,26 @@ TEST(Plans, GiveBatchesAndSensitivities) {
   ASSERT_GE(p.sensitivity.size(), 3u);
   EXPECT_EQ(p.sensitivity[0].unit, "sample");
   for (const Sensitivity& s : p.sensitivity) EXPECT_GT(s.bytes.count, 0) << s.unit;
+}
+
+class BrokenEvaluator : public Evaluator {
+ public:
+  using Evaluator::Evaluator;
+
+ private:
+  Attempt attempt(Runs&, const Job&, const Target&, const Detail&) const override { throw std::out_of_range("a bug"); }
+};
+
+// Not "cannot be run": and nobody waits for a candidate that never comes.
+TEST(Plans, FailLoudlyWhenAnExecutionHasABug) {
+  BrokenEvaluator evaluator(job_of("gpt2", {{"seq", 64}}), {card(24)});
+  EXPECT_THROW(supported_space(evaluator, {}, 0), std::out_of_range);
+  EXPECT_THROW(quick_fixes(evaluator, 0), std::out_of_range);
+  BrokenEvaluator fresh(job_of("gpt2", {{"seq", 64}}), {card(24)});
+  const auto ask = [&] { fresh.evaluate({{"batch", 2}}); };
+  std::future<void> other = std::async(std::launch::async, ask);
+  EXPECT_THROW(ask(), std::out_of_range);
+  EXPECT_THROW(other.get(), std::out_of_range);
 }
 
 TEST(Plans, RefuseConstraintsThatMakeNoSense) {
