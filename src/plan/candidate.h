@@ -79,8 +79,8 @@ class Evaluator {
   size_t executed() const;
 
  protected:
-  // A candidate that cannot be run is an answer; what else an execution throws ends the question for all who ask. Tests have it throw.
-  virtual Attempt attempt(Runs& runs, const Job& job, const Target& target, const Detail& detail) const;
+  // Executes. That it cannot be run is an answer; whatever else is thrown ends the question for all who ask. Tests have it throw.
+  virtual Fit need_on(Fitting& fitting, const TargetDevice& device) const { return fitting.need_on(device); }
 
  private:
   Candidate execute(const Patch& changes, bool in_full) const;

@@ -181,13 +181,12 @@ bool fits(const Layout& l, const LayoutRequest& r) {
 Layout confirmed(Layout layout, const LayoutRequest& request) {
   if (layout.confirmed) return layout;
   layout.confirmed = true;
-  Runs runs;
-  if (const Attempt all = runs.attempt(layout.job, target_of(layout.job, request.device.spec)); all.problem) {
+  Fit fit;
+  if (const std::optional<Problem> problem = problem_in([&] { fit = Fitting(layout.job).need_on(request.device); })) {
     layout.need.verdict = Verdict::unknown;
-    layout.need.unknown = all.problem->what;
+    layout.need.unknown = problem->what;
     return layout;
   }
-  const Fit fit = Fitting(runs, layout.job).need_on(request.device);
   layout.need = need_of(fit, layout.need.time);
   layout.margin = fit.margin;
   return layout;

@@ -460,7 +460,7 @@ class BrokenEvaluator : public Evaluator {
   using Evaluator::Evaluator;
 
  private:
-  Attempt attempt(Runs&, const Job&, const Target&, const Detail&) const override { throw std::out_of_range("a bug"); }
+  Fit need_on(Fitting&, const TargetDevice&) const override { throw std::out_of_range("a bug"); }
 };
 
 // Not "cannot be run": and nobody waits for a candidate that never comes.
