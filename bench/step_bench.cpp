@@ -70,7 +70,7 @@ void fit_on_every_device(benchmark::State& state) {
   const Job job = job_for("llama-3.1-8b", 1, 2048, 2);
   for (auto _ : state) {
     Fitting fitting(job);
-    for (const DeviceSpec& d : catalogue()) benchmark::DoNotOptimize(fitting.on(target_device(d)).verdict);
+    for (const DeviceSpec& d : catalogue()) benchmark::DoNotOptimize(fitting.replay_on(target_device(d)).verdict);
   }
 }
 BENCHMARK(fit_on_every_device)->Unit(benchmark::kMillisecond);

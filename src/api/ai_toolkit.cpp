@@ -6,6 +6,7 @@
 #include "formats/format.h"
 #include "model/resolve.h"
 #include "systems/ai_toolkit/report.h"
+#include "util/outcome.h"
 #include "util/text.h"
 
 namespace plimsoll {

@@ -53,7 +53,7 @@ std::vector<Fit> other_devices(Runs& runs, const Job& job, const std::vector<Tar
   for (const DeviceSpec& spec : catalogue()) {
     const TargetDevice d = target_device(spec);
     const bool known = std::any_of(asked.begin(), asked.end(), [&](const TargetDevice& a) { return a.spec.id == spec.id; });
-    if (d.capacity && !known) out.push_back(fitting.need(d));
+    if (d.capacity && !known) out.push_back(fitting.need_on(d));
   }
   return out;
 }

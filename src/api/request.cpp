@@ -103,7 +103,7 @@ std::optional<DeviceSpec> only_device(const std::vector<TargetDevice>& devices) 
 std::vector<Fit> fits_of(Runs& runs, const Job& job, const std::vector<TargetDevice>& devices) {
   Fitting fitting(runs, job);
   std::vector<Fit> fits;
-  for (const TargetDevice& d : devices) fits.push_back(fitting.on(d));
+  for (const TargetDevice& d : devices) fits.push_back(fitting.replay_on(d));
   return fits;
 }
 

@@ -27,7 +27,6 @@ void JobFlags::add_to(CLI::App& app) {
   app.add_option("--job", job_file, "job file, YAML or JSON")->type_name("FILE")->group(kGroup);
   for (const Setting& s : job_settings()) {
     const std::string key = s.key;
-    if (key == "model") continue;
     if (key == "config") {
       app.add_option("--config", config, "override a key of the model's configuration (repeatable)")
           ->allow_extra_args(false)

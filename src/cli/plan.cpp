@@ -1,15 +1,13 @@
 #include "api/plan.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <iostream>
 #include <memory>
 
 #include "cli/command.h"
 #include "cli/device_flags.h"
 #include "cli/job_flags.h"
+#include "cli/progress.h"
 #include "cli/request_flags.h"
 #include "plan/space.h"
 

@@ -249,7 +249,7 @@ void add_run(Diagnosis& d, const Job& job, const std::optional<TargetDevice>& as
   KnownRun run;
   Runs runs;
   run.estimate = estimate(runs, job, 2000, target ? std::optional(target->spec) : std::nullopt);
-  if (target) run.fit = Fitting(runs, job).on(*target);
+  if (target) run.fit = Fitting(runs, job).replay_on(*target);
   run.what_if = what_if(runs, job, target);
   if (d.symptom->tried) run.matches = tensors_of_size(run.estimate, *d.symptom->tried);
   d.run = std::move(run);

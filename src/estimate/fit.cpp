@@ -84,7 +84,7 @@ Target target_of(const Job& job, const std::optional<DeviceSpec>& device) {
   return {device ? device->compute_capability : "", job.program.framework == Framework::jax ? device_kind(job, device) : DeviceKind::gpu};
 }
 
-Fit Fitting::need(const TargetDevice& device) {
+Fit Fitting::need_on(const TargetDevice& device) {
   const std::shared_ptr<const Run> run = this->run(device);
   if (run->xla) return fit_xla(job_, *run->xla, device);
   const Trace& trace = run->simulation.trace;
@@ -92,7 +92,7 @@ Fit Fitting::need(const TargetDevice& device) {
   f.device = device;
   f.memory = device_memory(run->cuda(), {device.spec, job_.platform.torch, uses_convolutions(trace), world_size(job_)});
   f.memory = with_stand_in_range(job_, trace, f.memory);
-  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(runs_, fused, detail_).need(device).memory; });
+  f.memory = compiled_memory(job_, f.memory, [&](const Job& fused) { return Fitting(runs_, fused, detail_).need_on(device).memory; });
   if (!device.capacity) {
     f.reason = "how much memory the device has is not established";
     return f;
@@ -114,8 +114,8 @@ Fit Fitting::need(const TargetDevice& device) {
   return f;
 }
 
-Fit Fitting::on(const TargetDevice& device) {
-  Fit f = need(device);
+Fit Fitting::replay_on(const TargetDevice& device) {
+  Fit f = need_on(device);
   if (job_.program.framework == Framework::jax) return f;
   const std::shared_ptr<const Run> run = this->run(device);
   if (f.verdict == Verdict::does_not_fit) {

@@ -56,9 +56,9 @@ class Fitting {
 
   // `fits` when even the upper end of the need is below the lower end of what there is; `tight` when it should go, but inside the
   // interval or only by giving back the cache; `does not fit` when the allocator runs out.
-  Fit on(const TargetDevice& device);
+  Fit replay_on(const TargetDevice& device);
   // The same without a replay on a device of that size: a need above the capacity does not fit, whatever the cache would give back.
-  Fit need(const TargetDevice& device);
+  Fit need_on(const TargetDevice& device);
   std::shared_ptr<const Run> run(const TargetDevice& device) { return runs_.execute(job_, target_of(job_, device.spec), detail_); }
 
  private:

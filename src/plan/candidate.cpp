@@ -7,7 +7,6 @@
 #include "job/distribution.h"
 #include "job/settings.h"
 #include "plan/short_runs.h"
-#include "program/program.h"
 #include "util/parallel.h"
 
 namespace plimsoll {
@@ -54,19 +53,11 @@ Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration cal
 
 void Evaluator::measure(Candidate& c, const Job& executed) const {
   const bool pytorch = executed.program.framework == Framework::pytorch;
-  const Detail detail{.work = pytorch};
-  Runs runs;
-  Fitting fitting(runs, executed, detail);
+  Fitting fitting(executed, {.work = pytorch});
   const Attempt twin = pytorch ? Attempt{} : attempt(timed_job(executed), {}, kTimed);  // none of a model that only JAX has
   for (const TargetDevice& d : devices_) {
-    const Attempt own = runs.attempt(executed, target_of(executed, d.spec), detail);
-    if (own.problem) {
-      c.impossible = own.problem->what;
-      c.needs.clear();
-      return;
-    }
-    c.needs.push_back(need_of(fitting.need(d)));
-    const std::shared_ptr<const Run>& timed = pytorch ? own.run : twin.run;
+    c.needs.push_back(need_of(need_on(fitting, d)));
+    const std::shared_ptr<const Run> timed = pytorch ? fitting.run(d) : twin.run;
     if (!timed) continue;
     c.needs.back().time = time_on(c.job, timed->simulation, d, calibration_, cluster_);
     c.parameters = timed->simulation.parameters;
@@ -78,14 +69,7 @@ void Evaluator::measure(Candidate& c, const Job& executed) const {
 
 void Evaluator::measure_shorter(Candidate& c, const Job& executed) const {
   ShortRuns runs(executed);
-  for (const TargetDevice& d : devices_) {
-    if (const std::optional<Problem> problem = runs.attempt(d)) {
-      c.impossible = problem->what;
-      c.needs.clear();
-      return;
-    }
-    c.needs.push_back(runs.on(d, calibration_, cluster_));
-  }
+  for (const TargetDevice& d : devices_) c.needs.push_back(runs.on(d, calibration_, cluster_));
   c.parameters = runs.simulation(devices_.front()).parameters;
   if (c.changes.empty()) c.peak_phase = runs.peak_phase(devices_.front());
   c.extrapolated = true;
@@ -102,10 +86,11 @@ Candidate Evaluator::execute(const Patch& changes, bool in_full) const {
   c.job = std::move(*changed);
   Job executed = c.job;
   follow_training(executed, job_);
-  if (extrapolates_ && !in_full && ShortRuns::worth(executed))
-    measure_shorter(c, executed);
-  else
-    measure(c, executed);
+  const bool shorter = extrapolates_ && !in_full && ShortRuns::worth(executed);
+  if (const std::optional<Problem> problem = problem_in([&] { shorter ? measure_shorter(c, executed) : measure(c, executed); })) {
+    c.impossible = problem->what;
+    c.needs.clear();
+  }
   return c;
 }
 

@@ -14,7 +14,7 @@
 #include "estimate/fit.h"
 #include "job/patch.h"
 #include "plan/step_time.h"
-#include "util/progress.h"
+#include "util/progress_counter.h"
 
 namespace plimsoll {
 
@@ -65,6 +65,7 @@ class Evaluator {
   // Told after each candidate, `progress` may end it: whoever asks for another gets Cancelled.
   Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {}, bool extrapolates = false,
             OnProgress progress = {});
+  virtual ~Evaluator() = default;
 
   const Candidate& evaluate(const Patch& changes);
   void prepare(const std::vector<Patch>& all);  // executes those that are new, in parallel; what others are executing is waited for
@@ -76,6 +77,10 @@ class Evaluator {
   const std::vector<TargetDevice>& devices() const { return devices_; }
   std::vector<const Candidate*> all() const;  // in the order of their changes
   size_t executed() const;
+
+ protected:
+  // Executes. That it cannot be run is an answer; whatever else is thrown ends the question for all who ask. Tests have it throw.
+  virtual Fit need_on(Fitting& fitting, const TargetDevice& device) const { return fitting.need_on(device); }
 
  private:
   Candidate execute(const Patch& changes, bool in_full) const;
@@ -94,7 +99,7 @@ class Evaluator {
   std::set<Patch> under_way_;              // by somebody's prepare()
   std::condition_variable arrived_;
   std::exception_ptr failed_;  // what ended an execution for all who ask: a bug, or Cancelled
-  Progress progress_;
+  ProgressCounter progress_;
 };
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "plan/batches.h"
 #include "plan/lower_bound.h"
 
 namespace plimsoll {
@@ -109,12 +108,11 @@ std::optional<Layout> LayoutSearch::executed(const LayoutKind& kind, const Sprea
   out.global_batch = checked_mul(checked_mul(job.batch, job.accumulation), out.replicas);
   out.job = job;
   for (const Job& rank : kind.ranks ? kind.ranks(job) : std::vector<Job>{job}) {
-    Runs runs;
-    const Detail one{.work = true, .all_ranks = false};
-    const Attempt tried = runs.attempt(rank, target_of(rank, request_.device.spec), one);
-    if (tried.problem) return std::nullopt;
-    const Fit fit = Fitting(runs, rank, one).need(request_.device);
-    const std::optional<StepTime> time = time_on(rank, tried.run->simulation, request_.device, request_.calibration, request_.cluster);
+    Fitting fitting(rank, {.work = true, .all_ranks = false});
+    Fit fit;
+    if (problem_in([&] { fit = fitting.need_on(request_.device); })) return std::nullopt;
+    const std::optional<StepTime> time =
+        time_on(rank, fitting.run(request_.device)->simulation, request_.device, request_.calibration, request_.cluster);
     std::optional<StepTime> slowest = out.need.time;
     if (time && (!slowest || time->seconds > slowest->seconds)) slowest = time;
     if (fit.memory.device.bytes >= out.need.device.bytes) {

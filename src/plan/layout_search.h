@@ -2,6 +2,7 @@
 // that usually need the most memory or time. layouts.h ranks them and executes in full what people see.
 #pragma once
 
+#include "plan/batches.h"
 #include "plan/layout_kinds.h"
 
 namespace plimsoll {
@@ -32,8 +33,8 @@ class LayoutSearch {
 
  private:
   std::vector<nlohmann::json> levels_of(const LayoutKind& kind) const;
-  std::vector<struct Split> splits(const Spread& spread) const;
-  Patch recipe(const Spread& spread, const struct Split& split, const nlohmann::json& level) const;
+  std::vector<Split> splits(const Spread& spread) const;
+  Patch recipe(const Spread& spread, const Split& split, const nlohmann::json& level) const;
   std::optional<Layout> executed(const LayoutKind& kind, const Spread& spread, const Patch& changes, const Job& job) const;
 
   const LayoutRequest& request_;

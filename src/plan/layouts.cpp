@@ -60,7 +60,7 @@ struct Searched {
 // The results do not depend on which thread is first.
 std::vector<ExploredGroup> explore_all(const LayoutSearch& search, const std::vector<SpreadGroup>& groups, const OnProgress& tell) {
   std::vector<ExploredGroup> results(groups.size());
-  Progress progress(tell, "candidates executed");
+  ProgressCounter progress(tell, "candidates executed");
   const auto explore = [&](size_t i) {
     results[i] = search.explore(groups[i]);
     progress.advance(results[i].layouts.size());
@@ -181,13 +181,12 @@ bool fits(const Layout& l, const LayoutRequest& r) {
 Layout confirmed(Layout layout, const LayoutRequest& request) {
   if (layout.confirmed) return layout;
   layout.confirmed = true;
-  Runs runs;
-  if (const Attempt all = runs.attempt(layout.job, target_of(layout.job, request.device.spec)); all.problem) {
+  Fit fit;
+  if (const std::optional<Problem> problem = problem_in([&] { fit = Fitting(layout.job).need_on(request.device); })) {
     layout.need.verdict = Verdict::unknown;
-    layout.need.unknown = all.problem->what;
+    layout.need.unknown = problem->what;
     return layout;
   }
-  const Fit fit = Fitting(runs, layout.job).need(request.device);
   layout.need = need_of(fit, layout.need.time);
   layout.margin = fit.margin;
   return layout;

@@ -212,7 +212,7 @@ Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& t
     const Estimate e = estimate(runs, job, 0);
     return {e.memory ? e.memory->device.bytes : e.peak, e.memory ? e.memory->allocated.bytes : e.peak, e.peak_phase, Verdict::unknown};
   }
-  const Fit f = Fitting(runs, job).on(*target);
+  const Fit f = Fitting(runs, job).replay_on(*target);
   return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
 }
 
@@ -236,14 +236,14 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
   Job changed = *patched;
   follow_training(changed, job);
   Runs runs;
-  const Attempt tried = runs.attempt(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt));
-  if (tried.problem) return impossible(tried.problem->what);
-  const Figures then = need_of(runs, changed, target);
+  Figures then;
+  if (const std::optional<Problem> problem = problem_in([&] { then = need_of(runs, changed, target); })) return impossible(problem->what);
   e.device = then.device;
   e.allocated = then.allocated;
   e.verdict = then.verdict;
   e.saving = now.device - then.device;
-  if (changed.offload_activations != job.offload_activations) e.lever.cost = offload_cost(*tried.run);
+  if (changed.offload_activations != job.offload_activations)
+    e.lever.cost = offload_cost(*runs.execute(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt)));
   // Half a percent is less than the overheads around it are known to.
   const int64_t noticed = std::max<int64_t>(now.device.count / 200, 1);
   if (e.saving.count >= noticed) e.outcome = LeverOutcome::saves;
@@ -305,7 +305,7 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
   }
   const std::vector<Lever> levers = target ? levers_for(job, *target) : levers_for(job);
   w.effects.resize(levers.size());
-  Progress progress(tell, "changes executed", levers.size());
+  ProgressCounter progress(tell, "changes executed", levers.size());
   const auto execute_one = [&](size_t i) {
     w.effects[i] = effect_of(job, levers[i], now, target);
     progress.advance();

@@ -16,8 +16,6 @@ Job with_tokens(Job job, int64_t tokens) {
   return job;
 }
 
-constexpr Detail kShort{.work = true};
-
 // One micro-step: what grows with the sequence is seen in any. None where it cannot be run.
 std::optional<double> events_of(const Job& job, int64_t tokens) {
   Job one = with_tokens(job, tokens);
@@ -50,14 +48,8 @@ bool loops_over_tokens(const Job& job) {
 ShortRuns::ShortRuns(const Job& job) : tokens_(job.seq) {
   for (int64_t tokens = kFew; tokens <= kMore; tokens += kStep) {
     const Job shorter = with_tokens(job, tokens);
-    runs_.push_back({shorter, Fitting(executions_, shorter, kShort)});
+    runs_.push_back({shorter, Fitting(shorter, {.work = true})});
   }
-}
-
-std::optional<Problem> ShortRuns::attempt(const TargetDevice& device) {
-  for (const ShortRun& r : runs_)
-    if (Attempt tried = executions_.attempt(r.job, target_of(r.job, device.spec), kShort); tried.problem) return tried.problem;
-  return std::nullopt;
 }
 
 // Each phase of each step has a line of its own.
@@ -106,7 +98,7 @@ Need ShortRuns::on(const TargetDevice& device, const Calibration& calibration, c
   std::string unknown;
   std::vector<StepTime> times;
   for (ShortRun& r : runs_) {
-    const Fit f = r.fitting.need(device);
+    const Fit f = r.fitting.need_on(device);
     memory = f.memory;
     unknown = f.reason;
     idle = std::max(idle, memory.reserved.bytes - memory.allocated.bytes);

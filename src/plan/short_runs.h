@@ -21,8 +21,6 @@ class ShortRuns {
   static bool worth(const Job& job) { return job.seq > 8 * kMore; }
   explicit ShortRuns(const Job& job);
 
-  // Why it cannot be run; then nothing of the rest can be asked.
-  std::optional<Problem> attempt(const TargetDevice& device);
   Need on(const TargetDevice& device, const Calibration& calibration, const Cluster& cluster);
   const Simulation& simulation(const TargetDevice& device) { return runs_.back().fitting.run(device)->simulation; }
   Phase peak_phase(const TargetDevice& device) { return peak(device).phase; }
@@ -40,8 +38,7 @@ class ShortRuns {
   double on_parabola(const std::vector<double>& values) const;
   StepTime time(const std::vector<StepTime>& of_runs) const;
 
-  int64_t tokens_;  // of the long run
-  Runs executions_;
+  int64_t tokens_;              // of the long run
   std::vector<ShortRun> runs_;  // the shortest first
 };
 

@@ -103,7 +103,7 @@ class NearMisses {
     std::stable_sort(larger.begin(), larger.end(), [](const auto& a, const auto& b) { return a.capacity->low < b.capacity->low; });
     Fitting fitting(smallest_.job);
     for (const TargetDevice& d : larger) {
-      const Fit f = fitting.need(d);
+      const Fit f = fitting.need_on(d);
       if (f.verdict != Verdict::fits) continue;
       add("a larger device: " + d.name, "--gpu " + d.spec.id, smallest_);
       found_.back().run.need = need_of(f);

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "formats/writer.h"
 #include "job/distribution.h"
+#include "job/settings.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
 #include "report/levers_report.h"
@@ -133,7 +133,7 @@ std::string fixes_text(const Plan& plan, const Style& style) {
   int n = 0;
   for (const QuickFix& f : plan.fixes) {
     if (f.outcome != LeverOutcome::saves) continue;
-    out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<14} {}\n", ++n, f.lever.name, width, to_string(f.saving),
+    out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<18} {}\n", ++n, f.lever.name, width, to_string(f.saving),
                        percent_of(f.saving, plan.as_is.need.device.bytes), slower_text(f.slower), to_string(f.lever.kind),
                        style.dim(f.lever.settings.flags()));
   }

@@ -26,7 +26,7 @@ std::string gigabytes(Bytes b) { return fmt::format("{} ({} B)", to_string(b), w
 // One configuration of the comparison, asked about the device.
 ComparedConfiguration configuration(Runs& runs, std::string name, const Job& job, const std::optional<TargetDevice>& device) {
   ComparedConfiguration c{std::move(name), job, estimate(runs, job, 0, device ? std::optional(device->spec) : std::nullopt), {}};
-  if (device) c.fit = Fitting(runs, job).on(*device);
+  if (device) c.fit = Fitting(runs, job).replay_on(*device);
   return c;
 }
 

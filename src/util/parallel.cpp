@@ -34,7 +34,7 @@ void parallel_for(size_t count, const std::function<void(size_t)>& work) {
     if (e) std::rethrow_exception(e);
 }
 
-void parallel_for(size_t count, const std::function<void(size_t)>& work, const Progress& progress) {
+void parallel_for(size_t count, const std::function<void(size_t)>& work, const ProgressCounter& progress) {
   parallel_for(count, [&](size_t i) {
     if (!progress.cancelled()) work(i);
   });

@@ -5,13 +5,13 @@
 #include <cstddef>
 #include <functional>
 
-#include "util/progress.h"
+#include "util/progress_counter.h"
 
 namespace plimsoll {
 
 // Calls work(0) to work(count - 1), in threads as far as they can be had, and in this one.
 void parallel_for(size_t count, const std::function<void(size_t)>& work);
 // The same, which `progress` can end: no piece begins after that, and Cancelled is thrown. The pieces say how far they are.
-void parallel_for(size_t count, const std::function<void(size_t)>& work, const Progress& progress);
+void parallel_for(size_t count, const std::function<void(size_t)>& work, const ProgressCounter& progress);
 
 }  // namespace plimsoll

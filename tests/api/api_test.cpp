@@ -400,6 +400,14 @@ TEST(Library, ReportsProgressAndCanBeCancelled) {
   EXPECT_EQ(plimsoll_answer_code(cancelled.get()), PLIMSOLL_CANCELLED);
   EXPECT_STREQ(plimsoll_answer_message(cancelled.get()), "cancelled");
   EXPECT_EQ(some.calls, 5);
+  Seen changes;
+  changes.most = 2;
+  const plimsoll_callbacks early{progress, &changes};
+  const Handle what_if(plimsoll_ask_with("estimate", R"({"run": "gpt2", "settings": {"seq": 64}, "what_if": true})", &early),
+                       plimsoll_answer_free);
+  EXPECT_EQ(plimsoll_answer_code(what_if.get()), PLIMSOLL_CANCELLED);
+  EXPECT_EQ(changes.text, "changes executed");
+  EXPECT_EQ(changes.calls, 2);
   EXPECT_THROW(plimsoll::ask("compare",
                              plimsoll::Request("gpt2").with(
                                  "vary", std::map<std::string, plimsoll::Value>{{"batch", std::vector<plimsoll::Value>{1, 2}}}),

@@ -77,6 +77,16 @@ TEST_F(Cli, EstimateSpeaksJson) {
   EXPECT_EQ(j["job"]["origin"]["batch"], "--batch");
 }
 
+// Every setting that `list settings` names is a flag, and what its help shows is understood.
+TEST_F(Cli, FlagsOfEverySettingAreUnderstood) {
+  EXPECT_EQ(run("estimate --model gpt2 --seq 64 --ia3 '{}'").code, 0);
+  const Result named = run("estimate --model gpt2 --seq 64 --json"), plain = run("estimate gpt2 --seq 64 --json");
+  ASSERT_EQ(named.code, 0) << named.err;
+  EXPECT_EQ(nlohmann::json::parse(named.out)["peak_bytes"], nlohmann::json::parse(plain.out)["peak_bytes"]);
+  expect_error("estimate gpt2 --alloc-conf max_split_size_mb:lots", 5, {"max_split_size_mb", "'lots' is not a whole number", "512"});
+  expect_error("plan gpt2 --gpu rtx-4090 --allow precision", 2, {"'precision' needs no --allow", "seq and model"});
+}
+
 TEST_F(Cli, JobFileAndFlagsGiveTheSameAnswerAndFlagsWin) {
   const std::string job = file(
       "job.yaml", "model: gpt2\nbatch: 4\nseq: 128\nprecision: bf16\noptimizer: {name: AdamW, args: {fused: true}}\ncheckpointing: yes\n");

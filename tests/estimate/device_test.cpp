@@ -207,18 +207,18 @@ TargetDevice device_of(int64_t mib) {
 
 TEST(Fit, GoesFromFitsOverTightToDoesNotFitAsTheDeviceShrinks) {
   Fitting fitting(job_for("gpt2", 4, 512));
-  const int64_t need = fitting.on(device_of(1 << 20)).memory.device.bytes.count / kMiB;
-  EXPECT_EQ(fitting.on(device_of(2 * need)).verdict, Verdict::fits);
-  EXPECT_EQ(fitting.on(device_of(need + 16)).verdict, Verdict::tight);
-  const Fit none = fitting.on(device_of(need / 2));
+  const int64_t need = fitting.replay_on(device_of(1 << 20)).memory.device.bytes.count / kMiB;
+  EXPECT_EQ(fitting.replay_on(device_of(2 * need)).verdict, Verdict::fits);
+  EXPECT_EQ(fitting.replay_on(device_of(need + 16)).verdict, Verdict::tight);
+  const Fit none = fitting.replay_on(device_of(need / 2));
   EXPECT_EQ(none.verdict, Verdict::does_not_fit);
   ASSERT_TRUE(none.failure);
   EXPECT_EQ(none.failure->step, "step 1");
   EXPECT_LT(none.margin.count, 0);
-  EXPECT_EQ(fitting.on(device_of(100)).verdict, Verdict::does_not_fit);
+  EXPECT_EQ(fitting.replay_on(device_of(100)).verdict, Verdict::does_not_fit);
   Verdict last = Verdict::fits;
   for (int64_t mib = 2 * need; mib > 256; mib -= need / 10) {  // never better on a smaller device
-    const Verdict v = fitting.on(device_of(mib)).verdict;
+    const Verdict v = fitting.replay_on(device_of(mib)).verdict;
     EXPECT_GE(v, last) << mib;
     last = v;
   }
@@ -227,9 +227,9 @@ TEST(Fit, GoesFromFitsOverTightToDoesNotFitAsTheDeviceShrinks) {
 TEST(Fit, OtherProcessesTakeTheirShare) {
   Fitting fitting(job_for("gpt2", 4, 512));
   TargetDevice d = device_of(24 * 1024);
-  const Fit alone = fitting.on(d);
+  const Fit alone = fitting.replay_on(d);
   d.others = {20 * 1024 * kMiB};
-  const Fit shared = fitting.on(d);
+  const Fit shared = fitting.replay_on(d);
   EXPECT_EQ(alone.margin - shared.margin, d.others);
   EXPECT_NE(shared.verdict, Verdict::fits);
 }
@@ -238,10 +238,10 @@ TEST(Fit, AnOptimizerThatAppearsLaterFailsInTheSecondStep) {
   Job job = job_for("gpt2-medium", 1, 64);
   job.precision = Precision::fp32;
   Fitting fitting(job);
-  const int64_t need = fitting.on(device_of(1 << 20)).memory.device.bytes.count / kMiB;
+  const int64_t need = fitting.replay_on(device_of(1 << 20)).memory.device.bytes.count / kMiB;
   bool later = false;
   for (int64_t mib = need; mib > need / 2; mib -= 64) {
-    const Fit f = fitting.on(device_of(mib));
+    const Fit f = fitting.replay_on(device_of(mib));
     if (f.failure) later |= f.failure->step == "step 2" || f.failure->phase == Phase::optimizer;
   }
   EXPECT_TRUE(later);
@@ -251,8 +251,8 @@ TEST(Fit, TheLongestSampleMayBeTheOneThatFails) {
   Job job = job_for("gpt2", 4, 128);
   job.longest = 1024;
   Fitting fitting(job);
-  const int64_t need = fitting.on(device_of(1 << 20)).memory.device.bytes.count / kMiB;
-  const Fit f = fitting.on(device_of(need * 6 / 10));
+  const int64_t need = fitting.replay_on(device_of(1 << 20)).memory.device.bytes.count / kMiB;
+  const Fit f = fitting.replay_on(device_of(need * 6 / 10));
   ASSERT_TRUE(f.failure);
   EXPECT_EQ(f.failure->step, "longest sample");
 }
@@ -261,14 +261,14 @@ TEST(Fit, UnknownIsSaidWhereNothingIsEstablished) {
   Fitting fitting(job_for("gpt2"));
   TargetDevice d = device_of(1);
   d.capacity.reset();
-  EXPECT_EQ(fitting.on(d).verdict, Verdict::unknown);
-  EXPECT_EQ(fitting.on(target_device(find_device("tpu-v4"))).verdict, Verdict::unknown);
+  EXPECT_EQ(fitting.replay_on(d).verdict, Verdict::unknown);
+  EXPECT_EQ(fitting.replay_on(target_device(find_device("tpu-v4"))).verdict, Verdict::unknown);
 }
 
 TEST(Fit, AnswersForEveryDeviceOfTheCatalogue) {
   Fitting fitting(job_for("gpt2"));
   for (const DeviceSpec& d : catalogue()) {
-    const Fit f = fitting.on(target_device(d));
+    const Fit f = fitting.replay_on(target_device(d));
     EXPECT_EQ(f.device.capacity.has_value(), usable_memory(d).has_value()) << d.id;
     EXPECT_FALSE(f.reason.empty()) << d.id;
   }

@@ -91,6 +91,20 @@ TEST(WhatIf, MovesNothingToTheHostWhereThatIsTheDevice) {
   EXPECT_TRUE(what_if_json(card)["left_out"].is_null());
 }
 
+TEST(WhatIf, TellsHowFarItIsAndCanBeEnded) {
+  const Job job = job_of("gpt2", {{"seq", 64}});
+  Runs runs;
+  size_t told = 0, all = 0;
+  const WhatIf w = what_if(runs, job, {}, [&](size_t done, size_t total, const char*) {
+    EXPECT_EQ(done, ++told);
+    all = total;
+    return true;
+  });
+  EXPECT_EQ(told, all);
+  EXPECT_EQ(told, w.effects.size());
+  EXPECT_THROW(what_if(runs, job, {}, [](size_t, size_t, const char*) { return false; }), Cancelled);
+}
+
 TEST(WhatIf, ArgumentsOfNoneAreNotOn) {
   const WhatIf w = what_if(job_of("gpt2", {{"seq", 64}, {"optimizer_args", {{"fused", nullptr}, {"foreach", nullptr}}}}));
   EXPECT_NO_THROW(effect(w, "fused optimizer"));

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
 #include "hardware/lookup.h"
 #include "plan/placement.h"
+#include "plan/quick_fixes.h"
 #include "plan/short_runs.h"
+#include "plan/supported_space.h"
 #include "report/plan_report.h"
 #include "support.h"
 
@@ -34,7 +37,7 @@ Plan plan_for(const PlanRequest& r, const TargetDevice& d) { return make_plans(r
 const std::set<std::string> kAllButActivations{"precision", "optimizer", "update", "adapter", "swap", "ema", "ddp", "offload", "allocator"};
 
 bool fits_again(const PlannedRun& run, const Plan& plan) {
-  const Fit f = Fitting(run.job).on(plan.device);
+  const Fit f = Fitting(run.job).replay_on(plan.device);
   return f.verdict == Verdict::fits && f.memory.device.high <= plan.limit && f.memory.device.bytes == run.need.device.bytes;
 }
 
@@ -62,7 +65,7 @@ TEST(Placements, AreWrittenAsRanges) {
 
 TEST(Placements, OfRangesAreThoseOfTheirBlocks) {
   const auto peak = [](const nlohmann::json& checkpointing) {
-    return Fitting(job_of("gpt2", {{"batch", 4}, {"checkpointing", checkpointing}})).need(card(24)).memory.allocated.bytes.count;
+    return Fitting(job_of("gpt2", {{"batch", 4}, {"checkpointing", checkpointing}})).need_on(card(24)).memory.allocated.bytes.count;
   };
   const int64_t none = peak(false), all = peak(true);
   EXPECT_EQ(peak({{"modules", {"h.0-11"}}}), all);
@@ -265,7 +268,7 @@ TEST(Plans, RecomputeNoMoreThanTheyMust) {
 
 // The seed's ladder calls a micro-batch of 4 lighter than sequences of 1536.
 TEST(Plans, KnowThatLongerSequencesOfGsaAreLighterThanMoreOfThem) {
-  const auto need = [](const nlohmann::json& settings) { return Fitting(job_of("gsa", settings)).need(card(44)).memory.device.bytes; };
+  const auto need = [](const nlohmann::json& settings) { return Fitting(job_of("gsa", settings)).need_on(card(44)).memory.device.bytes; };
   EXPECT_LT(need({{"batch", 2}, {"seq", 1536}, {"checkpointing", true}}), need({{"batch", 4}, {"seq", 1024}, {"checkpointing", true}}));
 }
 
@@ -377,7 +380,7 @@ TEST(Plans, NameTheSmallestChangesThatWouldFit) {
   EXPECT_TRUE(fits_again(shorter, p));
   Job longer = shorter.job;
   longer.seq += std::max<int64_t>(64, longer.seq / 16) + 64;
-  EXPECT_GT(Fitting(longer).need(d).memory.device.high, p.limit);
+  EXPECT_GT(Fitting(longer).need_on(d).memory.device.high, p.limit);
 }
 
 TEST(Plans, ReachOtherGoals) {
@@ -420,7 +423,7 @@ TEST(Plans, GiveBatchesOfTheTotalThatIsKept) {
   Job next = p.best->run.job;
   next.batch = p.batch->maximum + 1;
   next.accumulation = (16 + next.batch - 1) / next.batch;
-  EXPECT_EQ(Fitting(next).need(p.device).verdict, Verdict::does_not_fit);
+  EXPECT_EQ(Fitting(next).need_on(p.device).verdict, Verdict::does_not_fit);
 }
 
 // A recipe that cannot be accumulated, because its gradients leave for the host, has its own batch at the least.
@@ -443,13 +446,33 @@ TEST(Plans, GiveBatchesAndSensitivities) {
     Job job = p.best->run.job;
     job.batch = batch;
     job.accumulation = (8 + batch - 1) / batch;
-    return Fitting(job).need(p.device);
+    return Fitting(job).need_on(p.device);
   };
   EXPECT_GE(at(p.batch->maximum).margin.count, 0);
   EXPECT_LT(at(p.batch->maximum + 1).margin.count, 0);
   ASSERT_GE(p.sensitivity.size(), 3u);
   EXPECT_EQ(p.sensitivity[0].unit, "sample");
   for (const Sensitivity& s : p.sensitivity) EXPECT_GT(s.bytes.count, 0) << s.unit;
+}
+
+class BrokenEvaluator : public Evaluator {
+ public:
+  using Evaluator::Evaluator;
+
+ private:
+  Fit need_on(Fitting&, const TargetDevice&) const override { throw std::out_of_range("a bug"); }
+};
+
+// Not "cannot be run": and nobody waits for a candidate that never comes.
+TEST(Plans, FailLoudlyWhenAnExecutionHasABug) {
+  BrokenEvaluator evaluator(job_of("gpt2", {{"seq", 64}}), {card(24)});
+  EXPECT_THROW(supported_space(evaluator, {}, 0), std::out_of_range);
+  EXPECT_THROW(quick_fixes(evaluator, 0), std::out_of_range);
+  BrokenEvaluator fresh(job_of("gpt2", {{"seq", 64}}), {card(24)});
+  const auto ask = [&] { fresh.evaluate({{"batch", 2}}); };
+  std::future<void> other = std::async(std::launch::async, ask);
+  EXPECT_THROW(ask(), std::out_of_range);
+  EXPECT_THROW(other.get(), std::out_of_range);
 }
 
 TEST(Plans, RefuseConstraintsThatMakeNoSense) {

@@ -65,7 +65,7 @@ TEST(OneRun, AnEstimateAndItsVerdictAgree) {
     Job job = job_of("t5-small", sharding);
     Runs runs;
     const Estimate e = estimate(runs, job, 10, card.spec);
-    const Fit f = Fitting(runs, job).on(card);
+    const Fit f = Fitting(runs, job).replay_on(card);
     ASSERT_TRUE(e.memory);
     EXPECT_EQ(e.memory->allocated.bytes.count, f.memory.allocated.bytes.count) << sharding;
     EXPECT_EQ(e.memory->reserved.bytes.count, f.memory.reserved.bytes.count) << sharding;
@@ -79,8 +79,8 @@ TEST(OneRun, AJobIsExecutedOnceForAllQuestions) {
   const Job job = small_gpt2();
   Runs runs;
   estimate(runs, job, 10, card.spec);
-  Fitting(runs, job).on(card);
-  Fitting(runs, job).need(like);
+  Fitting(runs, job).replay_on(card);
+  Fitting(runs, job).need_on(like);
   runs.execute(job, target_of(job, card.spec));
   EXPECT_EQ(runs.executed(), 1u);
   Job other = job;
@@ -109,8 +109,8 @@ TEST(OneRun, AnEvaluationIsExecutedWhereTheJobHasOne) {
     d.capacity = Capacity{with.memory->device.bytes, with.memory->device.bytes, with.memory->device.bytes, "test"};
     return d;
   }();
-  EXPECT_NE(Fitting(small_gpt2({{"eval_batch", 64}})).on(small).reason.find("evaluation decides it"), std::string::npos);
-  EXPECT_EQ(Fitting(small_gpt2()).on(small).reason.find("evaluation"), std::string::npos);
+  EXPECT_NE(Fitting(small_gpt2({{"eval_batch", 64}})).replay_on(small).reason.find("evaluation decides it"), std::string::npos);
+  EXPECT_EQ(Fitting(small_gpt2()).replay_on(small).reason.find("evaluation"), std::string::npos);
 }
 
 }  // namespace

@@ -378,15 +378,15 @@ TEST(XlaDevice, AMemFractionThatIsTooSmallIsSaid) {
   Job job = vit(2);
   job.batch = 64;
   const TargetDevice card = target_device(find_device("rtx-4090"));
-  EXPECT_EQ(Fitting(job).on(card).verdict, Verdict::fits);
+  EXPECT_EQ(Fitting(job).replay_on(card).verdict, Verdict::fits);
   job.program.jax.mem_fraction = 0.05;
-  const Fit f = Fitting(job).on(card);
+  const Fit f = Fitting(job).replay_on(card);
   EXPECT_EQ(f.verdict, Verdict::does_not_fit);
   EXPECT_NE(f.reason.find("a larger mem_fraction"), std::string::npos) << f.reason;
 }
 
 TEST(XlaDevice, ATpuOfTheCatalogueHasTilesAndEarlyOnesHaveTwoDevicesAChip) {
-  const Fit f = Fitting(vit(2)).on(target_device(find_device("tpu-v3")));
+  const Fit f = Fitting(vit(2)).replay_on(target_device(find_device("tpu-v3")));
   EXPECT_EQ(f.verdict, Verdict::fits);
   EXPECT_LE(f.device.capacity->bytes.count, 16 * kGiB);
   const Estimate e = estimate(vit(2), 5, find_device("tpu-v5e"));
