@@ -16,6 +16,7 @@ namespace plimsoll {
   FAMILY(camembert) \
   FAMILY(clip) \
   FAMILY(cohere) \
+  FAMILY(cohere2) \
   FAMILY(deberta_v2) \
   FAMILY(dinov2) \
   FAMILY(distilbert) \
@@ -23,6 +24,7 @@ namespace plimsoll {
   FAMILY(gemma) \
   FAMILY(gemma2) \
   FAMILY(gemma3) \
+  FAMILY(glm) \
   FAMILY(gpt2) \
   FAMILY(gpt_bigcode) \
   FAMILY(gpt_neo) \
@@ -37,6 +39,7 @@ namespace plimsoll {
   FAMILY(modernbert) \
   FAMILY(mpt) \
   FAMILY(mt5) \
+  FAMILY(olmo) \
   FAMILY(olmo2) \
   FAMILY(opt) \
   FAMILY(phi) \
@@ -49,6 +52,7 @@ namespace plimsoll {
   FAMILY(siglip) \
   FAMILY(smollm3) \
   FAMILY(stablelm) \
+  FAMILY(starcoder2) \
   FAMILY(t5) \
   FAMILY(vit) \
   FAMILY(wav2vec2) \

@@ -22,7 +22,7 @@ class CheckpointPlan {
 
   bool on() const { return on_; }
   bool picks(const Module& module, bool is_block);
-  // Whether parts matter: the question costs the module's path.
+  // True when modules were named; computing a module's path is expensive.
   bool names_modules() const { return !names_.empty(); }
   // Throws an Error for a name or an op that the model has not, with those that it has. After the first forward.
   void require_all_found(const Trace& trace) const;
@@ -41,7 +41,7 @@ class CheckpointPlan {
 bool checkpoints(const Module& module, bool is_block);
 const CheckpointStyle& checkpoint_style(const Module& module);
 WorkBlock note_block(const Module& block);  // for the count of work, while it lives
-Tensor passed_on(const Module& module);     // what a checkpoint of it holds without using it: the ids of positions
+Tensor passed_on(const Module& module);     // position_ids, which its checkpoint keeps alive but does not use
 
 bool is_wrapped(const Module& module);  // by the build's hooks
 bool is_wrapped_layer(const Module& layer);

@@ -1,7 +1,5 @@
 #include "nn/decoder.h"
 
-#include <nlohmann/json.hpp>
-
 #include "nn/decoder_stack.h"
 #include "nn/last_token_classifier.h"
 #include "nn/liger.h"
@@ -13,57 +11,8 @@
 
 namespace plimsoll {
 
-void read_decoder_config(const Config& c, DecoderConfig& d) {
-  d.vocab_size = c.size({"vocab_size"}, d.vocab_size);
-  d.hidden_size = c.size({"hidden_size"}, d.hidden_size);
-  d.intermediate_size = c.size({"intermediate_size"}, d.intermediate_size);
-  d.num_hidden_layers = c.size({"num_hidden_layers"}, d.num_hidden_layers);
-  d.num_attention_heads = c.size({"num_attention_heads"}, d.num_attention_heads);
-  if (c.is_null("num_key_value_heads") || !d.num_key_value_heads) d.num_key_value_heads = d.num_attention_heads;
-  d.num_key_value_heads = c.size({"num_key_value_heads"}, d.num_key_value_heads);
-  c.require_divides("num_key_value_heads", d.num_key_value_heads, "num_attention_heads", d.num_attention_heads);
-  if (!d.head_dim && !c.find({"head_dim"})) c.require_divides("num_attention_heads", d.num_attention_heads, "hidden_size", d.hidden_size);
-  d.head_dim = c.size({"head_dim"}, d.head_dim ? d.head_dim : d.hidden_size / d.num_attention_heads);
-  d.tie_word_embeddings = c.flag({"tie_word_embeddings"}, d.tie_word_embeddings);
-  d.attention_dropout = c.number({"attention_dropout"}, d.attention_dropout);
-  d.hidden_act = c.text({"hidden_act"}, d.hidden_act);
-}
-
-std::vector<bool> sliding_layers(const Config& c, std::vector<bool> fallback) {
-  const nlohmann::json* types = c.find({"layer_types"});
-  if (!types) return fallback;
-  if (!types->is_array() || types->size() != fallback.size())
-    throw Error("[" + c.source() + "] layer_types is not a list of num_hidden_layers " + std::to_string(fallback.size()) + " names",
-                "give one name for each layer");
-  for (size_t i = 0; i < fallback.size(); ++i) {
-    const nlohmann::json& type = (*types)[i];
-    if (type != "full_attention" && type != "sliding_attention")
-      throw Error("[" + c.source() + "] layer_types " + dump(type) + " is not known", "known: full_attention, sliding_attention");
-    fallback[i] = type == "sliding_attention";
-  }
-  return fallback;
-}
-
-std::optional<int64_t> sliding_window(const Config& c, std::optional<int64_t> fallback) {
-  if (c.is_null("sliding_window")) return std::nullopt;
-  return c.find({"sliding_window"}) ? c.size({"sliding_window"}, 0) : fallback;
-}
-
-void read_optional_window(const Config& c, DecoderConfig& d) {
-  const std::optional<int64_t> window = c.flag({"use_sliding_window"}, false) ? sliding_window(c, 4096) : std::nullopt;
-  const int64_t first = c.integer({"max_window_layers"}, 28);
-  std::vector<bool> slides(static_cast<size_t>(d.num_hidden_layers));
-  for (int64_t i = 0; i < d.num_hidden_layers; ++i) slides[static_cast<size_t>(i)] = window && i >= first;
-  d.sliding_layer = sliding_layers(c, slides);
-  if (std::find(d.sliding_layer.begin(), d.sliding_layer.end(), true) == d.sliding_layer.end()) return;
-  if (!window)
-    throw Error("[" + c.source() + "] layer_types has sliding_attention, but there is no sliding_window",
-                "set use_sliding_window to true and give sliding_window");
-  d.sliding_window = window;
-}
-
 GatedMLP::GatedMLP(Module& parent, std::string_view name, int64_t width, int64_t inner, bool bias, std::string act_name)
-    : Module(parent, name),
+    : UnaryModule(parent, name),
       gate_proj(*this, "gate_proj", width, inner, bias),
       up_proj(*this, "up_proj", width, inner, bias),
       down_proj(*this, "down_proj", inner, width, bias),
@@ -85,61 +34,103 @@ Tensor GatedMLP::operator()(const Tensor& input) const {
 
 namespace {
 
-Tensor split_heads(const Linear& proj, const RMSNorm* norm, const Tensor& x, const Dims& heads) {
-  Tensor y = view(proj(x), heads);
-  if (norm) y = (*norm)(y);
-  return transpose(y, 1, 2);
-}
+// Gate and up in one layer.
+struct FusedGatedMLP : UnaryModule {
+  FusedGatedMLP(Module& parent, std::string_view name, const DecoderConfig& c) : UnaryModule(parent, name), config(c) {}
 
-using Decoder = DecoderStack<DecoderConfig, PreNormLayer<RMSNorm>, RMSNorm>;
+  Tensor operator()(const Tensor& x) const override {
+    Forward here(*this);
+    const Tensors parts = chunk(gate_up_proj(x), 2, -1);  // 2 x (B, T, F)
+    if (build().loss.liger.swiglu) return down_proj(liger_gated_product(parts[0], parts[1]));
+    const Tensor up_states = mul(parts[1], activation(config.hidden_act, parts[0]));
+    return down_proj(up_states);  // (B, T, C)
+  }
+
+  const DecoderConfig& config;
+  Linear gate_up_proj{*this, "gate_up_proj", config.hidden_size, 2 * config.intermediate_size, config.mlp_bias};
+  Linear down_proj{*this, "down_proj", config.intermediate_size, config.hidden_size, config.mlp_bias};
+};
+
+// The head as the configuration's fields say.
+struct DecoderLM : CausalLM<DecoderConfig, Decoder> {
+  using CausalLM::CausalLM;
+  Tensor finish_logits(Tensor logits) const override {
+    if (settings.caps_logits) return soft_cap(std::move(logits));
+    return settings.finish_logits ? settings.finish_logits(build(), std::move(logits)) : logits;
+  }
+  bool caps_logits() const override { return settings.caps_logits; }
+};
 
 }  // namespace
 
-DecoderAttention::DecoderAttention(Module& parent, std::string_view name, const DecoderConfig& c)
+std::unique_ptr<UnaryModule> gated_mlp(Module& parent, std::string_view name, const DecoderConfig& c, size_t) {
+  return std::make_unique<GatedMLP>(parent, name, c.hidden_size, c.intermediate_size, c.mlp_bias, c.hidden_act);
+}
+
+std::unique_ptr<UnaryModule> fused_gated_mlp(Module& parent, std::string_view name, const DecoderConfig& c, size_t) {
+  return std::make_unique<FusedGatedMLP>(parent, name, c);
+}
+
+DecoderBlock::DecoderBlock(Module& parent, std::string_view name, const DecoderConfig& c, size_t layer)
+    : DecoderBlock(
+          parent, name, c, [&](Module& self) { return std::make_unique<DecoderAttention>(self, "self_attn", c, layer); },
+          [&](Module& self) { return c.feed_forward(self, "mlp", c, layer); }) {}
+
+DecoderBlock::DecoderBlock(Module& parent, std::string_view name, const DecoderConfig& c, const MakeAttention& attention,
+                           const MakeMlp& mlp)
     : Module(parent, name),
-      config(c),
-      q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim, c.qkv_bias),
-      k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-      v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim, c.qkv_bias),
-      o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, c.o_bias) {
-  if (const TensorParallel* tp = build().tensor_parallel)
-    for (int64_t heads : {c.num_attention_heads, c.num_key_value_heads})
-      tp->share(heads == c.num_attention_heads ? "num_attention_heads" : "num_key_value_heads", heads);
-  if (!c.qk_norm) return;
-  q_norm = std::make_unique<RMSNorm>(*this, "q_norm", c.head_dim);
-  k_norm = std::make_unique<RMSNorm>(*this, "k_norm", c.head_dim);
+      config_(c),
+      self_attn_(attention(*this)),
+      mlp_(mlp(*this)),
+      before_attention_(make_norm(c.norm_names.before_attention)),
+      after_attention_(make_norm(c.norm_names.after_attention)),
+      before_mlp_(make_norm(c.norm_names.before_mlp)),
+      after_mlp_(make_norm(c.norm_names.after_mlp)),
+      attention_dropout_(make_dropout(c.branch_dropouts.attention)),
+      mlp_dropout_(make_dropout(c.branch_dropouts.mlp)) {}
+
+std::unique_ptr<UnaryModule> DecoderBlock::make_norm(const char* name) {
+  return name ? config_.norm(*this, name, config_.hidden_size) : nullptr;
 }
 
-Tensor DecoderAttention::operator()(const Tensor& input, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
+std::unique_ptr<Dropout> DecoderBlock::make_dropout(const char* name) {
+  return name ? std::make_unique<Dropout>(*this, name, config_.branch_dropouts.p) : nullptr;
+}
+
+Tensor DecoderBlock::operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
   Forward here(*this);
-  const Tensor x = enter_parallel(build(), input);
-  const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
-  Tensor q = split_heads(q_proj, q_norm.get(), x, heads);   // (B, H, T, D)
-  Tensor k = split_heads(k_proj, k_norm.get(), x, heads);   // (B, KV, T, D)
-  const Tensor v = split_heads(v_proj, nullptr, x, heads);  // (B, KV, T, D)
-  std::tie(q, k) = build().loss.liger.rope ? liger_rotary_pos_emb(q, k, tables) : apply_rotary_pos_emb(q, k, tables);
-  AttentionCall call;
-  call.mask = mask;
-  call.dropout = config.attention_dropout;
-  call.causal = config.causal;
-  call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-  call.softcap = config.softcap;
-  Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
-  out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
-  out = o_proj(out);                                           // (B, T, C)
-  return out;
+  Tensor weights, residual = x;
+  Tensor hidden = normed(before_attention_, x);  // (B, T, C)
+  if (config_.parallel) {
+    const Tensor attended = run_attention(*self_attn_, hidden, &weights, tables, mask);
+    const Tensor fed = run_part(*mlp_, hidden);
+    hidden = add(add(residual, attended), fed);
+    return hidden;
+  }
+  hidden = run_attention(*self_attn_, hidden, &weights, tables, mask);
+  hidden = normed(after_attention_, hidden);
+  hidden = add_branch(residual, hidden, attention_dropout_.get());
+  residual = hidden;
+  hidden = normed(before_mlp_, hidden);
+  hidden = run_part(*mlp_, hidden);
+  hidden = normed(after_mlp_, hidden);
+  hidden = add_branch(residual, hidden, mlp_dropout_.get());
+  return hidden;
 }
 
-std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& d) {
-  return std::make_unique<CausalLM<DecoderConfig, Decoder>>(build, d, lm_head(d));
+Tensor DecoderBlock::add_branch(const Tensor& residual, const Tensor& branch, const Dropout* dropout) const {
+  if (config_.scales_branches) return add(residual, mul_scalar(branch));
+  return add(residual, dropout ? (*dropout)(branch) : branch);
 }
 
-std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d) {
-  return std::make_unique<LastTokenClassifier<DecoderConfig, Decoder>>(build, config, d, "model", d.hidden_size, std::nullopt);
+std::unique_ptr<Model> make_decoder(Build& build, const DecoderConfig& d) { return std::make_unique<DecoderLM>(build, d, lm_head(d)); }
+
+std::unique_ptr<Model> make_decoder_classifier(Build& build, const Config& config, const DecoderConfig& d, std::optional<int64_t> padding) {
+  return std::make_unique<LastTokenClassifier<DecoderConfig, Decoder>>(build, config, d, "model", d.hidden_size, padding);
 }
 
-std::unique_ptr<TextEncoder> make_decoder_text_encoder(Module& parent, std::string_view name, const DecoderConfig& d) {
-  return std::make_unique<LmTextEncoder<DecoderConfig, Decoder>>(parent, name, d, true);
+std::unique_ptr<TextEncoder> make_decoder_text_encoder(Module& parent, std::string_view name, const DecoderConfig& d, bool with_head) {
+  return std::make_unique<LmTextEncoder<DecoderConfig, Decoder>>(parent, name, d, with_head);
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // The body of transformers' decoders with rotary positions: token embeddings, layers that share masks and rotary tables, and a
-// last norm. A model gives its layer and norm; what else it does to the embeddings are overrides.
+// last norm. A model gives its settings and its layer; what else it does to the embeddings are overrides.
 #pragma once
 
 #include "nn/causal_lm.h"
@@ -11,15 +11,17 @@ namespace plimsoll {
 
 // Settings derive from DecoderConfig. A Layer is made of (parent, name, settings) and perhaps its number, and called with
 // (x, tables, mask).
-template <class Settings, class Layer, class Norm, class Embed = Embedding>
+template <class Settings, class Layer>
 struct DecoderStack : Module {
   DecoderStack(Module& parent, std::string_view name, const Settings& s)
       : Module(parent, name),
         config(s),
-        embed_tokens(*this, s.names.embed, s.vocab_size, s.hidden_size),
+        embed_tokens(s.embedding(*this, s.names.embed, s.vocab_size, s.hidden_size)),
         layers(*this, s.names.layers),
-        norm(add_layers(), s.names.norm, s.hidden_size),
-        rotary_emb(*this, "rotary_emb", s.rope) {}
+        norm(s.norm(add_layers(), s.names.norm, s.hidden_size)) {
+    if (!s.local_rope || has_layers(false)) rotary_emb.emplace(*this, "rotary_emb", s.rope);
+    if (s.local_rope && has_layers(true)) local_rotary_emb.emplace(*this, "rotary_emb", *s.local_rope);
+  }
 
   Module& add_layers() {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
@@ -31,9 +33,17 @@ struct DecoderStack : Module {
     return *this;
   }
 
-  virtual Tensor embed(const Tensor& input_ids) const { return embed_tokens(input_ids); }
+  bool has_layers(bool sliding) const {
+    for (size_t i = 0; i < static_cast<size_t>(config.num_hidden_layers); ++i)
+      if (config.slides(i) == sliding) return true;
+    return false;
+  }
+
+  virtual Tensor embed(const Tensor& input_ids) const {
+    return config.scales_embeddings ? mul_scalar((*embed_tokens)(input_ids)) : (*embed_tokens)(input_ids);
+  }
   // From the embeddings, which Python's name keeps until the body returns, to what the first layer gets.
-  virtual Tensor enter(Tensor& embeds) const { return embeds; }
+  virtual Tensor enter(Tensor& embeds) const { return dropout(embeds, config.embed_dropout); }
 
   struct Masks {
     Tensor full, local;  // undefined where the kernel can do without
@@ -56,65 +66,35 @@ struct DecoderStack : Module {
     args.attention_mask = attention_mask;
     const Masks masks = make_masks(args);
     Tensor hidden = enter(embeds);
-    const CosSin tables = rotary_emb(hidden, positions);
+    const CosSin full = rotary_emb ? (*rotary_emb)(hidden, positions) : CosSin{},
+                 local = local_rotary_emb ? (*local_rotary_emb)(hidden, positions) : CosSin{};
     build().position_ids = positions;
     for (size_t i = 0; i < layers.size(); ++i) {
-      auto run = [&layer = layers[i], tables, mask = config.slides(i) ? masks.local : masks.full, positions](const Tensor& x) {
-        return layer(x, tables, mask);
-      };
+      const bool slides = config.slides(i);
+      auto run = [&layer = layers[i], tables = slides && config.local_rope ? local : full, mask = slides ? masks.local : masks.full,
+                  positions](const Tensor& x) { return layer(x, tables, mask); };
       if (states) states->push_back(hidden);
       hidden = run_block(layers[i], run, hidden);
     }
     build().position_ids.reset();
-    hidden = norm(hidden);
+    hidden = (*norm)(hidden);
     if (states) states->push_back(hidden);
     return hidden;
   }
 
-  const Tensor& embedding() const { return embed_tokens.weight; }
+  const Tensor& embedding() const { return embed_tokens->weight; }
 
   const Settings& config;
-  Embed embed_tokens;
+  std::unique_ptr<Embedding> embed_tokens;
   ModuleList<Layer> layers;
-  Norm norm;
-  RotaryEmbedding rotary_emb;
+  std::unique_ptr<UnaryModule> norm;
+  std::optional<RotaryEmbedding> rotary_emb, local_rotary_emb;
 };
 
 inline HeadSettings lm_head(const DecoderConfig& d) {
   return {.width = d.hidden_size, .vocab_size = d.vocab_size, .tied = d.tie_word_embeddings};
 }
 
-// LlamaDecoderLayer: attention and a gated feed-forward, each after a norm and beside a residual. Some attention asks for the layer's
-// number.
-template <class Norm, class Attention = DecoderAttention, class Settings = DecoderConfig>
-struct PreNormLayer : Module {
-  template <class... Number,
-            class = std::enable_if_t<std::is_constructible_v<Attention, Module&, std::string_view, const Settings&, Number...>>>
-  PreNormLayer(Module& parent, std::string_view name, const Settings& c, Number... number)
-      : Module(parent, name), config(c), self_attn(*this, "self_attn", c, number...) {}
-
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    Tensor weights, residual = x;
-    Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
-    hidden = add_branch(residual, hidden);
-    residual = hidden;
-    hidden = post_attention_layernorm(hidden);
-    hidden = run_part(mlp, hidden);
-    hidden = add_branch(residual, hidden);
-    return hidden;
-  }
-
-  Tensor add_branch(const Tensor& residual, const Tensor& branch) const {
-    return config.scales_branches ? add(residual, mul_scalar(branch)) : add(residual, branch);
-  }
-
-  const DecoderConfig& config;
-  Attention self_attn;
-  GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, config.mlp_bias, config.hidden_act};
-  Norm input_layernorm{*this, "input_layernorm", config.hidden_size};
-  Norm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
-};
+using Decoder = DecoderStack<DecoderConfig, DecoderBlock>;
 
 }  // namespace plimsoll

@@ -5,9 +5,9 @@
 namespace plimsoll {
 
 FeedForward::FeedForward(Module& parent, std::string_view name, const FeedForwardSettings& s)
-    : Module(parent, name),
-      first_(*this, s.first, s.width, s.inner),
-      second_(*this, s.second, s.inner, s.width),
+    : UnaryModule(parent, name),
+      first_(*this, s.first, s.width, s.inner, s.bias),
+      second_(*this, s.second, s.inner, s.width, s.bias),
       act_(s.act),
       dropout_(*this, "dropout", s.dropout) {}
 

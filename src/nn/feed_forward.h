@@ -10,11 +10,12 @@ struct FeedForwardSettings {
   int64_t width, inner;
   std::string act;  // a name of ACT2FN
   double dropout = 0.0;
+  bool bias = true;
 };
 
-struct FeedForward : Module {
+struct FeedForward : UnaryModule {
   FeedForward(Module& parent, std::string_view name, const FeedForwardSettings& s);
-  Tensor operator()(const Tensor& x) const;  // (..., width)
+  Tensor operator()(const Tensor& x) const override;  // (..., width)
 
  private:
   Linear first_, second_;

@@ -17,7 +17,7 @@ Tensor rms_normalised(const Tensor& x) {
   return mul(x, scale);
 }
 
-GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) {
+GemmaRMSNorm::GemmaRMSNorm(Module& parent, std::string_view name, int64_t width) : UnaryModule(parent, name) {
   weight = parameter("weight", {width});
 }
 

@@ -8,9 +8,9 @@ namespace plimsoll {
 // x / sqrt(mean(x^2) + eps) over the last dimension, in the type of x.
 Tensor rms_normalised(const Tensor& x);
 
-struct GemmaRMSNorm : Module {
+struct GemmaRMSNorm : UnaryModule {
   GemmaRMSNorm(Module& parent, std::string_view name, int64_t width);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const override;
   Tensor weight;
 
  private:

@@ -44,7 +44,7 @@ void read_expert_groups(const Config& c, LatentConfig& m) {
 }
 
 LatentAttention::LatentAttention(Module& parent, std::string_view name, const LatentConfig& c)
-    : Module(parent, name),
+    : LayerAttention(parent, name),
       config(c),
       q_proj_(c.q_lora_rank ? nullptr
                             : std::make_unique<Linear>(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.qk_head_dim(), false)),

@@ -20,9 +20,9 @@ void read_latent_config(const Config& config, LatentConfig& m);
 // n_group and topk_group, where experts are chosen by groups.
 void read_expert_groups(const Config& config, LatentConfig& m);
 
-struct LatentAttention : Module {
+struct LatentAttention : LayerAttention {
   LatentAttention(Module& parent, std::string_view name, const LatentConfig& c);
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const;
+  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const override;
   // q: (B, H, T, R), k: (B, 1, T, R)
   virtual std::pair<Tensor, Tensor> turn(const Tensor& q, const Tensor& k, const CosSin& tables) const = 0;
 

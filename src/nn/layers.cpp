@@ -160,7 +160,7 @@ Tensor Embedding::look_up(const Tensor& ids) const {
   return result;
 }
 
-LayerNorm::LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine, bool with_bias) : Module(parent, name) {
+LayerNorm::LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine, bool with_bias) : UnaryModule(parent, name) {
   if (!affine) return;
   weight = parameter("weight", {width});
   if (with_bias) bias = parameter("bias", {width});
@@ -173,7 +173,7 @@ Tensor LayerNorm::operator()(const Tensor& input) const {
 }
 
 RMSNorm::RMSNorm(Module& parent, std::string_view name, int64_t width)
-    : Module(parent, name), of_heads(name == "q_norm" || name == "k_norm") {
+    : UnaryModule(parent, name), of_heads(name == "q_norm" || name == "k_norm") {
   weight = parameter("weight", {width});
   if (!build().tensor_parallel || build().tensor_parallel->style_of(*this) != ParallelStyle::sequence) return;
   weight.parameter()->is_dtensor = true;

@@ -10,6 +10,12 @@ class LoraEmbedding;
 class QuantizedWeight;
 enum class ParallelStyle : uint8_t;
 
+// A module of one tensor to one: a norm, a feed-forward. Models that are described by fields hold these.
+struct UnaryModule : Module {
+  using Module::Module;
+  virtual Tensor operator()(const Tensor& x) const = 0;
+};
+
 // torch.nn.functional.linear, or what the build's hooks put in its place.
 Tensor functional_linear(const Build& build, const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
@@ -69,16 +75,16 @@ struct Embedding : Module {
   std::unique_ptr<LoraEmbedding> lora_;
 };
 
-struct LayerNorm : Module {
+struct LayerNorm : UnaryModule {
   LayerNorm(Module& parent, std::string_view name, int64_t width, bool affine = true, bool with_bias = true);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const override;
   Tensor weight, bias;
 };
 
 // LlamaRMSNorm and its kin, written out in fp32 as transformers does, or Liger's kernel in its place.
-struct RMSNorm : Module {
+struct RMSNorm : UnaryModule {
   RMSNorm(Module& parent, std::string_view name, int64_t width);
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const override;
   Tensor weight;
   bool of_heads;  // a norm of queries or keys: Liger leaves those of a model that exists already
 

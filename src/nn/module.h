@@ -108,8 +108,11 @@ class ModuleList : public Module {
   }
   auto begin() { return items_.begin(); }
   auto end() { return items_.end(); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
   size_t size() const { return items_.size(); }
   T& operator[](size_t i) { return items_[i]; }
+  const T& operator[](size_t i) const { return items_[i]; }
 
  private:
   std::deque<T> items_;

@@ -7,34 +7,16 @@
 
 namespace plimsoll {
 
-// Settings derive from MoeConfig. A Sparse feed-forward is made of (parent, name, settings).
-template <class Settings, class Sparse, class Attention = DecoderAttention, class Norm = RMSNorm>
-struct MoeDecoderLayer : Module {
+// Settings derive from MoeConfig. A Sparse feed-forward and Attention are made of (parent, name, settings).
+template <class Settings, class Sparse, class Attention = DecoderAttention>
+struct MoeDecoderLayer : DecoderBlock {
   MoeDecoderLayer(Module& parent, std::string_view name, const Settings& c, size_t index)
-      : Module(parent, name),
-        self_attn(*this, "self_attn", c),
-        sparse(c.is_sparse(index) ? std::make_unique<Sparse>(*this, "mlp", c) : nullptr),
-        dense(sparse ? nullptr : std::make_unique<GatedMLP>(*this, "mlp", c.hidden_size, c.intermediate_size, c.mlp_bias, c.hidden_act)),
-        input_layernorm(*this, "input_layernorm", c.hidden_size),
-        post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
-
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-    Forward here(*this);
-    Tensor weights, residual = x;
-    Tensor hidden = input_layernorm(x);  // (B, T, C)
-    hidden = run_attention(self_attn, hidden, &weights, tables, mask);
-    hidden = add(residual, hidden);
-    residual = hidden;
-    hidden = post_attention_layernorm(hidden);
-    hidden = sparse ? run_part(*sparse, hidden) : run_part(*dense, hidden);
-    hidden = add(residual, hidden);
-    return hidden;
-  }
-
-  Attention self_attn;
-  std::unique_ptr<Sparse> sparse;
-  std::unique_ptr<GatedMLP> dense;
-  Norm input_layernorm, post_attention_layernorm;
+      : DecoderBlock(
+            parent, name, c, [&](Module& self) { return std::make_unique<Attention>(self, "self_attn", c); },
+            [&](Module& self) -> std::unique_ptr<UnaryModule> {
+              if (c.is_sparse(index)) return std::make_unique<Sparse>(self, "mlp", c);
+              return gated_mlp(self, "mlp", c, index);
+            }) {}
 };
 
 // With output_router_logits the loss that balances the experts is added, and the logits of all routers are part of what is returned.

@@ -8,6 +8,21 @@
 
 namespace plimsoll {
 
+namespace {
+
+// Sections of three tables, side by side: one table, (B, 1, T, D). Every attention makes its own.
+Tensor merged(const Tensor& tables) {
+  return unsqueeze(filled(tables.tape(), "cat", {tables.size(1), tables.size(2), tables.size(3)}, tables.dtype()), 1);
+}
+
+Rotated rotate_by_three_tables(const Tensor& q, const Tensor& k, const CosSin& tables) {
+  const Tensor cos = merged(tables.cos), sin = merged(tables.sin);
+  Tensor q_embed = rotate(q, cos, sin), k_embed = rotate(k, cos, sin);
+  return {q_embed, k_embed};
+}
+
+}  // namespace
+
 DecoderConfig qwen_vl_text_config(const Config& c) {
   DecoderConfig d;
   d.vocab_size = 152064;
@@ -16,6 +31,8 @@ DecoderConfig qwen_vl_text_config(const Config& c) {
   d.num_hidden_layers = 80;
   d.num_attention_heads = 64;
   d.num_key_value_heads = 8;
+  d.head_order = HeadOrder::project_first;
+  d.rotary = rotate_by_three_tables;
   read_decoder_config(c, d);
   RopeDefaults rope{d.head_dim, 32768};
   rope.types = {"default", "mrope"};
@@ -23,66 +40,6 @@ DecoderConfig qwen_vl_text_config(const Config& c) {
   d.qkv_bias = true;
   if (c.flag({"use_sliding_window"}, false)) throw Error("[" + c.source() + "] use_sliding_window is not simulated", "set it to false");
   return d;
-}
-
-namespace {
-
-// Sections of three tables, side by side: one table, (B, 1, T, D). Every attention makes its own.
-Tensor merged(const Tensor& tables) {
-  return unsqueeze(filled(tables.tape(), "cat", {tables.size(1), tables.size(2), tables.size(3)}, tables.dtype()), 1);
-}
-
-}  // namespace
-
-QwenVLAttention::QwenVLAttention(Module& parent, std::string_view name, const DecoderConfig& c)
-    : Module(parent, name),
-      config(c),
-      q_proj(*this, "q_proj", c.hidden_size, c.num_attention_heads * c.head_dim),
-      k_proj(*this, "k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-      v_proj(*this, "v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim),
-      o_proj(*this, "o_proj", c.num_attention_heads * c.head_dim, c.hidden_size, false) {}
-
-Tensor QwenVLAttention::operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
-  Forward here(*this);
-  const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
-  Tensor q = q_proj(x), k = k_proj(x), v = v_proj(x);
-  q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
-  k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
-  v = transpose(view(v, heads), 1, 2);
-  {
-    const Tensor cos = merged(tables.cos), sin = merged(tables.sin);
-    Tensor q_embed = rotate(q, cos, sin), k_embed = rotate(k, cos, sin);
-    q = q_embed;
-    k = k_embed;
-  }
-  AttentionCall call;
-  call.mask = mask;
-  call.dropout = config.attention_dropout;
-  call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-  Tensor out = attention(build(), q, k, v, call, weights);     // (B, T, H, D)
-  out = contiguous(reshape(out, {x.size(0), x.size(1), -1}));  // (B, T, H D)
-  out = o_proj(out);                                           // (B, T, C)
-  return out;
-}
-
-QwenVLDecoderLayer::QwenVLDecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c)
-    : Module(parent, name),
-      self_attn(*this, "self_attn", c),
-      mlp(*this, "mlp", c.hidden_size, c.intermediate_size, false, c.hidden_act),
-      input_layernorm(*this, "input_layernorm", c.hidden_size),
-      post_attention_layernorm(*this, "post_attention_layernorm", c.hidden_size) {}
-
-Tensor QwenVLDecoderLayer::operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const {
-  Forward here(*this);
-  Tensor weights, residual = x;
-  Tensor hidden = input_layernorm(x);  // (B, T, C)
-  hidden = run_attention(self_attn, hidden, &weights, tables, mask);
-  hidden = add(residual, hidden);
-  residual = hidden;
-  hidden = post_attention_layernorm(hidden);
-  hidden = run_part(mlp, hidden);
-  hidden = add(residual, hidden);
-  return hidden;
 }
 
 QwenVLTextModel::QwenVLTextModel(Module& parent, std::string_view name, const DecoderConfig& c)
@@ -111,7 +68,7 @@ Tensor QwenVLTextModel::operator()(const Tensor& embeds, const Tensor& position_
   const Tensor mask = create_causal_mask(build(), args);
   Tensor hidden = embeds;
   const CosSin tables = rotary(hidden, positions);
-  for (QwenVLDecoderLayer& layer : layers) {
+  for (DecoderBlock& layer : layers) {
     if (states) states->push_back(hidden);
     const auto run = [&layer, tables, mask](const Tensor& x) { return layer(x, tables, mask); };
     hidden = run_block(layer, run, hidden);

@@ -8,21 +8,6 @@ namespace plimsoll {
 // Sizes of text_config, or of a flat configuration, over the class's defaults.
 DecoderConfig qwen_vl_text_config(const Config& config);
 
-struct QwenVLAttention : Module {
-  QwenVLAttention(Module& parent, std::string_view name, const DecoderConfig& c);
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const;
-  const DecoderConfig& config;
-  Linear q_proj, k_proj, v_proj, o_proj;
-};
-
-struct QwenVLDecoderLayer : Module {
-  QwenVLDecoderLayer(Module& parent, std::string_view name, const DecoderConfig& c);
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask) const;
-  QwenVLAttention self_attn;
-  GatedMLP mlp;
-  RMSNorm input_layernorm, post_attention_layernorm;
-};
-
 // Qwen2VLTextModel and Qwen2_5_VLTextModel
 struct QwenVLTextModel : Module {
   QwenVLTextModel(Module& parent, std::string_view name, const DecoderConfig& c);
@@ -31,7 +16,7 @@ struct QwenVLTextModel : Module {
   Module& add_layers(const DecoderConfig& c);
   CosSin rotary(const Tensor& x, const Tensor& positions) const;  // (3, B, T, D)
   Embedding embed_tokens;
-  ModuleList<QwenVLDecoderLayer> layers;
+  ModuleList<DecoderBlock> layers;
   RMSNorm norm;
   RotaryEmbedding rotary_emb;
 };

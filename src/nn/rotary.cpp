@@ -148,6 +148,12 @@ Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   return add(straight, turned);
 }
 
+Tensor rotate_neighbours(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  const Tensor straight = mul(x, cos);
+  const Tensor turned = mul(rotate_every_two(x), sin);
+  return add(straight, turned);
+}
+
 Tensor rotate_pair(const Tensor& first, const Tensor& second, const Tensor& cos, const Tensor& sin) {
   Tensor turned[2];
   {

@@ -54,6 +54,8 @@ Tensor rotate_half(const Tensor& x);
 Tensor rotate_every_two(const Tensor& x);  // the same for neighbours
 // x * cos + rotate_half(x) * sin
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin);
+// x * cos + rotate_every_two(x) * sin
+Tensor rotate_neighbours(const Tensor& x, const Tensor& cos, const Tensor& sin);
 // Numbers of x taken in pairs as complex ones: (..., D) -> (..., D/2)
 Tensor in_complex_pairs(const Tensor& x);
 // A pair of halves turned: first * cos - second * sin and second * cos + first * sin, joined

@@ -1,6 +1,8 @@
 // Ops by what they share, copy, keep for backward and cast.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <deque>
 
 #include "ops/autocast.h"
@@ -253,6 +255,46 @@ TEST_F(Ops, WithoutAutocastNothingIsCast) {
   const Tensor w = leaf({8, 8}), x = empty(tape, {2, 8}, kFloat);
   EXPECT_EQ(mm(x, w).dtype(), kFloat);
   EXPECT_EQ(count("_to_copy"), 0);
+}
+
+// ---- kernels' rules ---------------------------------------------------------------------------------------------------------
+
+TEST_F(Ops, ClampInPlaceKeepsACloneOfItsInputForBackward) {
+  const Tensor x = mul_scalar(leaf({8, 8}));  // what a layer made
+  const int64_t before = live();
+  const Tensor y = clamp_(x);
+  EXPECT_TRUE(shares(y, x));
+  EXPECT_EQ(live() - before, 8 * 8 * 4);
+}
+
+TEST_F(Ops, ADropoutThatIsNotFusedKeepsNoiseInTheTypeOfItsInput) {
+  const Tensor x = leaf({8, 8});
+  const Tensor mask_kept = dropout(x, 0.5);
+  EXPECT_EQ(count("native_dropout"), 2);  // the result, and a mask of bytes
+  tape.dialect.rules.fused_dropout = false;
+  const int64_t before = live();
+  const Tensor noise_kept = dropout(x, 0.5);
+  EXPECT_EQ(live() - before, 2 * 8 * 8 * 4);
+}
+
+TEST_F(Ops, ANumberIsATensorWhereTheRulesSaySo) {
+  const Tensor x = leaf({8, 8});
+  mean(x, {}, false);
+  EXPECT_EQ(allocations(), 2u);
+  tape.dialect.rules.numbers_are_tensors = true;
+  mean(x, {}, false);
+  EXPECT_EQ(allocations(), 5u);  // the result, the number, and its cast
+}
+
+TEST(KernelRules, OfTheCpuDifferFromThoseOfCudaInEveryOne) {
+  static_assert(sizeof(KernelRules) == 26 * sizeof(bool), "a new rule has a value for the CPU, too, and is counted here");
+  const auto bytes = [](const KernelRules& rules) {
+    std::array<bool, sizeof(KernelRules)> out;
+    std::memcpy(out.data(), &rules, sizeof rules);
+    return out;
+  };
+  const auto cuda = bytes(kCudaRules), cpu = bytes(kCpuRules);
+  for (size_t i = 0; i < cuda.size(); ++i) EXPECT_NE(cuda[i], cpu[i]) << "rule " << i;
 }
 
 }  // namespace

@@ -48,8 +48,8 @@ struct DeepseekV2Attention : LatentAttention {
   }
 };
 
-struct DeepseekV2Moe : Module {
-  DeepseekV2Moe(Module& parent, std::string_view name, const DeepseekV2Config& c) : Module(parent, name), config(c) {}
+struct DeepseekV2Moe : UnaryModule {
+  DeepseekV2Moe(Module& parent, std::string_view name, const DeepseekV2Config& c) : UnaryModule(parent, name), config(c) {}
 
   TopK route_tokens_to_experts(const Tensor& raw_logits) const {
     const Tensor logits = softmax(view(raw_logits, {-1, config.num_experts}), DType::float32);  // (N, E)
@@ -68,7 +68,7 @@ struct DeepseekV2Moe : Module {
     return top;
   }
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
     Tensor router_logits;  // (B, T, E)
     {
@@ -89,7 +89,7 @@ struct DeepseekV2Moe : Module {
                           config.mlp_bias, config.hidden_act};
 };
 
-using DeepseekV2Model = DecoderStack<DeepseekV2Config, MoeDecoderLayer<DeepseekV2Config, DeepseekV2Moe, DeepseekV2Attention>, RMSNorm>;
+using DeepseekV2Model = DecoderStack<DeepseekV2Config, MoeDecoderLayer<DeepseekV2Config, DeepseekV2Moe, DeepseekV2Attention>>;
 
 std::unique_ptr<Model> make_deepseek_v2(Build& build, const Config& c) {
   const DeepseekV2Config settings(c);

@@ -60,8 +60,8 @@ struct DeepseekV3TopkRouter : Module {
   Tensor weight, e_score_correction_bias;
 };
 
-struct DeepseekV3MoE : Module {
-  DeepseekV3MoE(Module& parent, std::string_view name, const DeepseekV3Config& c) : Module(parent, name), config(c) {}
+struct DeepseekV3MoE : UnaryModule {
+  DeepseekV3MoE(Module& parent, std::string_view name, const DeepseekV3Config& c) : UnaryModule(parent, name), config(c) {}
 
   // Scores with a correction choose the experts, scores without it weigh them.
   TopK route_tokens_to_experts(const Tensor& router_logits) const {
@@ -84,7 +84,7 @@ struct DeepseekV3MoE : Module {
     return {weights, indices};
   }
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
     const Tensor router_logits = gate(x);
     const TopK top = route_tokens_to_experts(router_logits);
@@ -101,7 +101,7 @@ struct DeepseekV3MoE : Module {
                           false, config.hidden_act};
 };
 
-using DeepseekV3Model = DecoderStack<DeepseekV3Config, MoeDecoderLayer<DeepseekV3Config, DeepseekV3MoE, DeepseekV3Attention>, RMSNorm>;
+using DeepseekV3Model = DecoderStack<DeepseekV3Config, MoeDecoderLayer<DeepseekV3Config, DeepseekV3MoE, DeepseekV3Attention>>;
 
 std::unique_ptr<Model> make_deepseek_v3(Build& build, const Config& c) {
   const DeepseekV3Config settings(c);

@@ -1,8 +1,8 @@
 // transformers.models.gemma: GemmaForCausalLM and GemmaForSequenceClassification.
 #include "nn/gemma.h"
 #include "model/family.h"
-#include "nn/decoder_stack.h"
-#include "nn/last_token_classifier.h"
+#include "nn/decoder.h"
+#include "nn/transformer.h"
 
 namespace plimsoll {
 
@@ -18,6 +18,8 @@ DecoderConfig gemma_settings(const Config& c) {
   d.head_dim = 256;
   d.hidden_act = "gelu_pytorch_tanh";
   d.tie_word_embeddings = true;
+  d.norm = norm_of<GemmaRMSNorm>;
+  d.embedding = embedding_of<GemmaTextScaledWordEmbedding>;
   read_decoder_config(c, d);
   reject_captured_outputs(c);
   d.rope = rope_settings(c, {d.head_dim, 8192});
@@ -26,16 +28,9 @@ DecoderConfig gemma_settings(const Config& c) {
   return d;
 }
 
-using GemmaModel = DecoderStack<DecoderConfig, PreNormLayer<GemmaRMSNorm>, GemmaRMSNorm, GemmaTextScaledWordEmbedding>;
-
-std::unique_ptr<Model> make_gemma(Build& build, const Config& c) {
-  const DecoderConfig d = gemma_settings(c);
-  return std::make_unique<CausalLM<DecoderConfig, GemmaModel>>(build, d, lm_head(d));
-}
-
+std::unique_ptr<Model> make_gemma(Build& build, const Config& c) { return make_decoder(build, gemma_settings(c)); }
 std::unique_ptr<Model> make_gemma_classifier(Build& build, const Config& c) {
-  const DecoderConfig d = gemma_settings(c);
-  return std::make_unique<LastTokenClassifier<DecoderConfig, GemmaModel>>(build, c, d, "model", d.hidden_size, 0);
+  return make_decoder_classifier(build, c, gemma_settings(c), 0);
 }
 
 }  // namespace

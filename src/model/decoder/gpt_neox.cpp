@@ -27,23 +27,11 @@ struct GPTNeoXConfig : DecoderConfig {
     c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
     head_dim = hidden_size / num_attention_heads;
     rope = rope_settings(c, {head_dim, 2048, 0.25, "rotary_pct"});
+    norm = norm_of<LayerNorm>;
   }
   double hidden_dropout;
   bool use_parallel_residual;
 };
-
-// The first rotary_dim numbers of each head turn, the others pass; both results are joined last.
-std::pair<Tensor, Tensor> apply_partial_rotary(const Tensor& q, const Tensor& k, const CosSin& tables) {
-  const Tensor cos = unsqueeze(tables.cos, 1), sin = unsqueeze(tables.sin, 1);
-  const int64_t rotary_dim = cos.size(-1);
-  const Tensor q_rot = getitem(q, -1, 0, rotary_dim), q_pass = getitem(q, -1, rotary_dim, q.size(-1));
-  const Tensor k_rot = getitem(k, -1, 0, rotary_dim), k_pass = getitem(k, -1, rotary_dim, k.size(-1));
-  Tensor q_embed = rotate(q_rot, cos, sin);
-  Tensor k_embed = rotate(k_rot, cos, sin);
-  q_embed = cat({q_embed, q_pass}, -1);
-  k_embed = cat({k_embed, k_pass}, -1);
-  return {q_embed, k_embed};
-}
 
 struct GPTNeoXAttention : Module {
   GPTNeoXAttention(Module& parent, std::string_view name, const GPTNeoXConfig& c) : Module(parent, name), config(c) {
@@ -61,7 +49,11 @@ struct GPTNeoXAttention : Module {
       k = parts[1];
       v = parts[2];
     }
-    std::tie(q, k) = apply_partial_rotary(q, k, tables);
+    {
+      Rotated rotated = rotate_parts(q, k, unsqueeze(tables.cos, 1), unsqueeze(tables.sin, 1), rotate);
+      q = std::move(rotated.q);
+      k = std::move(rotated.k);
+    }
     AttentionCall call;
     if (build().legacy()) {  // tables in fp32 made q and k fp32; so they were cached, and eager attention went on with them
       q = to(q, DType::float32);
@@ -116,7 +108,7 @@ struct GPTNeoXLayer : Module {
   FeedForward mlp{*this, "mlp", {"dense_h_to_4h", "dense_4h_to_h", config.hidden_size, config.intermediate_size, config.hidden_act}};
 };
 
-struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer, LayerNorm> {
+struct GPTNeoXModel : DecoderStack<GPTNeoXConfig, GPTNeoXLayer> {
   GPTNeoXModel(Module& parent, std::string_view name, const GPTNeoXConfig& c)
       : DecoderStack(parent, name, c), emb_dropout(*this, "emb_dropout", c.hidden_dropout) {}
   Tensor enter(Tensor& embeds) const override { return emb_dropout(embeds); }

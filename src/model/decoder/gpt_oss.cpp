@@ -31,10 +31,9 @@ struct GptOssConfig : MoeConfig {
     if (head_dim % 2 != 0)
       throw Error("[" + c.source() + "] head_dim " + std::to_string(head_dim) + " is odd", "numbers are turned in pairs");
     rope.halved = true;
+    norm = norm_of<Fp32RMSNorm>;
     qkv_bias = o_bias = c.flag({"attention_bias"}, true);
-    std::vector<bool> slides(static_cast<size_t>(num_hidden_layers));
-    for (size_t i = 0; i < slides.size(); ++i) slides[i] = i % 2 == 0;
-    sliding_layer = sliding_layers(c, slides);
+    sliding_layer = sliding_layers(c, all_but_each(2, num_hidden_layers));
     sliding_window = plimsoll::sliding_window(c, 128);
     if (!sliding_window)
       throw Error("[" + c.source() + "] sliding_window null: its mask is always made", "give sliding_window a number of tokens");
@@ -172,7 +171,7 @@ struct GptOssDecoderLayer : Module {
   Fp32RMSNorm post_attention_layernorm{*this, "post_attention_layernorm", config.hidden_size};
 };
 
-struct GptOssModel : DecoderStack<GptOssConfig, GptOssDecoderLayer, Fp32RMSNorm> {
+struct GptOssModel : DecoderStack<GptOssConfig, GptOssDecoderLayer> {
   using DecoderStack::DecoderStack;
   Masks make_masks(MaskArgs args) const override {
     args.only_eager = true;

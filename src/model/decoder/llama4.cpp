@@ -15,6 +15,20 @@ namespace plimsoll {
 
 namespace {
 
+struct Llama4TextRMSNorm : UnaryModule {
+  Llama4TextRMSNorm(Module& parent, std::string_view name, int64_t width) : UnaryModule(parent, name) {
+    weight = parameter("weight", {width});
+  }
+
+  Tensor operator()(const Tensor& x) const override {
+    Forward here(*this);
+    Tensor output = rms_normalised(to(x, DType::float32));
+    output = to(output, x.dtype());
+    return mul(output, weight);
+  }
+  Tensor weight;
+};
+
 struct Llama4Config : MoeConfig {
   explicit Llama4Config(const Config& c) {
     vocab_size = 202048;
@@ -33,6 +47,7 @@ struct Llama4Config : MoeConfig {
     intermediate_size = c.size({"intermediate_size_mlp"}, 16384);  // of layers without experts
     rope = rope_settings(c, {head_dim, 131072});
     rope.complex = true;
+    norm = norm_of<Llama4TextRMSNorm>;
     qkv_bias = o_bias = c.flag({"attention_bias"}, false);
     use_qk_norm = c.flag({"use_qk_norm"}, true);
     attn_temperature_tuning = c.flag({"attn_temperature_tuning"}, true);
@@ -92,18 +107,6 @@ struct Llama4Config : MoeConfig {
   std::vector<bool> use_rope;  // by layer
   bool use_qk_norm = true, attn_temperature_tuning = true;
   int64_t attention_chunk_size = 8192;
-};
-
-struct Llama4TextRMSNorm : Module {
-  Llama4TextRMSNorm(Module& parent, std::string_view name, int64_t width) : Module(parent, name) { weight = parameter("weight", {width}); }
-
-  Tensor operator()(const Tensor& x) const {
-    Forward here(*this);
-    Tensor output = rms_normalised(to(x, DType::float32));
-    output = to(output, x.dtype());
-    return mul(output, weight);
-  }
-  Tensor weight;
 };
 
 struct Llama4TextExperts : Module {
@@ -273,7 +276,7 @@ struct Llama4TextDecoderLayer : Module {
   Llama4TextRMSNorm input_layernorm, post_attention_layernorm;
 };
 
-struct Llama4TextModel : DecoderStack<Llama4Config, Llama4TextDecoderLayer, Llama4TextRMSNorm> {
+struct Llama4TextModel : DecoderStack<Llama4Config, Llama4TextDecoderLayer> {
   using DecoderStack::DecoderStack;
   Masks make_masks(MaskArgs args) const override {
     Masks masks;

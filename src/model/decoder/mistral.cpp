@@ -12,8 +12,7 @@ DecoderConfig mistral_settings(const Config& c) {
   d.num_key_value_heads = 8;
   read_decoder_config(c, d);
   d.rope = rope_settings(c, {d.head_dim, 131072});
-  d.sliding_window = sliding_window(c, 4096);
-  d.full_mask = !d.sliding_window;  // one mask for all layers
+  read_window_of_all_layers(c, d, 4096);
   return d;
 }
 

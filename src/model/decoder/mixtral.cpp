@@ -18,8 +18,7 @@ struct MixtralConfig : MoeConfig {
     read_moe_config(c, "num_local_experts", *this);
     rope = rope_settings(c, {head_dim, 131072});
     moe_intermediate_size = intermediate_size;
-    sliding_window = plimsoll::sliding_window(c, std::nullopt);
-    full_mask = !sliding_window;  // one mask for all layers
+    read_window_of_all_layers(c, *this, std::nullopt);
     jitter = c.number({"router_jitter_noise"}, 0.0) > 0;
   }
   bool jitter = false;
@@ -48,8 +47,8 @@ struct MixtralExpert : Module {
   Linear w3{*this, "w3", config.hidden_size, config.moe_intermediate_size, false};
 };
 
-struct MixtralSparseMoeBlock : Module {
-  MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c) : Module(parent, name), config(c) {
+struct MixtralSparseMoeBlock : UnaryModule {
+  MixtralSparseMoeBlock(Module& parent, std::string_view name, const MixtralConfig& c) : UnaryModule(parent, name), config(c) {
     if (build().transformers >= Version{5, 0})
       experts = std::make_unique<Experts>(*this, "experts", c);
     else
@@ -62,7 +61,7 @@ struct MixtralSparseMoeBlock : Module {
     const Tensor weights = to(routing.weights, hidden.dtype());
     Tensor final_hidden = filled(tape(), "zeros", hidden.sizes(), hidden.dtype());
     const Tensor expert_mask = filled(tape(), "one_hot", {config.num_experts, config.num_experts_per_tok, hidden.size(0)}, DType::int64);
-    for (const MixtralExpert& expert : experts_of()) {
+    for (const MixtralExpert& expert : loop) {
       const Tensor idx = filled(tape(), "nonzero", {share}, DType::int64), top_x = filled(tape(), "nonzero", {share}, DType::int64);
       const Tensor current = index(hidden, top_x);  // (n, C)
       Tensor result = expert(current);
@@ -74,9 +73,8 @@ struct MixtralSparseMoeBlock : Module {
     }
     return final_hidden;
   }
-  ModuleList<MixtralExpert>& experts_of() const { return const_cast<MixtralSparseMoeBlock*>(this)->loop; }
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
     Tensor hidden = x;
     if (config.jitter) hidden = mul_(hidden, nondiff("empty_like", hidden, hidden.dtype()));
@@ -92,7 +90,7 @@ struct MixtralSparseMoeBlock : Module {
   std::unique_ptr<Experts> experts;
 };
 
-using MixtralModel = DecoderStack<MixtralConfig, MoeDecoderLayer<MixtralConfig, MixtralSparseMoeBlock>, RMSNorm>;
+using MixtralModel = DecoderStack<MixtralConfig, MoeDecoderLayer<MixtralConfig, MixtralSparseMoeBlock>>;
 
 std::unique_ptr<Model> make_mixtral(Build& build, const Config& c) {
   const MixtralConfig settings(c);

@@ -43,10 +43,10 @@ struct Qwen2MoeConfig : MoeConfig {
   int64_t shared_expert_intermediate_size = 5632;
 };
 
-struct Qwen2MoeSparseMoeBlock : Module {
-  Qwen2MoeSparseMoeBlock(Module& parent, std::string_view name, const Qwen2MoeConfig& c) : Module(parent, name), config(c) {}
+struct Qwen2MoeSparseMoeBlock : UnaryModule {
+  Qwen2MoeSparseMoeBlock(Module& parent, std::string_view name, const Qwen2MoeConfig& c) : UnaryModule(parent, name), config(c) {}
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
     const Tensor hidden = view(x, {-1, x.size(-1)});  // (N, C)
     Tensor shared = shared_expert(hidden);
@@ -68,7 +68,7 @@ struct Qwen2MoeSparseMoeBlock : Module {
   Linear shared_expert_gate{*this, "shared_expert_gate", config.hidden_size, 1, false};
 };
 
-using Qwen2MoeModel = DecoderStack<Qwen2MoeConfig, MoeDecoderLayer<Qwen2MoeConfig, Qwen2MoeSparseMoeBlock>, RMSNorm>;
+using Qwen2MoeModel = DecoderStack<Qwen2MoeConfig, MoeDecoderLayer<Qwen2MoeConfig, Qwen2MoeSparseMoeBlock>>;
 
 std::unique_ptr<Model> make_qwen2_moe(Build& build, const Config& c) {
   const Qwen2MoeConfig settings(c);

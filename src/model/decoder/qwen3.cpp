@@ -12,7 +12,7 @@ DecoderConfig qwen3_settings(const Config& c) {
   d.intermediate_size = 22016;
   d.num_key_value_heads = 32;
   d.head_dim = 128;
-  d.qk_norm = true;
+  d.qk_norm.make = norm_of_a_head<RMSNorm>;
   read_decoder_config(c, d);
   d.rope = rope_settings(c, {d.head_dim, 32768});
   d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);

@@ -17,7 +17,7 @@ MoeConfig qwen3_moe_settings(const Config& c) {
   m.num_key_value_heads = 4;
   m.num_experts = 128;
   m.num_experts_per_tok = 8;
-  m.qk_norm = true;
+  m.qk_norm.make = norm_of_a_head<RMSNorm>;
   read_decoder_config(c, m);
   read_moe_config(c, "num_experts", m);
   read_sparse_steps(c, m);
@@ -30,11 +30,11 @@ MoeConfig qwen3_moe_settings(const Config& c) {
   return m;
 }
 
-struct Qwen3MoeSparseMoeBlock : Module {
+struct Qwen3MoeSparseMoeBlock : UnaryModule {
   Qwen3MoeSparseMoeBlock(Module& parent, std::string_view name, const MoeConfig& m)
-      : Module(parent, name), experts(*this, "experts", m), gate(*this, "gate", m, true) {}
+      : UnaryModule(parent, name), experts(*this, "experts", m), gate(*this, "gate", m, true) {}
 
-  Tensor operator()(const Tensor& x) const {
+  Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
     const Tensor hidden = view(x, {-1, x.size(-1)});  // (N, C)
     const auto [logits, routing_weights, selected_experts] = gate(hidden);
@@ -46,7 +46,7 @@ struct Qwen3MoeSparseMoeBlock : Module {
   TopKRouter gate;
 };
 
-using Qwen3MoeModel = DecoderStack<MoeConfig, MoeDecoderLayer<MoeConfig, Qwen3MoeSparseMoeBlock>, RMSNorm>;
+using Qwen3MoeModel = DecoderStack<MoeConfig, MoeDecoderLayer<MoeConfig, Qwen3MoeSparseMoeBlock>>;
 
 std::unique_ptr<Model> make_qwen3_moe(Build& build, const Config& c) {
   const MoeConfig m = qwen3_moe_settings(c);

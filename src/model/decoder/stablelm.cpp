@@ -9,35 +9,13 @@ namespace plimsoll {
 
 namespace {
 
-struct StableLmConfig : DecoderConfig {
-  explicit StableLmConfig(const Config& c) {
-    vocab_size = 50304;
-    hidden_size = 2560;
-    intermediate_size = 6912;
-    num_key_value_heads = 32;
-    read_decoder_config(c, *this);
-    reject_captured_outputs(c);
-    c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
-    if (head_dim * num_attention_heads != hidden_size)
-      throw Error("[" + c.source() + "] head_dim " + std::to_string(head_dim) + " is not hidden_size / num_attention_heads",
-                  "remove head_dim: stablelm does not read it");
-    rope = rope_settings(c, {head_dim, 4096, 0.25});
-    qkv_bias = c.flag({"use_qkv_bias"}, false);
-    qk_layernorm = c.flag({"qk_layernorm"}, false);
-    use_parallel_residual = c.flag({"use_parallel_residual"}, false);
-    hidden_dropout = c.number({"hidden_dropout"}, 0.0);
-  }
-  bool qk_layernorm = false, use_parallel_residual = false;
-  double hidden_dropout = 0.0;
-};
-
 // A norm of its own for every head.
-struct StableLmLayerNormPerHead : Module {
-  StableLmLayerNormPerHead(Module& parent, std::string_view name, int64_t width, int64_t heads) : Module(parent, name) {
+struct StableLmLayerNormPerHead : UnaryModule {
+  StableLmLayerNormPerHead(Module& parent, std::string_view name, int64_t width, int64_t heads) : UnaryModule(parent, name) {
     for (int64_t i = 0; i < heads; ++i) norms.add(width, true, false);
   }
 
-  Tensor operator()(const Tensor& x) {
+  Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
     const Tensors states_per_head = split(x, 1, 1);  // H x (B, 1, T, D)
     Tensors normed;
@@ -48,46 +26,33 @@ struct StableLmLayerNormPerHead : Module {
   ModuleList<LayerNorm> norms{*this, "norms"};
 };
 
-struct StableLmAttention : Module {
-  StableLmAttention(Module& parent, std::string_view name, const StableLmConfig& c) : Module(parent, name), config(c) {
-    if (!c.qk_layernorm) return;
-    q_layernorm = std::make_unique<StableLmLayerNormPerHead>(*this, "q_layernorm", c.head_dim, c.num_attention_heads);
-    k_layernorm = std::make_unique<StableLmLayerNormPerHead>(*this, "k_layernorm", c.head_dim, c.num_key_value_heads);
-  }
+std::unique_ptr<UnaryModule> norm_per_head(Module& parent, std::string_view name, int64_t heads, int64_t head_dim) {
+  return std::make_unique<StableLmLayerNormPerHead>(parent, name, head_dim, heads);
+}
 
-  Tensor operator()(const Tensor& x, const CosSin& tables, const Tensor& mask, Tensor* weights) const {
-    Forward here(*this);
-    const Dims heads{x.size(0), x.size(1), -1, config.head_dim};
-    Tensor q = q_proj(x), k = k_proj(x), v = v_proj(x);
-    q = transpose(view(q, heads), 1, 2);  // (B, H, T, D)
-    k = transpose(view(k, heads), 1, 2);  // (B, KV, T, D)
-    v = transpose(view(v, heads), 1, 2);  // (B, KV, T, D)
-    if (config.qk_layernorm) {
-      q = (*q_layernorm)(q);
-      k = (*k_layernorm)(k);
-    }
-    const int64_t rotary_ndims = config.rope.dim;
-    Tensor q_rot = getitem(q, -1, 0, rotary_ndims), k_rot = getitem(k, -1, 0, rotary_ndims);
-    const Tensor q_pass = getitem(q, -1, rotary_ndims, config.head_dim), k_pass = getitem(k, -1, rotary_ndims, config.head_dim);
-    std::tie(q_rot, k_rot) = apply_rotary_pos_emb(q_rot, k_rot, tables);
-    q = cat({q_rot, q_pass}, -1);
-    k = cat({k_rot, k_pass}, -1);
-    AttentionCall call;
-    call.mask = mask;
-    call.dropout = config.attention_dropout;
-    call.kv_groups = config.num_attention_heads / config.num_key_value_heads;
-    Tensor out = attention(build(), q, k, v, call, weights);  // (B, T, H, D)
-    out = reshape(out, {x.size(0), x.size(1), -1});           // (B, T, C)
-    out = o_proj(out);
-    return out;
+struct StableLmConfig : DecoderConfig {
+  explicit StableLmConfig(const Config& c) {
+    vocab_size = 50304;
+    hidden_size = 2560;
+    intermediate_size = 6912;
+    num_key_value_heads = 32;
+    norm = norm_of<LayerNorm>;
+    head_order = HeadOrder::project_first;
+    rotary = rotate_part_in_attention;
+    read_decoder_config(c, *this);
+    reject_captured_outputs(c);
+    c.require_divides("num_attention_heads", num_attention_heads, "hidden_size", hidden_size);
+    if (head_dim * num_attention_heads != hidden_size)
+      throw Error("[" + c.source() + "] head_dim " + std::to_string(head_dim) + " is not hidden_size / num_attention_heads",
+                  "remove head_dim: stablelm does not read it");
+    rope = rope_settings(c, {head_dim, 4096, 0.25});
+    qkv_bias = c.flag({"use_qkv_bias"}, false);
+    if (c.flag({"qk_layernorm"}, false)) qk_norm = {norm_per_head, "q_layernorm", "k_layernorm", true};
+    use_parallel_residual = c.flag({"use_parallel_residual"}, false);
+    hidden_dropout = c.number({"hidden_dropout"}, 0.0);
   }
-
-  const StableLmConfig& config;
-  Linear q_proj{*this, "q_proj", config.hidden_size, (config.num_attention_heads * config.head_dim), config.qkv_bias};
-  Linear k_proj{*this, "k_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
-  Linear v_proj{*this, "v_proj", config.hidden_size, (config.num_key_value_heads * config.head_dim), config.qkv_bias};
-  Linear o_proj{*this, "o_proj", config.hidden_size, config.hidden_size, false};
-  std::unique_ptr<StableLmLayerNormPerHead> q_layernorm, k_layernorm;
+  bool use_parallel_residual = false;
+  double hidden_dropout = 0.0;
 };
 
 struct StableLmDecoderLayer : Module {
@@ -116,14 +81,14 @@ struct StableLmDecoderLayer : Module {
   }
 
   const StableLmConfig& config;
-  StableLmAttention self_attn{*this, "self_attn", config};
+  DecoderAttention self_attn{*this, "self_attn", config};
   GatedMLP mlp{*this, "mlp", config.hidden_size, config.intermediate_size, false, config.hidden_act};
   LayerNorm input_layernorm{*this, "input_layernorm", config.hidden_size};
   std::unique_ptr<LayerNorm> post_attention_layernorm;  // none when attention and feed-forward are added together
   Dropout dropout{*this, "dropout", config.hidden_dropout};
 };
 
-using StableLmModel = DecoderStack<StableLmConfig, StableLmDecoderLayer, LayerNorm>;
+using StableLmModel = DecoderStack<StableLmConfig, StableLmDecoderLayer>;
 
 std::unique_ptr<Model> make_stablelm(Build& build, const Config& c) {
   const StableLmConfig config(c);

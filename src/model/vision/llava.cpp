@@ -59,8 +59,8 @@ std::vector<int64_t> feature_layers(const Config& c, int64_t states) {
 }
 
 // Its tokens are embeddings already.
-struct LlavaLanguageModel : DecoderStack<DecoderConfig, PreNormLayer<RMSNorm>, RMSNorm> {
-  using DecoderStack::DecoderStack;
+struct LlavaLanguageModel : Decoder {
+  using Decoder::Decoder;
   Tensor embed(const Tensor& inputs_embeds) const override { return inputs_embeds; }
 };
 
@@ -122,7 +122,7 @@ struct LlavaModel : Module {
   Outputs operator()(const Tensor& input_ids, const Tensor& pixel_values) {
     Forward here(*this);
     Outputs out;
-    Tensor inputs_embeds = language_model.embed_tokens(input_ids), special_image_mask;  // (B, T, C)
+    Tensor inputs_embeds = (*language_model.embed_tokens)(input_ids), special_image_mask;  // (B, T, C)
     if (pixel_values) {
       Tensors features;  // one an image
       {
