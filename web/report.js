@@ -487,23 +487,23 @@
     const front = p.front.filter((r) => perSample(r));
     if (front.length > 1) {
       const W = 520, H = 250, L = 58, B = 34, points = [...front];
-      const fx = points.map((r) => r.device_bytes.bytes), fy = points.map(perSample);
+      const fx = points.map((r) => r.device_peak.bytes), fy = points.map(perSample);
       const x0 = Math.min(...fx) * .9, x1 = Math.max(...fx, p.limit_bytes || 0) * 1.04, y1 = Math.max(...fy) * 1.08;
       const X = (b) => L + (b - x0) / (x1 - x0) * (W - L - 8), Y = (t) => H - B - t / y1 * (H - B - 8);
       const plot = svg("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Device memory against seconds a sample; a table follows", width: "100%"});
       for (const t of ticks(0, y1)) plot.append(svg("line", {x1: L, x2: W - 8, y1: Y(t), y2: Y(t), stroke: "var(--line)"}), svg("text", {x: L - 6, y: Y(t) + 4, "text-anchor": "end"}, rounded(t, y1)));
       for (const b of ticks(x0 / GiB, x1 / GiB)) plot.append(svg("line", {x1: X(b * GiB), x2: X(b * GiB), y1: H - B, y2: H - B + 4, stroke: "var(--soft)"}), svg("text", {x: X(b * GiB), y: H - 14, "text-anchor": "middle"}, +b.toFixed(3) + " GiB"));
       if (p.limit_bytes >= x0 && p.limit_bytes <= x1) plot.append(svg("line", {x1: X(p.limit_bytes), x2: X(p.limit_bytes), y1: 4, y2: H - B, stroke: "var(--bad)", "stroke-dasharray": "5 4", "stroke-width": 1.5}), svg("text", {x: X(p.limit_bytes) - 5, y: 14, "text-anchor": "end", style: "fill:var(--bad)"}, "limit"));
-      plot.append(svg("polyline", {points: points.map((r) => `${X(r.device_bytes.bytes)},${Y(perSample(r))}`).join(" "), fill: "none", stroke: "var(--accent)", "stroke-opacity": .5}));
-      for (const r of points) plot.append(svg("circle", {cx: X(r.device_bytes.bytes), cy: Y(perSample(r)), r: 4, fill: "var(--accent)"}, svg("title", {}, `${size(r.device_bytes.bytes)}, ${seconds(perSample(r))} a sample: ${r.flags || "as it is"}`)));
-      const diamond = (r, text, below) => { const x = X(r.device_bytes.bytes), y = Y(perSample(r)); if (!(x >= L && x <= W && y >= 0)) return; plot.append(svg("path", {d: `M${x - 7} ${y}l7 -7l7 7l-7 7z`, fill: "var(--card)", stroke: "var(--ink)", "stroke-width": 2}), svg("text", {x: Math.min(x, W - 40), y: y + (below ? 22 : -12), "text-anchor": "middle", style: "fill:var(--ink);font-weight:600"}, text)); };
+      plot.append(svg("polyline", {points: points.map((r) => `${X(r.device_peak.bytes)},${Y(perSample(r))}`).join(" "), fill: "none", stroke: "var(--accent)", "stroke-opacity": .5}));
+      for (const r of points) plot.append(svg("circle", {cx: X(r.device_peak.bytes), cy: Y(perSample(r)), r: 4, fill: "var(--accent)"}, svg("title", {}, `${size(r.device_peak.bytes)}, ${seconds(perSample(r))} a sample: ${r.flags || "as it is"}`)));
+      const diamond = (r, text, below) => { const x = X(r.device_peak.bytes), y = Y(perSample(r)); if (!(x >= L && x <= W && y >= 0)) return; plot.append(svg("path", {d: `M${x - 7} ${y}l7 -7l7 7l-7 7z`, fill: "var(--card)", stroke: "var(--ink)", "stroke-width": 2}), svg("text", {x: Math.min(x, W - 40), y: y + (below ? 22 : -12), "text-anchor": "middle", style: "fill:var(--ink);font-weight:600"}, text)); };
       if (p.as_is && perSample(p.as_is)) diamond(p.as_is, "as it is", true);
       if (p.plan && perSample(p.plan)) diamond(p.plan, "plan", false);
       both.append(make("div", {}, make("h3", {}, "Memory against time a sample"), plot, make("p", {class: "note"}, "Those that no other beats in both. Times are a roofline estimate, good for ranking."),
-        make("details", {}, make("summary", {}, "As a table"), table([["needs", 1], ["a sample", 1], ["flags", 0, 1]], points.map((r) => [size(r.device_bytes.bytes), seconds(perSample(r)), make("code", {}, r.flags || "as it is")])))));
+        make("details", {}, make("summary", {}, "As a table"), table([["needs", 1], ["a sample", 1], ["flags", 0, 1]], points.map((r) => [size(r.device_peak.bytes), seconds(perSample(r)), make("code", {}, r.flags || "as it is")])))));
     }
     const ladder = (rows, title) => make("div", {}, make("h3", {}, title), table([["step", 0, 1], ["needs", 1], ["of the device", 1], ["batch", 1], ["a sample", 1]],
-      rows.map((r) => [r.name, size(r.device_bytes.bytes), (100 * r.share).toFixed(0) + " %", r.batch + (r.accumulation > 1 ? " × " + r.accumulation : ""), seconds(perSample(r))])));
+      rows.map((r) => [r.name, size(r.device_peak.bytes), (100 * r.share).toFixed(0) + " %", r.batch + (r.accumulation > 1 ? " × " + r.accumulation : ""), seconds(perSample(r))])));
     const right = make("div", {});
     if (p.ladder.length) right.append(ladder(p.ladder, "Ladder: closer to the edge"));
     if (p.after_oom.length) right.append(ladder(p.after_oom, "After an out-of-memory: one step after the other"));
@@ -524,7 +524,7 @@
     const button = make("button", {type: "button", "aria-pressed": "false", onclick: () => { everything = !everything; button.setAttribute("aria-pressed", everything); draw(); }}, "all devices");
     const row = (f) => [f.device, f.capacity ? size(f.capacity.bytes) : "?", size(f.device_peak.bytes), f.margin_bytes == null ? "?" : (f.margin_bytes >= 0 ? "+" : "−") + size(Math.abs(f.margin_bytes)), pill(f.verdict), f.capacity ? meter(Math.min(f.device_peak.bytes, f.capacity.bytes), f.capacity.bytes) : "", f.reason];
     function draw() {
-      const word = search.value.trim().toLowerCase(), known = (f) => f.device.toLowerCase().includes(word) || f.id.includes(word);
+      const word = search.value.trim().toLowerCase(), known = (f) => f.device.toLowerCase().includes(word) || f.device_id.includes(word);
       // without a wish: those around the edge, smallest that fits first
       const sure = rest.filter((f) => f.verdict !== "unknown"), edge = sure.findIndex((f) => f.verdict === "fits");
       const near = edge < 0 ? sure.slice(-10) : sure.slice(Math.max(0, edge - 4), edge + 8);

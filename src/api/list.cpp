@@ -92,7 +92,7 @@ Json list_overheads() {
 Json list_schemas() {
   Json out = Json::array();
   for (const Verb& v : verbs())
-    if (v.answer) out.push_back({{"verb", v.name}, {"summary", v.summary}});
+    if (v.shape) out.push_back({{"verb", v.name}, {"summary", v.summary}});
   return out;
 }
 
@@ -153,7 +153,7 @@ ExitCode answer(const ListRequest& request, const Show& show) {
                                     : l.text         ? l.text()
                                                      : table_text(l.make()); },
          [&] {
-           return Json{{"schema", 1}, {"command", "list"}, {l.name, l.make()}};
+           return Json{{"schema", 1}, {"command", "list"}, {"kind", l.name}, {l.name, l.make()}};
          });
     return ExitCode::ok;
   }

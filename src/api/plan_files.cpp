@@ -231,7 +231,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
       [&] {
         nlohmann::ordered_json out = file_json(file, request.write, run);
         if (request.diff) out["diff"] = difference;
-        if (written) out["as_written"] = {{"device_bytes", range_json(written->memory.device)}, {"verdict", to_string(written->verdict)}};
+        if (written) out["as_written"] = {{"device_peak", range_json(written->memory.device)}, {"verdict", to_string(written->verdict)}};
         return out;
       });
   return written ? exit_code_of({*written}) : ExitCode::ok;

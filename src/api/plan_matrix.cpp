@@ -110,7 +110,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
         if (c.needs.empty()) {
           row["impossible"] = c.impossible;
         } else {
-          row["device_bytes"] = range_json(c.needs[d].device);
+          row["device_peak"] = range_json(c.needs[d].device);
           row["verdict"] = to_string(c.needs[d].verdict);
           row["step_seconds"] = c.needs[d].time ? Json(c.needs[d].time->seconds) : Json(nullptr);
         }

@@ -7,6 +7,7 @@
 
 #include "allocator/memory_curve.h"
 #include "report/run_report.h"
+#include "report/schema_versions.h"
 #include "report/story_report.h"
 #include "trace/memory_timeline.h"
 #include "trace/profiler_trace.h"
@@ -225,9 +226,8 @@ ExitCode answer(const RecordedFileRequest& request, const Show& show) {
     const Json page = page_of(content, kind, request);
     show([&](const Style& style) { return run_text(page, style); },
          [&] {
-           Json out = page;
-           out["command"] = "explain";
-           for (const char* picture : {"timeline", "segments"}) out.erase(picture);
+           Json out{{"schema", kExplainSchema}, {"command", "explain"}};
+           for (const char* key : {"kind", "title", "subtitle", "verdict", "numbers", "tree", "tables", "assumptions"}) out[key] = page[key];
            return out;
          });
   }

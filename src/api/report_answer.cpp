@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/report.h"
+#include "report/schema_versions.h"
 
 namespace plimsoll {
 
@@ -63,7 +64,7 @@ ExitCode answer(const ReportRequest& request, const Show& show) {
        [&] {
          if (request.format == DocumentFormat::json) return nlohmann::ordered_json::parse(text);
          return nlohmann::ordered_json{
-             {"schema", 1}, {"command", "report"}, {"kind", "document"}, {"format", name_of(request.format)}, {"text", text}};
+             {"schema", kReportSchema}, {"command", "report"}, {"kind", "document"}, {"format", name_of(request.format)}, {"text", text}};
        });
   return ExitCode::ok;
 }

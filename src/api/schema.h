@@ -1,7 +1,6 @@
-// The JSON Schemas of the verbs: of a request, made from its keys; of an answer, a file in schemas/ that is part of the binary.
+// The JSON Schemas of the verbs: of a request, made from its keys; of an answer, made from its shape. The files in schemas/ are the latter,
+// for those who have no plimsoll at hand.
 #pragma once
-
-#include <string_view>
 
 #include "api/request_keys.h"
 #include "api/show.h"
@@ -14,8 +13,13 @@ struct SchemaRequest {
 };
 
 nlohmann::ordered_json request_schema(const std::string& verb, const std::vector<RequestKey>& keys);
-// The text of schemas/VERB.json; empty where there is none.
-std::string_view answer_schema(std::string_view verb);
+// Whose answers have one: verbs, and `error`.
+std::vector<std::string> schema_names();
+// The text of schemas/NAME.json; empty where there is none.
+std::string answer_schema(const std::string& name);
+
+// What stands in the place of an answer.
+nlohmann::ordered_json error_json(const std::string& verb, int code, const std::string& message, const std::string& hint);
 
 std::vector<RequestKey> schema_request_keys();
 SchemaRequest schema_request(const nlohmann::json& request);

@@ -10,6 +10,7 @@
 #include "api/replay.h"
 #include "api/report.h"
 #include "api/schema.h"
+#include "api/schemas/schemas.h"
 #include "api/score.h"
 #include "job/job_file.h"
 #include "util/text.h"
@@ -40,27 +41,32 @@ const char* version() { return PLIMSOLL_VERSION; }
 
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> kVerbs{
-      {"estimate", "how much memory a training run needs, what takes it, and when", estimate_request_keys, answer_to<estimate_request>},
-      {"compare", "jobs side by side: peaks, what they are made of, verdicts", compare_request_keys, answer_to<compare_request>},
+      {"estimate", "how much memory a training run needs, what takes it, and when", estimate_request_keys, answer_to<estimate_request>,
+       estimate_shape},
+      {"compare", "jobs side by side: peaks, what they are made of, verdicts", compare_request_keys, answer_to<compare_request>,
+       compare_shape},
       {"explain", "what a configuration will really do; what a log, a memory snapshot or a profile says", explain_request_keys,
-       answer_to<explain_request>},
+       answer_to<explain_request>, explain_shape},
       {"report", "the memory of a run as a document: breakdown, bottlenecks, recommendations, comparison", report_request_keys,
-       answer_to<report_request>},
+       answer_to<report_request>, report_shape},
       {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs",
-       plan_request_keys, answer_to<search_request>},
+       plan_request_keys, answer_to<search_request>, plan_shape},
       {"ai-toolkit", "what the AI Toolkit's set-up proposes for a run, what its document says, and what the run needs when executed",
-       ai_toolkit_request_keys, answer_to<ai_toolkit_request>},
-      {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", no_keys, nullptr},
-      {"measure", "real training of published systems under a byte budget, beside its simulation", no_keys, nullptr},
-      {"score", "predictions beside recorded PyTorch runs, to the byte", score_request_keys, answer_to<score_request>},
+       ai_toolkit_request_keys, answer_to<ai_toolkit_request>, ai_toolkit_shape},
+      {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", no_keys, nullptr, watch_shape},
+      {"measure", "real training of published systems under a byte budget, beside its simulation", no_keys, nullptr, nullptr},
+      {"score", "predictions beside recorded PyTorch runs, to the byte", score_request_keys, answer_to<score_request>, score_shape},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", replay_request_keys,
-       answer_to<replay_request>},
+       answer_to<replay_request>, replay_shape},
       {"run", "a training command to its end: smaller micro-batches and a restart from the last checkpoint when memory runs out", no_keys,
-       nullptr},
-      {"list", "what is known: models, presets, optimizers, settings, gpus", list_request_keys, answer_to<list_request>},
-      {"doctor", "what this machine has, what its drivers say, and what blocks an answer", doctor_request_keys, answer_to<doctor_request>},
-      {"schema", "the JSON Schema of a verb's answer, or of its request", schema_request_keys, answer_to<schema_request>},
-      {"version", "which version this is", no_keys, answer_version},
+       nullptr, nullptr},
+      {"list", "what is known: models, presets, optimizers, settings, gpus", list_request_keys, answer_to<list_request>, list_shape},
+      {"doctor", "what this machine has, what its drivers say, and what blocks an answer", doctor_request_keys, answer_to<doctor_request>,
+       doctor_shape},
+      {"schema", "the JSON Schema of a verb's answer, or of its request", schema_request_keys, answer_to<schema_request>, schema_shape},
+      {"version", "which version this is", no_keys, answer_version, version_shape},
+      {"man", "the manual page of a command", no_keys, nullptr, nullptr},
+      {"completion", "what a shell needs to complete commands, options and their values", no_keys, nullptr, nullptr},
   };
   return kVerbs;
 }

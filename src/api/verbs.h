@@ -1,9 +1,11 @@
-// The verbs, one row each: a name, the keys of its request, its answer. The command line, the library and the schemas are made from them.
+// The verbs, one row each: a name, the keys of its request, its answer and the shape of that. The command line, the library and the
+// schemas are made from them.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "api/answer_schema.h"
 #include "api/request_keys.h"
 #include "api/show.h"
 
@@ -17,6 +19,8 @@ struct Verb {
   std::vector<RequestKey> (*keys)();
   // A JSON request in, what the command of that name prints out. Null: a program of the command line, which answers no question.
   ExitCode (*answer)(const nlohmann::json& request, const Show& show);
+  // Of the JSON that it answers or prints. Null: it prints none.
+  Shape (*shape)();
 };
 const std::vector<Verb>& verbs();
 // A verb that answers. Throws an Error with the nearest name.

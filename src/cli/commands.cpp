@@ -19,7 +19,8 @@ SetUp flags_of_verb(const std::string& name) {
       {"report", set_up_report},         {"plan", set_up_plan},       {"watch", set_up_watch},
       {"ai-toolkit", set_up_ai_toolkit}, {"measure", set_up_measure}, {"score", set_up_score},
       {"replay", set_up_replay},         {"run", set_up_run},         {"list", set_up_list},
-      {"doctor", set_up_doctor},         {"schema", set_up_schema}};
+      {"doctor", set_up_doctor},         {"schema", set_up_schema},   {"man", set_up_man},
+      {"completion", set_up_completion}};
   const auto it = kFlags.find(name);
   return it == kFlags.end() ? nullptr : it->second;
 }
@@ -31,8 +32,6 @@ const std::vector<Command>& commands() {
     std::vector<Command> out;
     for (const Verb& v : verbs())
       if (const SetUp set_up = flags_of_verb(v.name)) out.push_back({v.name, v.summary, set_up});  // the version is a flag
-    out.push_back({"man", "the manual page of a command", set_up_man});
-    out.push_back({"completion", "what a shell needs to complete commands, options and their values", set_up_completion});
     return out;
   }();
   return kCommands;

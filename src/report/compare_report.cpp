@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "job/settings.h"
 #include "report/fit_report.h"
+#include "report/schema_versions.h"
 
 namespace plimsoll {
 
@@ -80,10 +82,10 @@ std::string compare_text(const std::vector<ComparedJob>& jobs, const Style& styl
 }
 
 Json compare_json(const std::vector<ComparedJob>& jobs) {
-  Json out{{"schema", 1}, {"command", "compare"}, {"jobs", Json::array()}};
+  Json out{{"schema", kCompareSchema}, {"command", "compare"}, {"jobs", Json::array()}};
   for (const ComparedJob& j : jobs) {
     const Estimate& e = j.estimate;
-    Json job{{"name", j.name}, {"peak_bytes", e.peak.count}, {"memory", nullptr}};
+    Json job{{"name", j.name}, {"job", job_json(e.job)}, {"peak_bytes", e.peak.count}, {"memory", nullptr}};
     if (e.memory)
       job["memory"] = {{"allocated", range_json(e.memory->allocated)},
                        {"reserved", range_json(e.memory->reserved)},

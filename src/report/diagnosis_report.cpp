@@ -6,6 +6,7 @@
 
 #include "report/fit_report.h"
 #include "report/job_report.h"
+#include "report/schema_versions.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -181,12 +182,13 @@ Json diagnosis_json(const Diagnosis& d) {
   Json processes = Json::array();
   for (const ProcessOnDevice& p : s.processes)
     if (s.memory == Memory::gpu) processes.push_back({{"pid", p.pid}, {"bytes", p.bytes}});
-  return {{"schema", 2},
+  return {{"schema", kExplainSchema},
           {"command", "explain"},
+          {"kind", "log"},
           {"is_oom", d.is_oom()},
-          {"kind", known ? Json(s.kind) : Json(nullptr)},
+          {"symptom", known ? Json(s.kind) : Json(nullptr)},
           {"framework", s.framework.empty() ? Json(nullptr) : Json(s.framework)},
-          {"device", known ? to_string(s.memory) : "none"},
+          {"memory", known ? to_string(s.memory) : "none"},
           {"certainty", known ? Json(to_string(s.certainty)) : Json(nullptr)},
           {"device_index", s.device ? Json(*s.device) : Json(nullptr)},
           {"rank", d.rank ? Json(*d.rank) : Json(nullptr)},

@@ -1,6 +1,7 @@
 #include "report/estimate_report.h"
 #include "job/distribution.h"
 #include "report/job_report.h"
+#include "report/schema_versions.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -249,7 +250,7 @@ std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t dept
 std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options) { return Writer(e, style, options).write(); }
 
 nlohmann::ordered_json estimate_json(const Estimate& e) {
-  nlohmann::ordered_json j{{"schema", 2},
+  nlohmann::ordered_json j{{"schema", kEstimateSchema},
                            {"command", "estimate"},
                            {"job", job_json(e.job)},
                            {"parameters", e.parameters},

@@ -8,6 +8,7 @@
 
 #include "report/fit_report.h"
 #include "report/job_report.h"
+#include "report/schema_versions.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -109,8 +110,9 @@ Json explain_json(const Explanation& x) {
   Json findings = Json::array();
   for (const Finding& f : x.estimate.job.findings)
     findings.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
-  Json j{{"schema", 2},
+  Json j{{"schema", kExplainSchema},
          {"command", "explain"},
+         {"kind", "job"},
          {"job", job_json(x.estimate.job)},
          {"trainer", x.estimate.job.trainer},
          {"settings", rows(x.settings)},

@@ -85,7 +85,7 @@ Json correction_json(const Correction& c) {
 Json fits_json(const std::vector<Fit>& fits) {
   Json rows = Json::array();
   for (const Fit& f : fits) {
-    Json row{{"device", f.device.name}, {"id", f.device.spec.id}, {"verdict", to_string(f.verdict)}, {"reason", f.reason}};
+    Json row{{"device", f.device.name}, {"device_id", f.device.spec.id}, {"verdict", to_string(f.verdict)}, {"reason", f.reason}};
     if (const std::optional<Capacity>& c = f.device.capacity) {
       row["capacity"] = {{"bytes", c->bytes.count}, {"low_bytes", c->low.count}, {"high_bytes", c->high.count}, {"basis", c->basis}};
     } else {

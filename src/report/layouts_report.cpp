@@ -123,7 +123,7 @@ Json layout_json(const Layout& l) {
          {"global_batch", l.global_batch},
          {"recompute", recompute_of(l)},
          {"allocated_bytes", l.need.allocated.count},
-         {"device_bytes", range_json(l.need.device)},
+         {"device_peak", range_json(l.need.device)},
          {"verdict", to_string(l.need.verdict)},
          {"margin_bytes", l.margin.count},
          {"all_ranks", l.confirmed}};

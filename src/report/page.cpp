@@ -14,6 +14,7 @@
 #include "report/job_report.h"
 #include "report/levers_report.h"
 #include "report/plan_report.h"
+#include "report/schema_versions.h"
 #include "report/web_files.h"
 #include "util/text.h"
 
@@ -332,7 +333,7 @@ Json page_json(const JobPage& p) {
   const Estimate& e = x.estimate;
   const Timeline timeline = ideal_timeline(p.trace);
   const int64_t at = timeline.steps.at(std::min(e.worst, timeline.steps.size() - 1)).at_event;
-  Json page{{"schema", 1},
+  Json page{{"schema", kReportSchema},
             {"command", "report"},
             {"kind", "job"},
             {"title", e.job.model},
@@ -363,6 +364,7 @@ Json page_json(const JobPage& p) {
   page["plan"] = p.plan ? plan_json(*p.plan) : Json(nullptr);
   page["origins"] = origins_json(x);
   page["findings"] = findings_json(e.job);
+  page["executions"] = p.executions;
   page["tables"] = Json::array();
   page["assumptions"] = assumptions_of(p);
   page["not_modelled"] = not_modelled_of(e);
@@ -370,9 +372,10 @@ Json page_json(const JobPage& p) {
 }
 
 Json page_json(const RunPage& p) {
-  Json page{{"schema", 1},         {"command", "report"},     {"kind", p.kind},
-            {"title", p.title},    {"subtitle", p.subtitle},  {"verdict", {{"state", p.state}, {"sentence", p.sentence}, {"detail", ""}}},
-            {"capacity", nullptr}, {"numbers", Json::array()}};
+  Json page{{"schema", kReportSchema}, {"command", "report"},
+            {"kind", p.kind},          {"title", p.title},
+            {"subtitle", p.subtitle},  {"verdict", {{"state", p.state}, {"sentence", p.sentence}, {"detail", ""}}},
+            {"capacity", nullptr},     {"numbers", Json::array()}};
   for (const auto& [name, bytes] : p.numbers)
     page["numbers"].push_back({{"name", name}, {"bytes", bytes}, {"low_bytes", bytes}, {"high_bytes", bytes}, {"meaning", ""}});
   page["estimate"] = nullptr;
@@ -384,6 +387,7 @@ Json page_json(const RunPage& p) {
   page["ranks"] = page["fits"] = page["origins"] = page["findings"] = Json::array();
   page["asked"] = 0;
   page["what_if"] = page["plan"] = nullptr;
+  page["executions"] = 0;
   page["tables"] = Json::array();
   for (const PageTable& t : p.tables)
     page["tables"].push_back({{"title", t.title}, {"note", t.note}, {"columns", t.columns}, {"rows", t.rows}});

@@ -30,6 +30,7 @@ struct JobPage {
   std::optional<WhatIf> what_if;
   std::optional<Plan> plan;  // on the device, when there is one
   std::vector<PageRank> ranks;
+  size_t executions = 0;  // jobs that were executed for it
 };
 
 nlohmann::ordered_json page_json(const JobPage& page);

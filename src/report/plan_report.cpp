@@ -201,7 +201,7 @@ Json planned_json(const PlannedRun& r) {
            {"devices", replica_count(r.job)},
            {"global_batch", r.global_batch},
            {"seq", r.job.seq},
-           {"device_bytes", range_json(r.need.device)},
+           {"device_peak", range_json(r.need.device)},
            {"allocated_bytes", r.need.allocated.count},
            {"verdict", to_string(r.need.verdict)},
            {"extrapolated", r.extrapolated}};
@@ -330,10 +330,14 @@ Json body_json(const Plan& plan) {
            {"limit_bytes", plan.limit.count},
            {"goal", plan.fewest ? "gpus" : to_string(plan.objective)},
            {"global_batch", plan.global ? Json(*plan.global) : Json(nullptr)},
+           {"job", job_json(plan.as_is.job)},
            {"as_is", planned_json(plan.as_is)}};
   if (!plan.as_is_impossible.empty()) out["as_is"]["impossible"] = plan.as_is_impossible;
   out["plan"] = plan.best ? planned_json(plan.best->run) : Json(nullptr);
-  if (plan.best) out["plan"]["kind"] = to_string(plan.best->kind);
+  if (plan.best) {
+    out["plan"]["kind"] = to_string(plan.best->kind);
+    out["plan"]["job"] = job_json(plan.best->run.job);
+  }
   out["alternatives"] = Json::array();
   for (const Alternative& a : plan.alternatives) {
     out["alternatives"].push_back(planned_json(a.run));

@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "report/schema_versions.h"
 #include "report/style.h"
 
 namespace plimsoll {
 
 std::string plan_text(const Plan& plan, const Style& style);
-// Of every answer of `plan`; its member `kind` says which it is: plan, plans, layouts, matrix, flags or file.
-constexpr int kPlanSchema = 2;
-
 nlohmann::ordered_json plan_json(const Plan& plan);
 nlohmann::ordered_json planned_json(const PlannedRun& run);
 

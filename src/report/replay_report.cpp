@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "report/schema_versions.h"
 #include "util/bytes.h"
 
 namespace plimsoll {
@@ -76,8 +77,9 @@ std::string timeline_text(const Trace& trace, const CudaTimeline& t, const std::
 }
 
 Json timeline_json(const Trace& trace, const CudaTimeline& t, const std::string& conf, const ReplayDevice& device) {
-  Json j{{"schema", 1},
+  Json j{{"schema", kReplaySchema},
          {"command", "replay"},
+         {"kind", "trace"},
          {"alloc_conf", conf},
          {"device_memory_bytes", device.memory ? Json(*device.memory) : Json(nullptr)},
          {"in_use_bytes", device.in_use},
@@ -103,12 +105,9 @@ std::string figures_text(const Trace& trace, const TraceAllocator& allocator, co
 }
 
 Json figures_json(const Trace& trace, const TraceAllocator& allocator, const AllocatorFigures& f, const ReplayDevice& device) {
-  Json j{{"schema", 1},
-         {"command", "replay"},
-         {"allocator", allocator.name},
-         {"device_memory_bytes", device.memory ? Json(*device.memory) : Json(nullptr)},
-         {"in_use_bytes", device.in_use},
-         {"events", trace.events.size()}};
+  Json j{{"schema", kReplaySchema},       {"command", "replay"},
+         {"kind", allocator.name},        {"device_memory_bytes", device.memory ? Json(*device.memory) : Json(nullptr)},
+         {"in_use_bytes", device.in_use}, {"events", trace.events.size()}};
   for (const AllocatorFigure& figure : f.figures) j[figure.key] = figure.value;
   j["out_of_memory"] = f.oom_event ? failed_event_json(trace, *f.oom_event) : Json(nullptr);
   return j;

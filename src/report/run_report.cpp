@@ -1,4 +1,5 @@
 #include "report/run_report.h"
+#include "report/schema_versions.h"
 
 #include <fmt/format.h>
 
@@ -112,7 +113,7 @@ Json stats_json(const MemoryStats& s) {
     findings.push_back(fmt::format("The peak is {:.1f} times what is allocated now: it passes within a step.",
                                    static_cast<double>(s.allocated_peak) / static_cast<double>(s.allocated)));
   if (findings.empty()) findings.push_back("Nothing stands out: what is held is what tensors need.");
-  return {{"schema", 1},
+  return {{"schema", kExplainSchema},
           {"command", "explain"},
           {"kind", "memory_stats"},
           {"allocated_bytes", s.allocated},

@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "report/schema_versions.h"
 #include "report/sizes.h"
 #include "util/bytes.h"
 
@@ -226,8 +227,9 @@ Json snapshot_json(const SnapshotReport& r) {
   const RecordedRun& run = r.run;
   Json limit;
   if (run.limit) limit = {{"least_bytes", run.limit->least}, {"most_bytes", run.limit->most}, {"taken_bytes", run.limit->taken}};
-  Json j{{"schema", 1},
+  Json j{{"schema", kReplaySchema},
          {"command", "replay"},
+         {"kind", "snapshot"},
          {"device", run.device},
          {"devices", devices_of(r.snapshot)},
          {"device_memory_bytes", r.device.memory ? Json(*r.device.memory) : Json(nullptr)},

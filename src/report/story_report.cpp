@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/schema_versions.h"
 #include "report/sizes.h"
 #include "report/snapshot_report.h"
 
@@ -188,9 +189,9 @@ std::string story_text(const Snapshot& snapshot, const SnapshotStory& s, const S
 }
 
 Json story_json(const Snapshot& snapshot, const SnapshotStory& s) {
-  Json j = snapshot_json(replay_of(snapshot, s));
+  Json j = snapshot_json(replay_of(snapshot, s));  // of the same kind
+  j["schema"] = kExplainSchema;
   j["command"] = "explain";
-  j["kind"] = "snapshot";
   j["holders"] = holders_json(s.by_place);
   j["holders_by_file"] = holders_json(s.by_file);
   j["marks"] = {{"operations", s.marks.at}, {"source", s.marks.source}};

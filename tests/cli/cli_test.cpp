@@ -435,7 +435,7 @@ TEST_F(Cli, PlanAnswersInJson) {
   EXPECT_EQ(j["kind"], "plan");
   EXPECT_EQ(j["plan"]["verdict"], "fits");
   EXPECT_EQ(j["plan"]["global_batch"], 32);
-  EXPECT_LE(j["plan"]["device_bytes"]["high_bytes"], j["limit_bytes"]);
+  EXPECT_LE(j["plan"]["device_peak"]["high_bytes"], j["limit_bytes"]);
   EXPECT_GT(j["plan"]["time"]["samples_per_second"], 0);
   EXPECT_TRUE(j["shortage"].is_null());
   for (const char* key : {"front", "ladder", "after_oom", "fixes", "sensitivity"}) EXPECT_FALSE(j[key].empty()) << key;

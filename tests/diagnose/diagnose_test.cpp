@@ -94,9 +94,9 @@ TEST(Diagnose, ReadsEveryRealText) {
       }
     }
     expected["is_oom"].get<bool>() ? ++ooms : ++others;
-    EXPECT_EQ(got["causes"].empty(), got["kind"].is_null()) << name;
-    EXPECT_EQ(got["fixes"].empty(), got["kind"].is_null()) << name;
-    EXPECT_EQ(got["schema"], 2);
+    EXPECT_EQ(got["causes"].empty(), got["symptom"].is_null()) << name;
+    EXPECT_EQ(got["fixes"].empty(), got["symptom"].is_null()) << name;
+    EXPECT_EQ(got["schema"], 3);
   }
   EXPECT_GE(ooms, 60);
   EXPECT_GE(others, 25);
@@ -145,7 +145,7 @@ TEST(Diagnose, TimesBeforeALineDoNotMatter) {
   for (const char* time : {"2024-05-01T12:00:00.123456789Z ", "2024-05-01 12:00:00,123 ", "2024-05-01T12:00:00.1+02:00 stderr F "}) {
     const std::string log = std::string(time) + "  File \"/w/t.py\", line 3, in f\n" + time + "    loss.backward()\n" + time + kOom;
     EXPECT_EQ(json_of(log)["phase"], "backward") << time;
-    EXPECT_EQ(json_of(std::string(time) + "Killed\n")["kind"], "sigkill") << time;
+    EXPECT_EQ(json_of(std::string(time) + "Killed\n")["symptom"], "sigkill") << time;
     EXPECT_EQ(json_of(std::string(time) + "[rank3]: " + kOom)["rank"], 3) << time;
   }
   EXPECT_EQ(json_of("ERROR 04-09 05:39:54 [core.py:390]   File \"/w/t.py\", line 3, in evaluate\nERROR 04-09 05:39:54 [core.py:390] " +

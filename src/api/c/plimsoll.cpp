@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/c/answer.h"
+#include "api/schema.h"
 #include "api/verbs.h"
 #include "job/config.h"
 
@@ -36,6 +37,12 @@ OnProgress progress_of(const plimsoll_callbacks* callbacks) {
   };
 }
 
+// In the place of the document that was asked for (schemas/error.json).
+void write_error(plimsoll_answer& out, const std::string& verb) {
+  out.document = error_json(verb, out.code, out.message, out.hint);
+  out.json = dump(out.document, 2);
+}
+
 void fill(plimsoll_answer& out, const char* verb, const char* request, const plimsoll_callbacks* callbacks) {
   try {
     if (!verb) throw Error("[ask] the verb is NULL", "e.g. \"estimate\"", ExitCode::usage);
@@ -56,7 +63,7 @@ void fill(plimsoll_answer& out, const char* verb, const char* request, const pli
     out.message = std::string("internal error: ") + e.what();
     out.hint = "please report this with the request";
   }
-  if (out.json.empty()) out.document = nullptr;
+  if (out.json.empty()) write_error(out, verb ? verb : "");
 }
 
 plimsoll_answer* answer_of(const char* verb, const char* request, const plimsoll_callbacks* callbacks = nullptr) noexcept {
@@ -84,7 +91,9 @@ const nlohmann::ordered_json* find(const plimsoll_answer* answer, const char* po
 }  // namespace
 
 plimsoll_answer* plimsoll::error_answer(ExitCode code, const std::string& message, const std::string& hint) {
-  return new plimsoll_answer{static_cast<plimsoll_code>(code), nullptr, "", message, hint};
+  auto out = std::make_unique<plimsoll_answer>(plimsoll_answer{static_cast<plimsoll_code>(code), nullptr, "", message, hint});
+  write_error(*out, "scaler");
+  return out.release();
 }
 
 plimsoll_answer* plimsoll_estimate(const char* request) { return answer_of("estimate", request); }

@@ -1,0 +1,138 @@
+#include "api/schemas/parts.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "estimate/verdict.h"
+#include "job/finding.h"
+#include "job/settings.h"
+#include "trace/trace.h"
+#include "util/text.h"
+
+namespace plimsoll::shape {
+
+namespace {
+
+// The words of "fp32|amp|bf16"; none where the value is more than a word.
+std::vector<std::string> words_of(const Setting& s) {
+  std::vector<std::string> words = split_at(s.value, '|');
+  const auto plain = [](const std::string& w) {
+    return !w.empty() &&
+           std::all_of(w.begin(), w.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
+  };
+  return words.size() > 1 && std::all_of(words.begin(), words.end(), plain) ? words : std::vector<std::string>{};
+}
+
+Shape setting(const Setting& s) {
+  static const std::set<std::string> kWhole{"N"}, kReal{"NORM", "SHARE"}, kText{"NAME", "TEXT", "VERSION", "NAME|FILE|DIR"};
+  if (*s.value == '\0' || std::string(s.value) == "true|false") return flag(s.help);
+  if (kWhole.contains(s.value)) return null_or(integer(s.help));
+  if (kReal.contains(s.value)) return null_or(number(s.help));
+  if (kText.contains(s.value)) return null_or(text(s.help));
+  if (const std::vector<std::string> words = words_of(s); !words.empty()) return null_or(word(words, s.help));
+  return any(s.help);
+}
+
+}  // namespace
+
+ShapeMembers range_members() {
+  return {
+      {"bytes", bytes("the best estimate")}, {"low_bytes", bytes("the lower end of the interval")}, {"high_bytes", bytes("its upper end")}};
+}
+
+Shape range(std::string meaning) { return part("byte_range", object(range_members(), "a size with its interval"), std::move(meaning)); }
+
+Shape verdict(std::string meaning) { return word(names_up_to(Verdict::unknown), std::move(meaning)); }
+
+Shape phase(std::string meaning) { return word(names_up_to(static_cast<Phase>(kPhases - 1), phase_name), std::move(meaning)); }
+
+Shape category(std::string meaning) { return word(names_up_to(static_cast<Category>(kCategories - 1), category_name), std::move(meaning)); }
+
+Shape bytes_by(const std::vector<std::string>& names, std::string meaning) {
+  ShapeMembers members;
+  for (const std::string& name : names) members.push_back({name, bytes(name), kSometimes});
+  return object(members, std::move(meaning));
+}
+
+Shape tree(std::string meaning) {
+  const Shape node = object({{"name", text("what it is")},
+                             {"bytes", bytes("the sum over all below it")},
+                             {"repeats", integer("how many alike are in this row"), kSometimes},
+                             {"children", list(part("tree", "a part of it"), "its parts, the largest first"), kSometimes}},
+                            "a row and what it consists of");
+  return part("tree", node, std::move(meaning));
+}
+
+Shape job(std::string meaning) {
+  ShapeMembers members;
+  for (const Setting& s : job_settings())
+    if (s.print) members.push_back({s.key, setting(s)});
+  members.push_back({"family", text("the architecture that the model is of")});
+  members.push_back(
+      {"origin", map(text("a flag, a file with the key, or `derived`"), "who gave which setting; the others have their defaults")});
+  return part("job", object(members, "every setting of a run; as a job file (--job) it is the same run"), std::move(meaning));
+}
+
+Shape settings(std::string meaning) {
+  ShapeMembers members;
+  for (const Setting& s : job_settings()) members.push_back({s.key, any(s.help), kSometimes});
+  return part("settings", object(members, "settings in the form that a job file has"), std::move(meaning));
+}
+
+Shape findings() {
+  return list(object({{"effect", word(names_up_to(Effect::note), "how the setting differs from what it says")},
+                      {"setting", text("the setting it is about; empty: the whole file")},
+                      {"source", text("where it is written")},
+                      {"what", text("what happens")},
+                      {"why", text("the reason; empty where there is none to give")}}),
+              "settings that do not do what they say, and what else is good to know");
+}
+
+Shape overheads(std::string meaning) {
+  return list(object(ShapeMembers{{"name", text("what holds it")}} + range_members() +
+                     ShapeMembers{{"source", text("where the figure comes from")}}),
+              std::move(meaning));
+}
+
+Shape correction(std::string meaning) {
+  return part("correction",
+              object({{"residual_bytes", bytes("measured minus predicted, which was added")},
+                      {"runs", integer("like runs that were measured on this machine")},
+                      {"lowest_bytes", bytes("the least of their residuals")},
+                      {"highest_bytes", bytes("the largest of them")},
+                      {"before", range("what was predicted without it")}},
+                     "what measured runs on this machine changed"),
+              std::move(meaning));
+}
+
+Shape fits(std::string meaning) {
+  const Shape failure = object({{"step", text("the step it is in")},
+                                {"phase", phase("the phase of that step")},
+                                {"module", text("the module that asked for it")},
+                                {"op", text("the op that asked for it")},
+                                {"tried_bytes", bytes("what it asked for")},
+                                {"message", text("PyTorch's message as it would be")}},
+                               "the first allocation that fails");
+  return list(part("fit",
+                   object({{"device", text("the device's name")},
+                           {"device_id", text("its id in the catalogue; empty: it is only a size")},
+                           {"verdict", verdict("whether it fits there")},
+                           {"reason", text("why")},
+                           {"capacity", null_or(object(range_members() + ShapeMembers{{"basis", text("how it is known")}},
+                                                       "memory that a process can have there"))},
+                           {"margin_bytes", null_or(bytes("what is left at the best estimate; negative: missing"))},
+                           {"others_bytes", bytes("what other processes use there")},
+                           {"allocated", range("torch.cuda.max_memory_allocated()")},
+                           {"reserved", range("torch.cuda.max_memory_reserved()")},
+                           {"device_peak", range("device memory of the process at the peak")},
+                           {"overheads", overheads("what lies outside of the allocator there")},
+                           {"correction", correction("what measured runs changed"), kSometimes},
+                           {"retries", integer("times the cache was emptied to make room")},
+                           {"first_failure", null_or(failure)}},
+                          "a verdict on one device"),
+                   ""),
+              std::move(meaning));
+}
+
+}  // namespace plimsoll::shape
