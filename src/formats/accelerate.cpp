@@ -1,6 +1,7 @@
 // accelerate's configuration, as `accelerate config` writes it: processes, mixed precision, and how the model is spread.
 #include <fmt/format.h>
 
+#include "formats/format.h"
 #include "formats/fsdp_keys.h"
 #include "formats/launch.h"
 #include "formats/readers.h"
@@ -47,12 +48,12 @@ void read_deepspeed_plugin(Reader& r) {
   read_deepspeed(inner);
 }
 
-}  // namespace
-
 bool matches_accelerate(const Document& d) {
   return d.kind != Document::Kind::command && d.value.is_object() &&
          (d.value.contains("compute_environment") || d.value.contains("distributed_type"));
 }
+
+}  // namespace
 
 void read_accelerate(Reader& r) {
   r.ignore({"compute_environment",
@@ -129,8 +130,7 @@ Encoded encode_clip(const EncodeRequest& w) {
 }
 
 Encoded encode_zero(const EncodeRequest& w) {
-  if (w.find("deepspeed_config.deepspeed_config_file"))
-    return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage"};
+  if (w.find("deepspeed_config.deepspeed_config_file")) return {{}, "the stage is said in DeepSpeed's own file: zero_optimization.stage"};
   const auto& zero = w.job.parallel.deepspeed;
   const std::string section = "deepspeed_config.";
   Encoded encoded{{{"distributed_type", "DEEPSPEED"}, {section + "zero_stage", zero ? zero->stage : 0}}, ""};
@@ -155,8 +155,6 @@ Encoded encode_compile(const EncodeRequest& w) {
   return {{{old ? "dynamo_backend" : "dynamo_config.dynamo_backend", w.job.compile ? "INDUCTOR" : "NO"}}, ""};
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_accelerate() {
   static const SettingsEncoder kWrites{{{"precision", "mixed_precision", encode_precision},
                                         {"accumulation", "deepspeed_config.gradient_accumulation_steps", encode_accumulation},
@@ -165,6 +163,14 @@ const SettingsEncoder& writes_accelerate() {
                                         {"zero", "deepspeed_config.zero_stage", encode_zero},
                                         {"compile", "dynamo_config.dynamo_backend", encode_compile}}};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& accelerate_format() {
+  static const Format kFormat{"accelerate",     "accelerate's configuration", Rank::launcher, matches_accelerate, read_accelerate, nullptr,
+                              writes_accelerate};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -6,7 +6,6 @@
 
 #include "formats/format.h"
 #include "formats/program.h"
-#include "formats/readers.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
 #include "util/text.h"
@@ -341,8 +340,6 @@ void read_yaml(Reader& outer) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_ai_toolkit(const Document& d) {
   if (runs(d, {"run.py"})) {
     const Json& arguments = d.value.at("arguments");
@@ -362,8 +359,6 @@ void read_ai_toolkit(Reader& r) {
   Reader named(r.job, file);
   named.include("file");
 }
-
-namespace {
 
 std::string place_of(const Json& file, const std::string& key) {
   return file.is_object() && file.contains("config") && file["config"].is_object() && file["config"].contains("process")
@@ -460,8 +455,6 @@ Encoded encode_config(const EncodeRequest& w) {
   return encoded;
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_ai_toolkit() {
   static const SettingsEncoder kWrites{{{"batch", "train.batch_size"},
                                         {"accumulation", "train.gradient_accumulation", encode_accumulation},
@@ -480,6 +473,14 @@ const SettingsEncoder& writes_ai_toolkit() {
                                        FlagStyle::none,
                                        place_of};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& ai_toolkit_format() {
+  static const Format kFormat{"ai_toolkit", "the AI Toolkit's YAML", Rank::trainer, matches_ai_toolkit, read_ai_toolkit,
+                              nullptr,      writes_ai_toolkit};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "formats/format.h"
 #include "formats/fsdp_keys.h"
 #include "formats/launch.h"
 #include "formats/readers.h"
@@ -360,8 +361,6 @@ void read_settings(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_axolotl(const Document& d) {
   if (d.kind == Document::Kind::command) {
     const std::string program = program_of(d);
@@ -383,6 +382,14 @@ void read_axolotl(Reader& r) {
   Reader inner(r.job, settings);
   inner.ignore({"launcher", "cloud"});
   read_settings(inner);
+}
+
+}  // namespace
+
+const Format& axolotl_format() {
+  static const Format kFormat{"axolotl",     "axolotl's YAML or command", Rank::trainer, matches_axolotl, read_axolotl, nullptr,
+                              writes_axolotl};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "formats/format.h"
 #include "formats/launch.h"
 #include "formats/readers.h"
 #include "formats/trainer.h"
@@ -165,14 +166,14 @@ void read_zero(Reader& r, int64_t world) {
   r.set("zero", settings, kStage);
 }
 
-}  // namespace
-
 bool matches_deepspeed(const Document& d) {
   if (d.kind != Document::Kind::json || !d.value.is_object()) return false;
   const auto has = [&](const char* key) { return d.value.contains(key); };
   return has("zero_optimization") || has("train_micro_batch_size_per_gpu") ||
          (has("train_batch_size") && (has("optimizer") || has("fp16") || has("bf16")));
 }
+
+}  // namespace
 
 void read_deepspeed(Reader& r) {
   if (r.document.comments) r.note(Effect::refused, "JSON has no comments: DeepSpeed's reader stops at the first one", "json.load");
@@ -262,8 +263,6 @@ Encoded encode_zero(const EncodeRequest& w) {
   return encoded;
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_deepspeed() {
   static const SettingsEncoder kWrites{{{"batch", "train_micro_batch_size_per_gpu", encode_batch},
                                         {"accumulation", "gradient_accumulation_steps", encode_batch},
@@ -274,6 +273,14 @@ const SettingsEncoder& writes_deepspeed() {
                                         {"optimizer_args", "optimizer.params.torch_adam", encode_optimizer},
                                         {"zero", "zero_optimization.stage", encode_zero}}};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& deepspeed_format() {
+  static const Format kFormat{"deepspeed",     "DeepSpeed's ds_config.json", Rank::launcher, matches_deepspeed, read_deepspeed, nullptr,
+                              writes_deepspeed};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,9 @@
 // config.json of one network of diffusers, which names its class.
-#include "formats/readers.h"
 
+#include "formats/format.h"
 namespace plimsoll {
+
+namespace {
 
 bool matches_diffusers_config(const Document& d) {
   if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name") || !d.value["_class_name"].is_string())
@@ -12,6 +14,14 @@ bool matches_diffusers_config(const Document& d) {
 
 ModelDescription model_of_diffusers_config(Reader& r) {
   return {{{r.text("_class_name"), r.document.value, ""}}, weights_beside(r.document.folder())};
+}
+
+}  // namespace
+
+const Format& diffusers_config_format() {
+  static const Format kFormat{"diffusers_config", "config.json of diffusers", Rank::model, matches_diffusers_config,
+                              name_model,         model_of_diffusers_config};
+  return kFormat;
 }
 
 }  // namespace plimsoll

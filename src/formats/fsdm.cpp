@@ -5,7 +5,6 @@
 
 #include "formats/format.h"
 #include "formats/program.h"
-#include "formats/readers.h"
 #include "job/settings.h"
 
 namespace plimsoll {
@@ -53,10 +52,8 @@ constexpr std::string_view kOtherFlags[]{"dataset",
                                          "weight_decay",
                                          "lr_anneal_steps",
                                          "max_steps",
-                                         "batch_size_eval",
                                          "log_interval",
                                          "save_interval",
-                                         "num_eval_batches",
                                          "num_sample_batches",
                                          "resume_checkpoint",
                                          "clip_denoised",
@@ -114,22 +111,25 @@ void read_effects(Reader& r) {
   if (const std::string mode = r.text("/flags/encoder_tokenize_mode", "stack"); mode != "stack")
     r.finding(Effect::unknown, "/flags/encoder_tokenize_mode", "stack is simulated in its place");
   r.finding(Effect::note, "/flags/ema_rate", "a full copy of the parameters, in fp32");
+  if (r.integer("/flags/num_eval_batches", 10) > 0)
+    r.note(Effect::note,
+           fmt::format("evaluation runs op by op on one device, in batches of {}, with the averaged parameters; it is not simulated",
+                       r.integer("/flags/batch_size_eval", 16)),
+           "main_jax.py: eval_loop calls vfsddpm_loss outside of jit");
   r.note(Effect::note, "the state is not donated: at the end of a step the old and the new parameters, EMA and Adam are there at once",
          "train_util_jax.py: pmap without donate_argnums");
   r.note(Effect::note, "no pmean: each device trains on its own; memory is the same", "train_util_jax.py");
 }
 
 void read_unknown_flags(Reader& r) {
-  std::vector<std::string> known{"batch_size", "use_fp16",   "freeze_dit_steps", "encoder_mode", "encoder_tokenize_mode",
-                                 "ema_rate",   "class_cond", "learn_sigma"};
+  std::vector<std::string> known{"batch_size", "use_fp16",   "freeze_dit_steps", "encoder_mode",     "encoder_tokenize_mode",
+                                 "ema_rate",   "class_cond", "learn_sigma",      "num_eval_batches", "batch_size_eval"};
   known.insert(known.end(), std::begin(kOtherFlags), std::end(kOtherFlags));
   for (const ModelFlag& f : model_flags()) known.emplace_back(f.name);
   for (const auto& item : r.document.value["flags"].items())
     if (std::find(known.begin(), known.end(), item.key()) == known.end())
       r.finding(Effect::refused, "/flags/" + item.key(), "main_jax.py does not know the flag and stops", "argparse");
 }
-
-}  // namespace
 
 bool matches_fsdm(const Document& d) {
   return runs(d, {"main_jax.py", "main.py"}) && (has_flag(d, "sample_size") || has_flag(d, "model")) &&
@@ -161,8 +161,6 @@ void read_fsdm(Reader& r) {
   r.finish();
 }
 
-namespace {
-
 // The flag counts the sets of all devices.
 Encoded encode_batch(const EncodeRequest& w) { return {{{"batch_size", w.job.batch * w.job.program.jax.replicas}}, ""}; }
 
@@ -179,8 +177,6 @@ Encoded no_precision(const EncodeRequest&) {
 
 Encoded no_donation(const EncodeRequest&) { return {{}, "write donate_argnums=(0,) into the jax.pmap of train_util_jax.py"}; }
 
-}  // namespace
-
 const SettingsEncoder& writes_fsdm() {
   static const SettingsEncoder kWrites{{{"batch", "batch_size", encode_batch},
                                         {"config", "sample_size", encode_config},
@@ -188,6 +184,14 @@ const SettingsEncoder& writes_fsdm() {
                                         {"donate", "", no_donation}},
                                        FlagStyle::values};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& fsdm_format() {
+  static const Format kFormat{"fsdm",     "main_jax.py of few-shot diffusion models", Rank::trainer, matches_fsdm, read_fsdm, nullptr,
+                              writes_fsdm};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "formats/format.h"
 #include "formats/readers.h"
 #include "util/text.h"
 
@@ -43,8 +44,6 @@ Json config_of(Reader& r, const std::string& architecture) {
   return config;
 }
 
-}  // namespace
-
 bool matches_gguf(const Document& d) { return d.kind == Document::Kind::gguf; }
 
 ModelDescription model_of_gguf(Reader& r) {
@@ -60,6 +59,13 @@ ModelDescription model_of_gguf(Reader& r) {
          fmt::format("GGUF weights ({}) are for inference: a training run loads them unpacked, in the type that precision says",
                      summary(r.document.tensors)));
   return m;
+}
+
+}  // namespace
+
+const Format& gguf_format() {
+  static const Format kFormat{"gguf", "GGUF, the header alone", Rank::weights, matches_gguf, read_safetensors, model_of_gguf};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -6,7 +6,6 @@
 
 #include "formats/format.h"
 #include "formats/launch.h"
-#include "formats/readers.h"
 #include "job/settings.h"
 
 namespace plimsoll {
@@ -121,6 +120,7 @@ void read_training(Reader& r) {
       Effect::partial, "training.indexer_lr_multiplier",
       "the indexer gets no gradient (it reaches the loss through indices alone), so that its weights never change and have no Adam state",
       "gsa/attention/gated_indexer.py");
+  r.finding(Effect::none, "logging.eval_interval", "nothing is evaluated while it trains", "training/trainer.py: stored and not used");
   read_global_batch(r);
 }
 
@@ -158,8 +158,6 @@ void read_command(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_gsa(const Document& d) {
   if (d.kind != Document::Kind::command) return is_gsa(d);
   const std::string config = runs(d, {"train.py"}) ? flag_text(d, "config") : "";
@@ -173,8 +171,6 @@ void read_gsa(Reader& r) {
   else
     read_file(r);
 }
-
-namespace {
 
 // Training settings, or the model's section, may stand alone.
 std::string place_of(const Json& file, const std::string& key) {
@@ -207,8 +203,6 @@ Encoded encode_config(const EncodeRequest& w) {
   return encoded;
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_gsa() {
   static const SettingsEncoder kWrites{{{"batch", "training.micro_batch_size", encode_batch},
                                         {"accumulation", "training.gradient_accumulation_steps", encode_batch},
@@ -223,6 +217,14 @@ const SettingsEncoder& writes_gsa() {
                                        FlagStyle::none,
                                        place_of};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& gsa_format() {
+  static const Format kFormat{
+      "gsa", "Gated-Sparse-Attention's YAML, or its training/train.py", Rank::trainer, matches_gsa, read_gsa, nullptr, writes_gsa};
+  return kFormat;
 }
 
 }  // namespace plimsoll

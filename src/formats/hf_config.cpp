@@ -2,7 +2,7 @@
 // within the model, how the weights are stored, code that comes with it.
 #include <fmt/format.h>
 
-#include "formats/readers.h"
+#include "formats/format.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -132,8 +132,6 @@ void read_quantization(Reader& r) {
       "--quantization none for the model before it was quantised; --quantization nf4 (with --lora) is near to other kinds of 4 bits");
 }
 
-}  // namespace
-
 bool matches_hf_config(const Document& d) {
   return d.kind == Document::Kind::json && d.value.is_object() && (d.value.contains("model_type") || d.value.contains("architectures"));
 }
@@ -155,6 +153,13 @@ ModelDescription model_of_hf_config(Reader& r) {
   for (const std::string& key : r.document.duplicates)
     r.note(Effect::conflict, fmt::format("'{}' is there twice: the last one counts", printable(key, 80)));
   return m;
+}
+
+}  // namespace
+
+const Format& hf_config_format() {
+  static const Format kFormat{"hf_config", "config.json of transformers", Rank::model, matches_hf_config, name_model, model_of_hf_config};
+  return kFormat;
 }
 
 }  // namespace plimsoll

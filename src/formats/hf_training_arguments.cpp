@@ -5,7 +5,6 @@
 
 #include "formats/format.h"
 #include "formats/launch.h"
-#include "formats/readers.h"
 #include "formats/trainer.h"
 #include "job/distribution.h"
 #include "job/packed_storage.h"
@@ -239,8 +238,6 @@ void read_arguments(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_hf_training_arguments(const Document& d) {
   if (!d.value.is_object()) return false;
   if (d.kind == Document::Kind::command) return is_python_program(d) && (has_training_arguments(d.value["flags"]) || names_settings(d));
@@ -262,8 +259,6 @@ void read_hf_training_arguments(Reader& r) {
   if (format && std::string(format->name) != "hf_training_arguments") return format->read(inner);
   read_arguments(inner);
 }
-
-namespace {
 
 bool says_trl(const EncodeRequest& w) { return w.before.trainer == "TRL"; }
 
@@ -358,8 +353,6 @@ Encoded encode_attention(const EncodeRequest& w) {
   return {};
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_hf_training_arguments() {
   static const SettingsEncoder kWrites = [] {
     SettingsEncoder w{{{"batch", "per_device_train_batch_size", encode_batch},
@@ -386,6 +379,19 @@ const SettingsEncoder& writes_hf_training_arguments() {
     return w;
   }();
   return kWrites;
+}
+
+}  // namespace
+
+const Format& hf_training_arguments_format() {
+  static const Format kFormat{"hf_training_arguments",
+                              "TrainingArguments of transformers or TRL: JSON, YAML or command",
+                              Rank::trainer,
+                              matches_hf_training_arguments,
+                              read_hf_training_arguments,
+                              nullptr,
+                              writes_hf_training_arguments};
+  return kFormat;
 }
 
 }  // namespace plimsoll

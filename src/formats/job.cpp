@@ -1,16 +1,16 @@
 // Plimsoll's own job file: a mapping whose keys are settings, or the `job` of an answer in JSON.
-#include "formats/readers.h"
+#include "formats/format.h"
 #include "job/settings.h"
 
 namespace plimsoll {
+
+namespace {
 
 bool matches_job(const Document& d) {
   return d.value.is_object() && d.value.contains("model") && d.value["model"].is_string() && is_job_json(d.value);
 }
 
 void read_job(Reader& r) { apply_settings(r.job, r.document.value, r.document.name); }
-
-namespace {
 
 // `optimizer: {name: AdamW, args: {fused: true}}` holds both.
 Encoded encode_optimizer(const EncodeRequest& w) {
@@ -23,8 +23,6 @@ Encoded encode_optimizer(const EncodeRequest& w) {
   return encoded;
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_job() {
   static const SettingsEncoder kWrites = [] {
     SettingsEncoder w;
@@ -35,6 +33,13 @@ const SettingsEncoder& writes_job() {
     return w;
   }();
   return kWrites;
+}
+
+}  // namespace
+
+const Format& job_format() {
+  static const Format kFormat{"job", "Plimsoll's own job file, YAML or JSON", Rank::job, matches_job, read_job, nullptr, writes_job};
+  return kFormat;
 }
 
 }  // namespace plimsoll

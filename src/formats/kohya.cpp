@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "formats/format.h"
 #include "formats/kohya.h"
 #include "formats/launch.h"
 #include "formats/readers.h"
@@ -439,8 +440,6 @@ Document flattened(const Document& d) {
   return flat;
 }
 
-}  // namespace
-
 bool is_kohya_dataset(const Json& value) {
   const auto it = value.find("datasets");
   if (it == value.end() || !it->is_array() || it->empty()) return false;
@@ -467,6 +466,14 @@ void read_kohya(Reader& r) {
   const Document settings = flattened(command ? settings_of(r, {"config_file"}) : r.document);
   Reader inner(r.job, settings);
   read_settings(inner, program_of(r.document));
+}
+
+}  // namespace
+
+const Format& kohya_format() {
+  static const Format kFormat{"kohya",     "TOML or command of kohya's sd-scripts", Rank::trainer, matches_kohya, read_kohya, nullptr,
+                              writes_kohya};
+  return kFormat;
 }
 
 }  // namespace plimsoll

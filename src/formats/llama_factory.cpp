@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "formats/format.h"
 #include "formats/launch.h"
-#include "formats/readers.h"
 #include "formats/trainer.h"
 #include "job/packed_storage.h"
 #include "job/quantization_kind.h"
@@ -256,8 +256,6 @@ void read_settings(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_llama_factory(const Document& d) {
   if (d.kind == Document::Kind::command) {
     const std::string program = program_of(d);
@@ -285,8 +283,6 @@ void read_llama_factory(Reader& r) {
   Reader inner(r.job, settings);
   read_settings(inner);
 }
-
-namespace {
 
 // The base of an adapter is in the type of autocast; a whole model is trained in fp32 under it.
 Encoded encode_precision(const EncodeRequest& w) {
@@ -358,8 +354,6 @@ Encoded encode_offload(const EncodeRequest& w) {
   return {{{"use_unsloth_gc", w.job.offload_activations == Offload::pageable}}, ""};
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_llama_factory() {
   static const SettingsEncoder kWrites = [] {
     SettingsEncoder w{{{"batch", "per_device_train_batch_size"},
@@ -385,6 +379,15 @@ const SettingsEncoder& writes_llama_factory() {
     return w;
   }();
   return kWrites;
+}
+
+}  // namespace
+
+const Format& llama_factory_format() {
+  static const Format kFormat{
+      "llama_factory",     "LLaMA-Factory's YAML, JSON or command", Rank::trainer, matches_llama_factory, read_llama_factory, nullptr,
+      writes_llama_factory};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,6 @@
 #include "formats/format.h"
 #include "formats/mamba_vram.h"
 #include "formats/program.h"
-#include "formats/readers.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -129,6 +128,7 @@ void read_loop(Reader& r) {
   r.set_default("optimizer", "AdamW", kTrainer);
   r.set_default("drop_output", true, kTrainer);  // train_step returns the loss alone
   r.set_default("pin_memory", true, kTrainer);
+  r.set_default("eval_batch", r.job.batch, kTrainer);  // main() holds a tenth of the texts back; evaluate() takes the same loader's batch
   if (!r.job.alloc_conf.empty() && r.job.alloc_conf != "expandable_segments:True")
     r.note(Effect::other,
            fmt::format("the allocator's setting '{}' is replaced by expandable_segments:True", printable(r.job.alloc_conf, 60)),
@@ -254,8 +254,6 @@ void read_command(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_mamba_trainer(const Document& d) {
   if (d.kind == Document::Kind::command) {
     if (!runs(d, {"train.py"}) ||
@@ -274,8 +272,6 @@ void read_mamba_trainer(Reader& r) {
   else
     read_document(r);
 }
-
-namespace {
 
 Encoded encode_batch(const EncodeRequest& w) {
   Encoded encoded;
@@ -318,8 +314,6 @@ Encoded encode_config(const EncodeRequest& w) {
   return encoded;
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_mamba_trainer() {
   static const SettingsEncoder kWrites{{{"batch", "vram.batch_size", encode_batch},
                                         {"accumulation", "vram.gradient_accumulation_steps", encode_batch},
@@ -332,6 +326,16 @@ const SettingsEncoder& writes_mamba_trainer() {
                                         {"alloc_conf", "", no_allocator},
                                         {"config", "model.n_layers", encode_config}}};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& mamba_trainer_format() {
+  static const Format kFormat{"mamba_trainer",     "mamba-recursive-model's JSON, or its train.py",
+                              Rank::trainer,       matches_mamba_trainer,
+                              read_mamba_trainer,  nullptr,
+                              writes_mamba_trainer};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "formats/readers.h"
+#include "formats/format.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -57,8 +57,6 @@ void note_other(Reader& r, const Component& c) {
                                    printable(c.name, 80), printable(c.type, 80), size));
 }
 
-}  // namespace
-
 bool matches_model_index(const Document& d) {
   if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name")) return false;
   for (const auto& item : d.value.items())
@@ -88,6 +86,14 @@ ModelDescription model_of_model_index(Reader& r) {
     throw Error("[model_index] " + (folder / "config.json").string() + " holds no settings", "is it diffusers' own?");
   r.note(Effect::note, fmt::format("{} ({}) is the network that is trained", printable(denoiser->name, 80), printable(denoiser->type, 80)));
   return m;
+}
+
+}  // namespace
+
+const Format& model_index_format() {
+  static const Format kFormat{"model_index",       "model_index.json of diffusers", Rank::model, matches_model_index, name_model,
+                              model_of_model_index};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 #include <array>
 #include <set>
 
-#include "formats/readers.h"
+#include "formats/format.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -53,8 +53,6 @@ void refuse_others(Reader& r) {
                   "leave it out to see the rest: give the settings with --lora");
   }
 }
-
-}  // namespace
 
 bool matches_peft_adapter(const Document& d) {
   return d.kind == Document::Kind::json && d.value.is_object() && d.value.contains("peft_type");
@@ -104,8 +102,6 @@ void read_peft_weights(Reader& r) {
          fmt::format("weights of an adapter: {}{}{}", summary(r.document.tensors), ranks.empty() ? "" : ", of rank ", join(shown, ", ")));
 }
 
-namespace {
-
 Encoded encode_adapter(const EncodeRequest& w) {
   const std::optional<AdapterSettings>& a = w.job.tuning.adapter;
   if (!a || !w.before.tuning.adapter || a->kind != w.before.tuning.adapter->kind) return {};
@@ -117,11 +113,23 @@ Encoded encode_adapter(const EncodeRequest& w) {
   return encoded;
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_peft_adapter() {
   static const SettingsEncoder kWrites{{{"lora", "r", encode_adapter}, {"lokr", "r", encode_adapter}}};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& peft_weights_format() {
+  static const Format kFormat{"peft_weights", "adapter_model.safetensors of PEFT and other adapters", Rank::adapter, matches_peft_weights,
+                              read_peft_weights};
+  return kFormat;
+}
+
+const Format& peft_adapter_format() {
+  static const Format kFormat{
+      "peft_adapter", "adapter_config.json of PEFT", Rank::adapter, matches_peft_adapter, read_peft_adapter, nullptr, writes_peft_adapter};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -25,19 +25,21 @@ std::string index_of(const Document& d) {
   return fs::is_regular_file(index, error) ? index.string() : "";
 }
 
-}  // namespace
-
 bool matches_safetensors(const Document& d) { return d.kind == Document::Kind::safetensors; }
 
 bool matches_safetensors_index(const Document& d) {
   return d.kind == Document::Kind::json && d.value.is_object() && d.value.contains("weight_map") && d.value["weight_map"].is_object();
 }
 
+}  // namespace
+
 void read_safetensors(Reader& r) {
   if (r.job.origin.contains("model")) return;
   const std::string index = index_of(r.document);
   apply_setting(r.job, "model", index.empty() ? r.document.path : index, r.document.name);
 }
+
+namespace {
 
 // A config.json beside the weights says what they are.
 ModelDescription model_of_safetensors(Reader& r) {
@@ -55,6 +57,20 @@ ModelDescription model_of_safetensors(Reader& r) {
   if (const auto missing = r.document.value.find("missing_bytes"); missing != r.document.value.end() && missing->get<int64_t>() > 0)
     r.note(Effect::note, fmt::format("{} bytes of data are missing: the header is whole, and enough here", missing->get<int64_t>()));
   return {{}, r.document.path};
+}
+
+}  // namespace
+
+const Format& safetensors_format() {
+  static const Format kFormat{"safetensors",       "safetensors, the header alone", Rank::weights, matches_safetensors, read_safetensors,
+                              model_of_safetensors};
+  return kFormat;
+}
+
+const Format& safetensors_index_format() {
+  static const Format kFormat{"safetensors_index", "model.safetensors.index.json", Rank::weights, matches_safetensors_index, name_model,
+                              model_of_safetensors};
+  return kFormat;
 }
 
 }  // namespace plimsoll

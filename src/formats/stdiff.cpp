@@ -3,7 +3,6 @@
 
 #include "formats/format.h"
 #include "formats/launch.h"
-#include "formats/readers.h"
 #include "job/settings.h"
 
 namespace plimsoll {
@@ -86,6 +85,9 @@ void read_training(Reader& r) {
               "if xformers cannot be loaded there is only a warning, and attention keeps scores of tokens x tokens",
               "train_stdiff.py: the exception is caught");
   set_or_default(r, "clip", r.number("Training.max_grad_norm", 1.0), "Training.max_grad_norm", kTrainer);
+  r.finding(Effect::note, "Training.save_images_epochs",
+            "frames are sampled between epochs, without gradients, from a batch of training; this moment is not simulated",
+            "train_stdiff.py: STDiffPipeline with the averaged weights, the trained ones meanwhile on the host");
   r.set_default("optimizer", "AdamW", kTrainer);
   r.ignore({"Training", "Env", "Dataset"});
 }
@@ -108,8 +110,6 @@ void read_command(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_stdiff(const Document& d) {
   return runs(d, {"train_stdiff.py"}) || has_keys(d, {"STDiff.Diffusion.unet_config", "Dataset.batch_size", "Training"});
 }
@@ -121,8 +121,6 @@ void read_stdiff(Reader& r) {
     read_file(r);
 }
 
-namespace {
-
 Encoded encode_precision(const EncodeRequest& w) { return encode_mixed_precision(w, "Training.mixed_precision", "no"); }
 Encoded encode_checkpoints(const EncodeRequest& w) { return encode_plain_checkpointing(w, "Training.gradient_checkpointing"); }
 Encoded encode_ema(const EncodeRequest& w) { return {{{"Training.use_ema", w.job.ema}}, ""}; }
@@ -130,8 +128,6 @@ Encoded no_optimizer(const EncodeRequest& w) {
   return {{}, fmt::format("train_stdiff.py makes torch.optim.AdamW itself: write {} there", w.job.optimizer.name)};
 }
 Encoded no_allocator(const EncodeRequest&) { return {{}, "train_stdiff.py sets PYTORCH_CUDA_ALLOC_CONF itself: write the value there"}; }
-
-}  // namespace
 
 const SettingsEncoder& writes_stdiff() {
   static const SettingsEncoder kWrites{{{"batch", "Dataset.batch_size"},
@@ -145,6 +141,14 @@ const SettingsEncoder& writes_stdiff() {
                                         {"alloc_conf", "", no_allocator},
                                         {"workers", "Dataset.num_workers"}}};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& stdiff_format() {
+  static const Format kFormat{"stdiff",     "STDiff's YAML, or train_stdiff.py", Rank::trainer, matches_stdiff, read_stdiff, nullptr,
+                              writes_stdiff};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -1,8 +1,8 @@
 // torchtitan's TOML (its JobConfig, up to 2026-02), and `torchrun ... -m torchtitan.train --job.config_file x.toml --training.seq_len 512`.
 #include <fmt/format.h>
 
+#include "formats/format.h"
 #include "formats/launch.h"
-#include "formats/readers.h"
 #include "formats/torchtitan_layout.h"
 #include "formats/trainer.h"
 #include "job/distribution.h"
@@ -148,8 +148,6 @@ void read_settings(Reader& r) {
   r.finish();
 }
 
-}  // namespace
-
 bool matches_torchtitan(const Document& d) {
   if (d.kind == Document::Kind::command)
     return program_of(d) == "torchtitan.train" || d.value["flags"].contains("job.config_file") ||
@@ -174,8 +172,6 @@ void read_torchtitan(Reader& r) {
   Reader inner(r.job, settings);
   read_settings(inner);
 }
-
-namespace {
 
 // Accumulation is what the global batch leaves.
 Encoded encode_batch(const EncodeRequest& w) {
@@ -225,8 +221,6 @@ Encoded encode_compile(const EncodeRequest& w) {
   return {{{w.has("training.compile") && !w.has("compile.enable") ? "training.compile" : "compile.enable", w.job.compile}}, ""};
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_torchtitan() {
   static const SettingsEncoder kWrites{{{"batch", "training.local_batch_size", encode_batch},
                                         {"accumulation", "training.global_batch_size", encode_batch},
@@ -244,6 +238,14 @@ const SettingsEncoder& writes_torchtitan() {
                                         {"eval_batch", "validation.local_batch_size"}},
                                        FlagStyle::dotted};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& torchtitan_format() {
+  static const Format kFormat{"torchtitan",     "torchtitan's TOML or command", Rank::trainer, matches_torchtitan, read_torchtitan, nullptr,
+                              writes_torchtitan};
+  return kFormat;
 }
 
 }  // namespace plimsoll

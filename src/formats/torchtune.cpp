@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "formats/format.h"
 #include "formats/launch.h"
-#include "formats/readers.h"
 #include "formats/trainer.h"
 #include "job/distribution.h"
 #include "job/settings.h"
@@ -246,8 +246,6 @@ bool is_recipe(const Json& value) {
   return model.is_object() && model.contains("_component_") && model["_component_"].is_string();
 }
 
-}  // namespace
-
 bool matches_torchtune(const Document& d) { return d.kind == Document::Kind::command ? d.value["launcher"] == "tune" : is_recipe(d.value); }
 
 void read_torchtune(Reader& r) {
@@ -259,8 +257,6 @@ void read_torchtune(Reader& r) {
   Reader inner(r.job, settings);
   read_settings(inner, program_of(r.document).find("distributed") != std::string::npos);
 }
-
-namespace {
 
 Encoded encode_precision(const EncodeRequest& w) {
   if (w.job.autocast || (w.job.precision != Precision::bf16 && w.job.precision != Precision::fp32))
@@ -312,8 +308,6 @@ Encoded no_quantization(const EncodeRequest&) {
   return {{}, "torchtune's nf4 base is another builder: start from one of its qlora recipes (tune ls)"};
 }
 
-}  // namespace
-
 const SettingsEncoder& writes_torchtune() {
   static const SettingsEncoder kWrites{{{"batch", "batch_size"},
                                         {"accumulation", "gradient_accumulation_steps"},
@@ -334,6 +328,14 @@ const SettingsEncoder& writes_torchtune() {
                                         {"eval_batch", "batch_size_val"}},
                                        FlagStyle::words};
   return kWrites;
+}
+
+}  // namespace
+
+const Format& torchtune_format() {
+  static const Format kFormat{
+      "torchtune", "torchtune's recipe or tune command", Rank::trainer, matches_torchtune, read_torchtune, nullptr, writes_torchtune};
+  return kFormat;
 }
 
 }  // namespace plimsoll

@@ -71,6 +71,7 @@ struct Family {
   DefaultTargets adapters = {};  // what PEFT targets when nothing is said; empty: it refuses
   bool kbit_training = true;     // peft's prepare_model_for_kbit_training is called for quantised weights
   std::optional<TensorPlan> tensor_plan = {};
+  int64_t first_position = 0;  // of a sample's first token in the table of positions; RoBERTa's first two are of padding
   KernelSupport kernels = {};
   ProgramSupport programs = {};
   std::vector<SizeLever> levers = {};

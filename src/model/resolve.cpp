@@ -192,6 +192,16 @@ void share_batch(Job& job) {
               "mend that, or name the model and its settings: plimsoll estimate gpt2 --batch 8");
 }
 
+// Tokens of a usual sample: not more than the model has positions for.
+int64_t usual_tokens(const Found& found, const Config& config) {
+  const int64_t usual = found.seq ? found.seq : found.entry->default_seq;
+  const nlohmann::json& values = config.values();
+  int64_t positions = usual;
+  for (const char* key : {"max_position_embeddings", "n_positions"})
+    if (values.contains(key) && values[key].is_number_integer() && values[key].get<int64_t>() > 0) positions = values[key].get<int64_t>();
+  return std::min(usual, std::max<int64_t>(1, positions - found.entry->family->first_position));
+}
+
 }  // namespace
 
 void resolve_model(Job& job) {
@@ -203,7 +213,8 @@ void resolve_model(Job& job) {
   if (!job.origin.contains("inputs")) job.inputs = found.entry->inputs;
   check_seq(job, *found.entry);
   if (!job.origin.contains("seq")) {
-    job.seq = found.seq ? found.seq : found.entry->default_seq;
+    const bool tokens = job.inputs == InputKind::lm || job.inputs == InputKind::cls || job.inputs == InputKind::pair;
+    job.seq = tokens ? usual_tokens(found, job.config) : found.seq ? found.seq : found.entry->default_seq;
     if (job.inputs == InputKind::image) job.seq = job.config.size({"image_size"}, job.seq);
     if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, job.seq);
     job.origin["seq"] = "usual for " + job.model;

@@ -104,6 +104,7 @@ const Family& camembert_family() {
       .models = {copy_of({"camembert", {"CamembertForMaskedLM"}, InputKind::lm, 512, make_roberta}, kXlmRoberta),
                  copy_of({"camembert-classifier", {"CamembertForSequenceClassification"}, InputKind::cls, 512, make_roberta_classifier},
                          kXlmRoberta)},
+      .first_position = 2,
   };
   return kFamily;
 }
@@ -120,6 +121,7 @@ const Family& roberta_family() {
             R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":50265,"max_position_embeddings":514,"type_vocab_size":1})",
             512}},
       .adapters = {.lora = {"query", "value"}, .ia3 = {"key", "value", "output.dense"}, .feedforward = {"output.dense"}},
+      .first_position = 2,
   };
   return kFamily;
 }
@@ -136,6 +138,7 @@ const Family& xlm_roberta_family() {
             R"({"hidden_size":1024,"num_hidden_layers":24,"num_attention_heads":16,"intermediate_size":4096,"vocab_size":250002,"max_position_embeddings":514,"type_vocab_size":1})",
             512}},
       .adapters = {.lora = {"query", "value"}},
+      .first_position = 2,
   };
   return kFamily;
 }
