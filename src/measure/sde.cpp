@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "nn/brownian_path.h"
+#include "model/diffusion/brownian_path.h"
 
 namespace plimsoll::measure {
 

@@ -79,13 +79,6 @@ Tensor BertEmbeddings::operator()(const Tensor& input_ids) const {
 
 // ---- a layer ----------------------------------------------------------------------------------------------------------
 
-BertSelfAttention::BertSelfAttention(Module& parent, std::string_view name, const BertConfig& c)
-    : Module(parent, name),
-      config(c),
-      query(*this, "query", c.hidden_size, c.hidden_size),
-      key(*this, "key", c.hidden_size, c.hidden_size),
-      value(*this, "value", c.hidden_size, c.hidden_size) {}
-
 Tensor BertSelfAttention::operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
   Forward here(*this);
   const Dims heads{x.size(0), x.size(1), -1, config.hidden_size / config.num_attention_heads};
@@ -118,17 +111,11 @@ Tensor BertOutput::operator()(const Tensor& x, const Tensor& residual) const {
   return hidden;
 }
 
-BertAttention::BertAttention(Module& parent, std::string_view name, const BertConfig& c)
-    : Module(parent, name), self(*this, "self", c), output(*this, "output", c.hidden_size, c) {}
-
 Tensor BertAttention::operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const {
   Forward here(*this);
   const Tensor attention_output = self(x, mask, weights);  // (B, T, C)
   return output(attention_output, x);
 }
-
-BertIntermediate::BertIntermediate(Module& parent, std::string_view name, const BertConfig& c)
-    : Module(parent, name), config(c), dense(*this, "dense", c.hidden_size, c.intermediate_size) {}
 
 Tensor BertIntermediate::operator()(const Tensor& x) const {
   Forward here(*this);
@@ -136,13 +123,6 @@ Tensor BertIntermediate::operator()(const Tensor& x) const {
   hidden = activation(config.hidden_act, hidden);
   return hidden;
 }
-
-BertLayer::BertLayer(Module& parent, std::string_view name, const BertConfig& c)
-    : Module(parent, name),
-      config(c),
-      attention(*this, "attention", c),
-      intermediate(*this, "intermediate", c),
-      output(*this, "output", c.intermediate_size, c) {}
 
 Tensor BertLayer::operator()(const Tensor& x, const Tensor& mask) const {
   Forward here(*this);
@@ -172,9 +152,6 @@ Tensor BertEncoder::operator()(const Tensor& x, const Tensor& mask) {
   }
   return hidden;
 }
-
-BertPooler::BertPooler(Module& parent, std::string_view name, const BertConfig& c)
-    : Module(parent, name), dense(*this, "dense", c.hidden_size, c.hidden_size) {}
 
 Tensor BertPooler::operator()(const Tensor& x) const {
   Forward here(*this);

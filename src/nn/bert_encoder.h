@@ -42,10 +42,12 @@ struct BertEmbeddings : Module {
 };
 
 struct BertSelfAttention : Module {
-  BertSelfAttention(Module& parent, std::string_view name, const BertConfig& c);
+  BertSelfAttention(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const;
   const BertConfig& config;
-  Linear query, key, value;
+  Linear query{*this, "query", config.hidden_size, config.hidden_size};
+  Linear key{*this, "key", config.hidden_size, config.hidden_size};
+  Linear value{*this, "value", config.hidden_size, config.hidden_size};
 };
 
 // BertSelfOutput and BertOutput: dense, dropout, norm of the sum with the residual.
@@ -58,27 +60,28 @@ struct BertOutput : Module {
 };
 
 struct BertAttention : Module {
-  BertAttention(Module& parent, std::string_view name, const BertConfig& c);
+  BertAttention(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x, const Tensor& mask, Tensor* weights) const;
-  BertSelfAttention self;
-  BertOutput output;
+  const BertConfig& config;
+  BertSelfAttention self{*this, "self", config};
+  BertOutput output{*this, "output", config.hidden_size, config};
 };
 
 struct BertIntermediate : Module {
-  BertIntermediate(Module& parent, std::string_view name, const BertConfig& c);
+  BertIntermediate(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x) const;
   const BertConfig& config;
-  Linear dense;
+  Linear dense{*this, "dense", config.hidden_size, config.intermediate_size};
 };
 
 struct BertLayer : Module {
-  BertLayer(Module& parent, std::string_view name, const BertConfig& c);
+  BertLayer(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x, const Tensor& mask) const;
   Tensor feed_forward_chunk(const Tensor& x) const;
   const BertConfig& config;
-  BertAttention attention;
-  BertIntermediate intermediate;
-  BertOutput output;
+  BertAttention attention{*this, "attention", config};
+  BertIntermediate intermediate{*this, "intermediate", config};
+  BertOutput output{*this, "output", config.intermediate_size, config};
 };
 
 struct BertEncoder : Module {
@@ -88,9 +91,10 @@ struct BertEncoder : Module {
 };
 
 struct BertPooler : Module {
-  BertPooler(Module& parent, std::string_view name, const BertConfig& c);
+  BertPooler(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x) const;  // (B, T, C) -> (B, C)
-  Linear dense;
+  const BertConfig& config;
+  Linear dense{*this, "dense", config.hidden_size, config.hidden_size};
 };
 
 struct BertModel : Module {

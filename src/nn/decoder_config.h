@@ -50,7 +50,7 @@ std::unique_ptr<UnaryModule> norm_of_all_heads(Module& parent, std::string_view 
   return std::make_unique<Norm>(parent, name, heads * head_dim);
 }
 
-// The order of the lines that make queries, keys and values, which is the order of backward, too. (B, T, H D) are split into (B, T, H, D)
+// The order of the lines that make queries, keys and values, which is also the order of backward. (B, T, H D) are split into (B, T, H, D)
 // and turned into (B, H, T, D).
 enum class HeadOrder : uint8_t {
   in_turn,         // each is projected, split, normed and turned before the next
@@ -111,10 +111,10 @@ struct DecoderConfig {
   HeadOrder head_order = HeadOrder::in_turn;
   HeadNorms qk_norm;
   const char* out_proj = "o_proj";
-  bool clips_qkv = false;  // clamp_, once all are projected
+  bool clips_qkv = false;  // clamp_, once all are projected (HeadOrder::project_first)
   bool causal = true;
-  bool softcap = false;  // eager attention: scores through tanh
-  double attention_dropout = 0.0, output_dropout = 0.0;
+  bool softcap = false;                                  // eager attention: scores through tanh
+  double attention_dropout = 0.0, output_dropout = 0.0;  // of the weights, and of what out_proj gives
   RopeSettings rope;
   std::optional<RopeSettings> local_rope;  // layers with a window have tables of their own
   Rotary rotary = rotate_heads;

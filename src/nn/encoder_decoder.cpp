@@ -73,15 +73,6 @@ Tensor EncoderDecoderAttention::operator()(const Tensor& x, const Tensor& encode
   return out;
 }
 
-EncoderLayer::EncoderLayer(Module& parent, std::string_view name, const EncoderDecoderConfig& c)
-    : Module(parent, name),
-      config(c),
-      self_attn(*this, "self_attn", c, c.encoder_heads, false),
-      self_attn_layer_norm(*this, "self_attn_layer_norm", c.d_model),
-      fc1(*this, "fc1", c.d_model, c.encoder_ffn_dim),
-      fc2(*this, "fc2", c.encoder_ffn_dim, c.d_model),
-      final_layer_norm(*this, "final_layer_norm", c.d_model) {}
-
 namespace {
 
 // The feed-forward's layers are the layer's own. hidden: (B, T, C)
@@ -122,17 +113,6 @@ Tensor EncoderLayer::operator()(const Tensor& x, const Tensor& mask) const {
   if (!config.is_whisper) hidden = final_layer_norm(hidden);
   return without_infinity(std::move(hidden));
 }
-
-DecoderLayer::DecoderLayer(Module& parent, std::string_view name, const EncoderDecoderConfig& c)
-    : Module(parent, name),
-      config(c),
-      self_attn(*this, "self_attn", c, c.decoder_heads, true),
-      self_attn_layer_norm(*this, "self_attn_layer_norm", c.d_model),
-      encoder_attn(*this, "encoder_attn", c, c.decoder_heads, false),
-      encoder_attn_layer_norm(*this, "encoder_attn_layer_norm", c.d_model),
-      fc1(*this, "fc1", c.d_model, c.decoder_ffn_dim),
-      fc2(*this, "fc2", c.decoder_ffn_dim, c.d_model),
-      final_layer_norm(*this, "final_layer_norm", c.d_model) {}
 
 Tensor DecoderLayer::operator()(const Tensor& x, const Tensor& mask, const Tensor& encoder_states, const Tensor& encoder_mask) const {
   Forward here(*this);

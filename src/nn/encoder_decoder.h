@@ -35,26 +35,28 @@ struct EncoderDecoderAttention : Module {
 };
 
 struct EncoderLayer : Module {
-  EncoderLayer(Module& parent, std::string_view name, const EncoderDecoderConfig& c);
+  EncoderLayer(Module& parent, std::string_view name, const EncoderDecoderConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x, const Tensor& mask) const;
   Tensor without_infinity(Tensor hidden) const;  // of fp16
   const EncoderDecoderConfig& config;
-  EncoderDecoderAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  Linear fc1, fc2;
-  LayerNorm final_layer_norm;
+  EncoderDecoderAttention self_attn{*this, "self_attn", config, config.encoder_heads, false};
+  LayerNorm self_attn_layer_norm{*this, "self_attn_layer_norm", config.d_model};
+  Linear fc1{*this, "fc1", config.d_model, config.encoder_ffn_dim};
+  Linear fc2{*this, "fc2", config.encoder_ffn_dim, config.d_model};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.d_model};
 };
 
 struct DecoderLayer : Module {
-  DecoderLayer(Module& parent, std::string_view name, const EncoderDecoderConfig& c);
+  DecoderLayer(Module& parent, std::string_view name, const EncoderDecoderConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& x, const Tensor& mask, const Tensor& encoder_states, const Tensor& encoder_mask) const;
   const EncoderDecoderConfig& config;
-  EncoderDecoderAttention self_attn;
-  LayerNorm self_attn_layer_norm;
-  EncoderDecoderAttention encoder_attn;
-  LayerNorm encoder_attn_layer_norm;
-  Linear fc1, fc2;
-  LayerNorm final_layer_norm;
+  EncoderDecoderAttention self_attn{*this, "self_attn", config, config.decoder_heads, true};
+  LayerNorm self_attn_layer_norm{*this, "self_attn_layer_norm", config.d_model};
+  EncoderDecoderAttention encoder_attn{*this, "encoder_attn", config, config.decoder_heads, false};
+  LayerNorm encoder_attn_layer_norm{*this, "encoder_attn_layer_norm", config.d_model};
+  Linear fc1{*this, "fc1", config.d_model, config.decoder_ffn_dim};
+  Linear fc2{*this, "fc2", config.decoder_ffn_dim, config.d_model};
+  LayerNorm final_layer_norm{*this, "final_layer_norm", config.d_model};
 };
 
 Tensor run_encoder(ModuleList<EncoderLayer>& layers, Tensor hidden, const Tensor& mask);

@@ -53,6 +53,8 @@ TEST(Models, RefuseConfigurationsThatAreNotSimulated) {
       {"bloom", R"({"n_head":3})", "n_head 3 does not divide hidden_size 64"},
       {"bloom", R"({"n_layer":1,"slow_but_exact":true,"pretraining_tp":2})", "slow_but_exact"},
       {"cohere", R"({"num_hidden_layers":1,"logit_scale":null})", "logit_scale null"},
+      {"cohere2", R"({"num_hidden_layers":1,"sliding_window":null})", "sliding_window null: its mask is always made"},
+      {"olmo", R"({"num_hidden_layers":1,"clip_qkv":"8"})", "clip_qkv"},
       {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":15})", "rotary_dim must be even and at most the width of a head, 16"},
       {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":null})", "rotary_dim"},
       {"gptj", R"({"n_embd":64,"n_head":4,"rotary_dim":8,"n_layer":1,"n_positions":8})", "16 positions are more than n_positions 8"},

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "model/resolve.h"
-#include "nn/brownian_interval.h"
-#include "nn/sdeint.h"
+#include "model/diffusion/brownian_interval.h"
+#include "model/diffusion/sdeint.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "simulate.h"

@@ -3,7 +3,7 @@
 // weights get gradients of zeros all the same.
 #include "model/family.h"
 #include "nn/denoiser.h"
-#include "nn/lumina_blocks.h"
+#include "model/diffusion/lumina_blocks.h"
 #include "ops/copy_slices.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"

@@ -2,7 +2,7 @@
 // by a stochastic differential equation whose drift and diffusion are small convolutional networks.
 #pragma once
 
-#include "nn/sdeint.h"
+#include "model/diffusion/sdeint.h"
 #include "nn/vision.h"
 
 namespace plimsoll {

@@ -1,8 +1,7 @@
 // transformers.models.albert: AlbertForMaskedLM, AlbertForPreTraining and AlbertForSequenceClassification. Layers of a group are
 // one set of weights.
 #include "model/family.h"
-#include "nn/bert_encoder.h"
-#include "nn/classification.h"
+#include "nn/bert_heads.h"
 #include "nn/masking.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
@@ -241,23 +240,6 @@ struct AlbertForPreTraining : Model {
   AlbertSOPHead sop_classifier{*this, "sop_classifier", config};
 };
 
-struct AlbertForSequenceClassification : Model {
-  AlbertForSequenceClassification(Build& build, const Config& c) : Model(build), config(c, build), classes(c) {}
-
-  Output forward(const Batch& batch) override {
-    const AlbertModel::Outputs outputs = albert(batch.input_ids);
-    const Tensor pooled_output = dropout(outputs.pooler_output);  // (B, C)
-    const Tensor logits = classifier(pooled_output);              // (B, labels)
-    return {classes.loss(logits, batch.labels), {logits}};
-  }
-
-  AlbertConfig config;
-  Classification classes;
-  AlbertModel albert{*this, "albert", config, true};
-  Dropout dropout{*this, "dropout", config.classifier_dropout};
-  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
-};
-
 std::unique_ptr<Model> make_albert(Build& build, const Config& config) { return std::make_unique<AlbertForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& config) {
@@ -265,7 +247,7 @@ std::unique_ptr<Model> make_albert_pretraining(Build& build, const Config& confi
 }
 
 std::unique_ptr<Model> make_albert_classifier(Build& build, const Config& config) {
-  return std::make_unique<AlbertForSequenceClassification>(build, config);
+  return std::make_unique<PooledClassifier<AlbertConfig, AlbertModel>>(build, config, AlbertConfig(config, build), "albert");
 }
 
 }  // namespace

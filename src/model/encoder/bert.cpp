@@ -1,7 +1,6 @@
 // transformers.models.bert: BertForMaskedLM, BertForPreTraining and BertForSequenceClassification.
 #include "model/family.h"
-#include "nn/bert_encoder.h"
-#include "nn/classification.h"
+#include "nn/bert_heads.h"
 
 namespace plimsoll {
 
@@ -87,23 +86,6 @@ struct BertForPreTraining : Model {
   BertPreTrainingHeads cls{*this, "cls", config, bert.embeddings.word_embeddings.weight};
 };
 
-struct BertForSequenceClassification : Model {
-  BertForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
-
-  Output forward(const Batch& batch) override {
-    const BertModel::Outputs outputs = bert(batch.input_ids);
-    const Tensor pooled_output = dropout(outputs.pooler_output);  // (B, C)
-    const Tensor logits = classifier(pooled_output);              // (B, labels)
-    return {classes.loss(logits, batch.labels), {logits}};
-  }
-
-  BertConfig config;
-  Classification classes;
-  BertModel bert{*this, "bert", config, true};
-  Dropout dropout{*this, "dropout", config.classifier_dropout};
-  Linear classifier{*this, "classifier", config.hidden_size, classes.num_labels};
-};
-
 std::unique_ptr<Model> make_bert(Build& build, const Config& config) { return std::make_unique<BertForMaskedLM>(build, config); }
 
 std::unique_ptr<Model> make_bert_pretraining(Build& build, const Config& config) {
@@ -111,7 +93,7 @@ std::unique_ptr<Model> make_bert_pretraining(Build& build, const Config& config)
 }
 
 std::unique_ptr<Model> make_bert_classifier(Build& build, const Config& config) {
-  return std::make_unique<BertForSequenceClassification>(build, config);
+  return std::make_unique<PooledClassifier<BertConfig, BertModel>>(build, config, BertConfig(config), "bert");
 }
 
 }  // namespace

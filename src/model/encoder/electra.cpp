@@ -1,8 +1,7 @@
 // transformers.models.electra: ElectraForMaskedLM (the generator), ElectraForPreTraining (the discriminator) and
 // ElectraForSequenceClassification.
 #include "model/family.h"
-#include "nn/bert_encoder.h"
-#include "nn/classification.h"
+#include "nn/bert_heads.h"
 #include "nn/masking.h"
 #include "ops/loss.h"
 #include "ops/pointwise.h"
@@ -112,29 +111,6 @@ struct ElectraForPreTraining : Model {
   ElectraDiscriminatorPredictions discriminator_predictions{*this, "discriminator_predictions", config};
 };
 
-struct ElectraClassificationHead : Module {
-  ElectraClassificationHead(Module& parent, std::string_view name, const ElectraConfig& c, int64_t num_labels)
-      : Module(parent, name),
-        dense(*this, "dense", c.hidden_size, c.hidden_size),
-        dropout(*this, "dropout", c.classifier_dropout),
-        out_proj(*this, "out_proj", c.hidden_size, num_labels) {}
-
-  Tensor operator()(const Tensor& features) const {
-    Forward here(*this);
-    Tensor x = select(features, 1, 0);  // (B, C)
-    x = dropout(x);
-    x = dense(x);
-    x = gelu(x);
-    x = dropout(x);
-    x = out_proj(x);  // (B, labels)
-    return x;
-  }
-
-  Linear dense;
-  Dropout dropout;
-  Linear out_proj;
-};
-
 struct ElectraForSequenceClassification : Model {
   ElectraForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
@@ -147,7 +123,7 @@ struct ElectraForSequenceClassification : Model {
   ElectraConfig config;
   Classification classes;
   ElectraModel electra{*this, "electra", config};
-  ElectraClassificationHead classifier{*this, "classifier", config, classes.num_labels};
+  FirstTokenHead classifier{*this, "classifier", config, classes.num_labels, gelu};
 };
 
 std::unique_ptr<Model> make_electra(Build& build, const Config& config) { return std::make_unique<ElectraForMaskedLM>(build, config); }

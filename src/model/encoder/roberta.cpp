@@ -1,7 +1,6 @@
 // transformers.models.roberta: RobertaForMaskedLM and RobertaForSequenceClassification.
 #include "model/family.h"
-#include "nn/bert_encoder.h"
-#include "nn/classification.h"
+#include "nn/bert_heads.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 
@@ -50,29 +49,6 @@ struct RobertaForMaskedLM : Model {
   RobertaLMHead lm_head{*this, "lm_head", config, roberta.embeddings.word_embeddings.weight};
 };
 
-struct RobertaClassificationHead : Module {
-  RobertaClassificationHead(Module& parent, std::string_view name, const BertConfig& c, int64_t num_labels)
-      : Module(parent, name),
-        dense(*this, "dense", c.hidden_size, c.hidden_size),
-        dropout(*this, "dropout", c.classifier_dropout),
-        out_proj(*this, "out_proj", c.hidden_size, num_labels) {}
-
-  Tensor operator()(const Tensor& features) const {
-    Forward here(*this);
-    Tensor x = select(features, 1, 0);  // (B, C)
-    x = dropout(x);
-    x = dense(x);
-    x = tanh(x);
-    x = dropout(x);
-    x = out_proj(x);  // (B, labels)
-    return x;
-  }
-
-  Linear dense;
-  Dropout dropout;
-  Linear out_proj;
-};
-
 struct RobertaForSequenceClassification : Model {
   RobertaForSequenceClassification(Build& build, const Config& c) : Model(build), config(c), classes(c) {}
 
@@ -85,7 +61,7 @@ struct RobertaForSequenceClassification : Model {
   RobertaConfig config;
   Classification classes;
   BertModel roberta{*this, "roberta", config, false};
-  RobertaClassificationHead classifier{*this, "classifier", config, classes.num_labels};
+  FirstTokenHead classifier{*this, "classifier", config, classes.num_labels, tanh};
 };
 
 std::unique_ptr<Model> make_roberta(Build& build, const Config& config) { return std::make_unique<RobertaForMaskedLM>(build, config); }

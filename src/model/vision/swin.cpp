@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include "model/family.h"
 #include "nn/mlp.h"
-#include "nn/shifted_window_attention.h"
+#include "model/vision/shifted_window_attention.h"
 #include "nn/stochastic_depth.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"

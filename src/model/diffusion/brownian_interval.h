@@ -1,7 +1,7 @@
 // The noise of a stochastic differential equation (torchsde.BrownianInterval) as tensors of a tape.
 #pragma once
 
-#include "nn/brownian_path.h"
+#include "model/diffusion/brownian_path.h"
 #include "tensor/tape.h"
 
 namespace plimsoll {

@@ -35,28 +35,33 @@ struct LuminaAttention : Module {
 
  private:
   Tensor repeat_heads(const Tensor& x) const;
-  int64_t heads_, kv_heads_, head_dim_;
-  bool omnigen2_;
-  DiffusersRMSNorm norm_q_, norm_k_;
-  Linear to_q_, to_k_, to_v_;
-  ModuleList<Linear> to_out_;
+  const LuminaConfig& config_;
+  DiffusersRMSNorm norm_q_{*this, "norm_q", config_.head_dim};
+  DiffusersRMSNorm norm_k_{*this, "norm_k", config_.head_dim};
+  Linear to_q_{*this, "to_q", config_.width, config_.width, false};
+  Linear to_k_{*this, "to_k", config_.width, (config_.kv_heads * config_.head_dim), false};
+  Linear to_v_{*this, "to_v", config_.width, (config_.kv_heads * config_.head_dim), false};
+  ModuleList<Linear> to_out_{*this, "to_out"};
 };
 
 struct LuminaFeedForward : Module {
-  LuminaFeedForward(Module& parent, std::string_view name, const LuminaConfig& c);
+  LuminaFeedForward(Module& parent, std::string_view name, const LuminaConfig& c) : Module(parent, name), config_(c) {}
   Tensor operator()(const Tensor& x) const;
 
  private:
-  bool omnigen2_;
-  Linear linear_1_, linear_2_, linear_3_;
+  const LuminaConfig& config_;
+  Linear linear_1_{*this, "linear_1", config_.width, config_.inner, false};
+  Linear linear_2_{*this, "linear_2", config_.inner, config_.width, false};
+  Linear linear_3_{*this, "linear_3", config_.width, config_.inner, false};
 };
 
 // LuminaRMSNormZero: {x, gate, scale, gate}
 struct LuminaFirstNorm : Module {
-  LuminaFirstNorm(Module& parent, std::string_view name, const LuminaConfig& c);
+  LuminaFirstNorm(Module& parent, std::string_view name, const LuminaConfig& c) : Module(parent, name), config(c) {}
   Tensors operator()(const Tensor& x, const Tensor& temb) const;
-  Linear linear;
-  LuminaNorm norm;
+  const LuminaConfig& config;
+  Linear linear{*this, "linear", config.time_width, checked_mul(4, config.width)};
+  LuminaNorm norm{*this, "norm", config.width, config.norm};
 };
 
 struct LuminaBlock : Module {
@@ -74,7 +79,7 @@ struct LuminaBlock : Module {
 
 // Lumina2CombinedTimestepCaptionEmbedding
 struct LuminaTimeCaptionEmbedding : Module {
-  LuminaTimeCaptionEmbedding(Module& parent, std::string_view name, const LuminaConfig& c);
+  LuminaTimeCaptionEmbedding(Module& parent, std::string_view name, const LuminaConfig& c) : Module(parent, name), config_(c) {}
   struct Result {
     Tensor time, caption;  // (B, time width), (B, T, width)
   };
@@ -86,20 +91,22 @@ struct LuminaTimeCaptionEmbedding : Module {
     LuminaNorm norm;
     Linear linear;
   };
-  Timesteps time_proj_;
-  TimestepEmbedding timestep_embedder_;
-  CaptionEmbedder caption_embedder_;
+  const LuminaConfig& config_;
+  Timesteps time_proj_{*this, "time_proj", 256};
+  TimestepEmbedding timestep_embedder_{*this, "timestep_embedder", 256, config_.time_width};
+  CaptionEmbedder caption_embedder_{*this, config_};
 };
 
 // LuminaLayerNormContinuous: the last norm and projection.
 struct LuminaLastNorm : Module {
-  LuminaLastNorm(Module& parent, std::string_view name, const LuminaConfig& c);
+  LuminaLastNorm(Module& parent, std::string_view name, const LuminaConfig& c) : Module(parent, name), config_(c) {}
   Tensor operator()(const Tensor& input, const Tensor& temb) const;
 
  private:
-  Linear linear_1_;
-  LayerNorm norm_;
-  Linear linear_2_;
+  const LuminaConfig& config_;
+  Linear linear_1_{*this, "linear_1", config_.time_width, config_.width};
+  LayerNorm norm_{*this, "norm", config_.width, false};
+  Linear linear_2_{*this, "linear_2", config_.width, (config_.patches.patch * config_.patches.patch * config_.out_channels)};
 };
 
 // Throws unless the tables have a place for every token of the text, and every row and column of the image that follows it.

@@ -1,4 +1,4 @@
-#include "nn/litgpt_lora.h"
+#include "model/decoder/litgpt_lora.h"
 
 #include <numeric>
 

@@ -1,4 +1,4 @@
-#include "nn/sdeint.h"
+#include "model/diffusion/sdeint.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "nn/shifted_window_attention.h"
+#include "model/vision/shifted_window_attention.h"
 
 #include "ops/copy_slices.h"
 #include "ops/index.h"

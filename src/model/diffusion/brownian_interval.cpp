@@ -1,4 +1,4 @@
-#include "nn/brownian_interval.h"
+#include "model/diffusion/brownian_interval.h"
 
 #include "ops/pointwise.h"
 

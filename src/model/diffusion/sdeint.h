@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "nn/brownian_interval.h"
+#include "model/diffusion/brownian_interval.h"
 #include "tensor/node.h"
 
 namespace plimsoll {

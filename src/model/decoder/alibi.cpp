@@ -1,4 +1,4 @@
-#include "nn/alibi.h"
+#include "model/decoder/alibi.h"
 
 #include <bit>
 

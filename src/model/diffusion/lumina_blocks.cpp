@@ -1,4 +1,4 @@
-#include "nn/lumina_blocks.h"
+#include "model/diffusion/lumina_blocks.h"
 
 #include "nn/diffusers_rotary.h"
 #include "nn/liger.h"
@@ -131,18 +131,7 @@ Tensor LuminaNorm::operator()(const Tensor& x) const {
   return triton_rms_norm(x, weight);
 }
 
-LuminaAttention::LuminaAttention(Module& parent, std::string_view name, const LuminaConfig& c)
-    : Module(parent, name),
-      heads_(c.heads),
-      kv_heads_(c.kv_heads),
-      head_dim_(c.head_dim),
-      omnigen2_(c.omnigen2),
-      norm_q_(*this, "norm_q", c.head_dim),
-      norm_k_(*this, "norm_k", c.head_dim),
-      to_q_(*this, "to_q", c.width, c.width, false),
-      to_k_(*this, "to_k", c.width, c.kv_heads * c.head_dim, false),
-      to_v_(*this, "to_v", c.width, c.kv_heads * c.head_dim, false),
-      to_out_(*this, "to_out") {
+LuminaAttention::LuminaAttention(Module& parent, std::string_view name, const LuminaConfig& c) : Module(parent, name), config_(c) {
   to_out_.add(c.width, c.width, false);
 }
 
@@ -151,9 +140,9 @@ Tensor LuminaAttention::operator()(const Tensor& hidden_in, const Tensor& mask, 
   const int64_t batch = hidden_in.size(0), tokens = hidden_in.size(1);
   Tensor query = to_q_(hidden_in), key = to_k_(hidden_in), value = to_v_(hidden_in);  // (B, S, C), (B, S, KV D)
   const DType dtype = query.dtype();
-  query = view(query, {batch, tokens, heads_, head_dim_});
-  key = view(key, {batch, tokens, kv_heads_, head_dim_});
-  value = view(value, {batch, tokens, kv_heads_, head_dim_});
+  query = view(query, {batch, tokens, config_.heads, config_.head_dim});
+  key = view(key, {batch, tokens, config_.kv_heads, config_.head_dim});
+  value = view(value, {batch, tokens, config_.kv_heads, config_.head_dim});
   query = norm_q_(query);
   key = norm_k_(key);
   query = rotate(query, freqs);
@@ -163,7 +152,7 @@ Tensor LuminaAttention::operator()(const Tensor& hidden_in, const Tensor& mask, 
     query = q;
     key = k;
   }
-  if (!omnigen2_) {
+  if (!config_.omnigen2) {
     key = repeat_heads(key);  // (B, S, H, D)
     value = repeat_heads(value);
   }
@@ -172,32 +161,26 @@ Tensor LuminaAttention::operator()(const Tensor& hidden_in, const Tensor& mask, 
   query = transpose(query, 1, 2);  // (B, H, S, D)
   key = transpose(key, 1, 2);
   value = transpose(value, 1, 2);
-  if (omnigen2_) {
-    key = repeat_interleave(key, heads_ / kv_heads_, 1);
-    value = repeat_interleave(value, heads_ / kv_heads_, 1);
+  if (config_.omnigen2) {
+    key = repeat_interleave(key, config_.heads / config_.kv_heads, 1);
+    value = repeat_interleave(value, config_.heads / config_.kv_heads, 1);
   }
   Tensor hidden = scaled_dot_product_attention(query, key, value, args);
-  hidden = reshape(transpose(hidden, 1, 2), {batch, tokens, heads_ * head_dim_});
+  hidden = reshape(transpose(hidden, 1, 2), {batch, tokens, config_.heads * config_.head_dim});
   hidden = to(hidden, query.dtype());
   hidden = to_out_[0](hidden);
   return hidden;
 }
 
 Tensor LuminaAttention::repeat_heads(const Tensor& x) const {
-  const Tensor copies = clone(expand(unsqueeze(x, 3), {x.size(0), x.size(1), kv_heads_, heads_ / kv_heads_, head_dim_}));
+  const Tensor copies =
+      clone(expand(unsqueeze(x, 3), {x.size(0), x.size(1), config_.kv_heads, config_.heads / config_.kv_heads, config_.head_dim}));
   return flatten(copies, 2, 3);
 }
 
-LuminaFeedForward::LuminaFeedForward(Module& parent, std::string_view name, const LuminaConfig& c)
-    : Module(parent, name),
-      omnigen2_(c.omnigen2),
-      linear_1_(*this, "linear_1", c.width, c.inner, false),
-      linear_2_(*this, "linear_2", c.inner, c.width, false),
-      linear_3_(*this, "linear_3", c.width, c.inner, false) {}
-
 Tensor LuminaFeedForward::operator()(const Tensor& x) const {
   Forward here(*this);
-  if (omnigen2_) {
+  if (config_.omnigen2) {
     const Tensor h1 = linear_1_(x), h2 = linear_3_(x);  // (B, S, inner); kept to the end
     Tensor product;
     {
@@ -213,9 +196,6 @@ Tensor LuminaFeedForward::operator()(const Tensor& x) const {
   }
   return linear_2_(product);
 }
-
-LuminaFirstNorm::LuminaFirstNorm(Module& parent, std::string_view name, const LuminaConfig& c)
-    : Module(parent, name), linear(*this, "linear", c.time_width, checked_mul(4, c.width)), norm(*this, "norm", c.width, c.norm) {}
 
 Tensors LuminaFirstNorm::operator()(const Tensor& x, const Tensor& temb) const {
   Forward here(*this);
@@ -262,12 +242,6 @@ Tensor LuminaBlock::unmodulated(const Tensor& hidden_in, const Tensor& mask, con
 LuminaTimeCaptionEmbedding::CaptionEmbedder::CaptionEmbedder(Module& parent, const LuminaConfig& c)
     : Module(parent, "caption_embedder"), norm(*this, "0", c.text_width, c.norm), linear(*this, "1", c.text_width, c.width) {}
 
-LuminaTimeCaptionEmbedding::LuminaTimeCaptionEmbedding(Module& parent, std::string_view name, const LuminaConfig& c)
-    : Module(parent, name),
-      time_proj_(*this, "time_proj", 256),
-      timestep_embedder_(*this, "timestep_embedder", 256, c.time_width),
-      caption_embedder_(*this, c) {}
-
 LuminaTimeCaptionEmbedding::Result LuminaTimeCaptionEmbedding::operator()(const Tensor& timestep, const Tensor& states, DType dtype) const {
   const Tensor projected = to(time_proj_(timestep), dtype);
   Result out;
@@ -277,12 +251,6 @@ LuminaTimeCaptionEmbedding::Result LuminaTimeCaptionEmbedding::operator()(const 
   out.caption = caption_embedder_.linear(normed);
   return out;
 }
-
-LuminaLastNorm::LuminaLastNorm(Module& parent, std::string_view name, const LuminaConfig& c)
-    : Module(parent, name),
-      linear_1_(*this, "linear_1", c.time_width, c.width),
-      norm_(*this, "norm", c.width, false),
-      linear_2_(*this, "linear_2", c.width, c.patches.patch * c.patches.patch * c.out_channels) {}
 
 Tensor LuminaLastNorm::operator()(const Tensor& input, const Tensor& temb) const {
   Forward here(*this);
