@@ -1,7 +1,10 @@
-// A JSON Schema held against values: the words that ours use, what does not hold, and which of its keys no value had.
+// A JSON Schema held against values: the words that ours use, what does not hold, and which of its keys no value had. An object that is
+// described alike in several places, or in several schemas, is one object there.
 #pragma once
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -13,7 +16,11 @@ class JsonSchema {
  public:
   using Json = nlohmann::ordered_json;
 
-  explicit JsonSchema(Json schema) : schema_(std::move(schema)) {}
+  // The keys that values had, of objects by their description.
+  using Seen = std::set<std::pair<size_t, std::string>>;
+
+  explicit JsonSchema(Json schema, std::shared_ptr<Seen> seen = std::make_shared<Seen>())
+      : schema_(std::move(schema)), seen_(std::move(seen)) {}
 
   // Empty when the value is as described.
   std::vector<std::string> problems(const Json& value) {
@@ -22,7 +29,8 @@ class JsonSchema {
     return out;
   }
 
-  // Keys that are described and that no value had so far, by their place in the schema: "/$defs/fit/correction".
+  // Keys that are described and that no value had so far, by their place in the schema: "/$defs/fit/correction". An object all of whose
+  // keys may be left out is a table by names, of which nobody has all.
   std::vector<std::string> never_seen() const {
     std::vector<std::string> out;
     collect(schema_, "", out);
@@ -59,7 +67,7 @@ class JsonSchema {
         if (!value.is_object()) continue;
         for (const auto& [key, inner] : rule.items()) {
           if (!value.contains(key)) continue;
-          seen_.insert(path + "/" + key);
+          seen_->emplace(id_of(rule), key);
           check(inner, path + "/" + key, value[key], at + "/" + key, out);
         }
       } else if (word == "required") {
@@ -73,7 +81,7 @@ class JsonSchema {
         for (size_t i = 0; i < value.size(); ++i) check(rule, path + "/[]", value[i], at + "/" + std::to_string(i), out);
       } else if (word == "$ref") {
         const std::string name = rule.get<std::string>().substr(std::string("#/$defs/").size());
-        check(schema_["$defs"].at(name), "/$defs/" + name, value, at, out);
+        check(schema_.at("$defs").at(name), "/$defs/" + name, value, at, out);
       } else if (word == "oneOf") {
         check_choice(rule, path, value, at, out);
       } else if (word == "minimum" || word == "exclusiveMinimum" || word == "maximum") {
@@ -124,13 +132,15 @@ class JsonSchema {
 
   void collect(const Json& schema, const std::string& path, Problems& out) const {
     if (!schema.is_object()) return;
-    if (schema.contains("properties"))
-      for (const auto& [key, inner] : schema["properties"].items()) {
-        if (!seen_.contains(path + "/" + key))
+    if (schema.contains("properties") && !schema["required"].empty()) {
+      const Json& properties = schema["properties"];
+      for (const auto& [key, inner] : properties.items()) {
+        if (!seen_->contains({id_of(properties), key}))
           out.push_back(path + "/" + key);
         else
           collect(inner, path + "/" + key, out);
       }
+    }
     if (schema.contains("items")) collect(schema["items"], path + "/[]", out);
     if (schema.contains("additionalProperties")) collect(schema["additionalProperties"], path + "/*", out);
     if (schema.contains("oneOf"))
@@ -139,8 +149,15 @@ class JsonSchema {
       for (const auto& [name, inner] : schema["$defs"].items()) collect(inner, "/$defs/" + name, out);
   }
 
-  Json schema_;
-  std::set<std::string> seen_;
+  size_t id_of(const Json& properties) const {
+    const auto [known, added] = ids_.try_emplace(&properties);
+    if (added) known->second = std::hash<std::string>{}(properties.dump());
+    return known->second;
+  }
+
+  const Json schema_;
+  std::shared_ptr<Seen> seen_;
+  mutable std::map<const Json*, size_t> ids_;
 };
 
 }  // namespace plimsoll

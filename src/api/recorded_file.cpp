@@ -227,7 +227,7 @@ ExitCode answer(const RecordedFileRequest& request, const Show& show) {
     show([&](const Style& style) { return run_text(page, style); },
          [&] {
            Json out{{"schema", kExplainSchema}, {"command", "explain"}};
-           for (const char* key : {"kind", "title", "subtitle", "verdict", "numbers", "tree", "tables", "assumptions"}) out[key] = page[key];
+           for (const char* key : {"kind", "title", "subtitle", "verdict", "numbers", "tree", "assumptions"}) out[key] = page[key];
            return out;
          });
   }

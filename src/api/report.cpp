@@ -64,6 +64,19 @@ Plan plan_for(const Job& job, const TargetDevice& device) {
   return make_plans(request, {device}).front();
 }
 
+size_t executed_levers(const WhatIf& w) {
+  return static_cast<size_t>(
+      std::count_if(w.effects.begin(), w.effects.end(), [](const LeverEffect& e) { return e.outcome != LeverOutcome::impossible; }));
+}
+
+// Other devices, levers and a plan.
+void add_recommendations(JobPage& page, Runs& runs, const Job& job, const std::vector<TargetDevice>& devices) {
+  if (devices.size() < 2) page.table = other_devices(runs, job, devices);
+  if (page.explanation.estimate.xla) return;
+  page.what_if = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
+  if (!devices.empty() && devices[0].capacity) page.plan = plan_for(job, devices[0]);
+}
+
 JobPage job_page(const ReportRequest& request) {
   Job job = request.job.job();
   const std::vector<TargetDevice> devices = request.devices.devices();
@@ -77,11 +90,8 @@ JobPage job_page(const ReportRequest& request) {
   const std::shared_ptr<const Run> run = runs.execute(job, target_of(job, device), {.shapes = true});
   page.trace = run->trace();
   page.ranks = ranks_of(*run, e, device);
-  if (request.brief) return page;
-  if (devices.size() < 2) page.table = other_devices(runs, job, devices);
-  if (e.xla) return page;
-  page.what_if = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
-  if (device && devices[0].capacity) page.plan = plan_for(job, devices[0]);
+  if (!request.brief) add_recommendations(page, runs, job, devices);
+  page.executions = runs.executed() + (page.what_if ? executed_levers(*page.what_if) : 0) + (page.plan ? page.plan->executed : 0);
   return page;
 }
 

@@ -38,6 +38,10 @@ std::function<ExitCode()> set_up_watch(CLI::App& app);
 std::function<ExitCode()> set_up_man(CLI::App& app);
 std::function<ExitCode()> set_up_completion(CLI::App& app);
 
+struct Verb;
+// Of a verb that has none of these.
+std::function<ExitCode()> set_up_verb(CLI::App& app, const Verb& verb);
+
 // The main job on an embedded example, for a newcomer who typed no command.
 ExitCode run_example();
 

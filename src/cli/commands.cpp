@@ -12,7 +12,7 @@ namespace {
 
 using SetUp = std::function<ExitCode()> (*)(CLI::App&);
 
-// The flags of each verb.
+// The flags of each verb that has a file of its own here.
 SetUp flags_of_verb(const std::string& name) {
   static const std::map<std::string, SetUp> kFlags{
       {"estimate", set_up_estimate},     {"compare", set_up_compare}, {"explain", set_up_explain},
@@ -30,8 +30,12 @@ SetUp flags_of_verb(const std::string& name) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands = [] {
     std::vector<Command> out;
-    for (const Verb& v : verbs())
-      if (const SetUp set_up = flags_of_verb(v.name)) out.push_back({v.name, v.summary, set_up});  // the version is a flag
+    for (const Verb& v : verbs()) {
+      if (const SetUp set_up = flags_of_verb(v.name))
+        out.push_back({v.name, v.summary, set_up});
+      else if (v.answer)
+        out.push_back({v.name, v.summary, [&v](CLI::App& app) { return set_up_verb(app, v); }});
+    }
     return out;
   }();
   return kCommands;

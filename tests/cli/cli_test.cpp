@@ -67,6 +67,13 @@ TEST_F(Cli, AloneDoesTheMainJobAndTellsWhatToTryNext) {
   EXPECT_EQ(r.err, "");
 }
 
+// A verb without a file of flags has those of its request's keys.
+TEST_F(Cli, EveryVerbIsACommand) {
+  EXPECT_EQ(run("version").out, run("--version").out);
+  EXPECT_EQ(nlohmann::json::parse(run("version --json").out)["command"], "version");
+  expect_error("version now", 2, {"now"});
+}
+
 TEST_F(Cli, EstimateSpeaksJson) {
   const Result r = run("estimate gpt2 --batch 2 --seq 128 --json");
   ASSERT_EQ(r.code, 0) << r.err;

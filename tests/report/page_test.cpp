@@ -126,6 +126,17 @@ TEST(Page, HasEverySection) {
   EXPECT_TRUE(batch);
 }
 
+// Of its own a page executes the run, once for each kind of device in its table, and each lever.
+TEST(Page, SaysHowOftenItExecuted) {
+  ReportRequest r = request(DocumentFormat::json);
+  EXPECT_EQ(page_of(r)["executions"], 1) << "a brief page is one run";
+  r.brief = false;
+  const Json page = page_of(r);
+  const size_t own = page["executions"].get<size_t>() - page["plan"]["executed"].get<size_t>(), levers = page["what_if"]["levers"].size();
+  EXPECT_GT(page["plan"]["executed"], levers);
+  EXPECT_LE(own, levers + 4);
+}
+
 TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
   ReportRequest r = request(DocumentFormat::json);
   r.job.set("zero1", "world=4", "test");

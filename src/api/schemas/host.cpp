@@ -9,36 +9,6 @@ Shape host_rows(std::string meaning) {
               std::move(meaning));
 }
 
-Shape host() {
-  return object(
-      {{"rows", host_rows("RAM of the run while it trains")},
-       {"saving", host_rows("what saving a checkpoint adds")},
-       {"loading", host_rows("RAM while the model is loaded")},
-       {"steady", range("the sum while it trains")},
-       {"save", range("the sum while a checkpoint is saved")},
-       {"load", range("the sum while the model is loaded")},
-       {"shm", range("the part of it in /dev/shm")},
-       {"disk_bytes", bytes("what a cache on disk takes there")},
-       {"notes", texts("what else is good to know")},
-       {"target", object({{"total_bytes", null_or(bytes("RAM of the machine; null: not asked about"))},
-                          {"shm_bytes", null_or(bytes("size of /dev/shm; null: not known"))},
-                          {"source", text("who says so")}},
-                         "the machine it should fit in")},
-       {"verdict", verdict("whether the run fits in the machine: the worse of the two below")},
-       {"ram_verdict", verdict("whether it fits in RAM")},
-       {"shm_verdict", verdict("whether its part fits in /dev/shm")},
-       {"most_workers", null_or(integer("workers that still fit; null: not known"))},
-       {"cache", null_or(object({{"bytes", bytes("a cache of all items in RAM")}, {"verdict", verdict("whether the run then fits")}},
-                                "a cache in RAM; null: no dataset is known"))},
-       {"advice", list(object({{"change", text("what to change")},
-                               {"of", word({"ram", "shm"}, "what it saves: RAM or /dev/shm")},
-                               {"saving_bytes", bytes("what it saves")},
-                               {"need_bytes", bytes("what is then needed")},
-                               {"verdict", verdict("whether it then fits")}}),
-                       "what would help")}},
-      "RAM of the machine that trains");
-}
-
 Shape unified() {
   return object({{"total_bytes", bytes("the pool")},
                  {"source", text("who says so")},
@@ -78,6 +48,36 @@ Shape rule_of_thumb() {
 }
 
 }  // namespace
+
+Shape host() {
+  return object(
+      {{"rows", host_rows("RAM of the run while it trains")},
+       {"saving", host_rows("what saving a checkpoint adds")},
+       {"loading", host_rows("RAM while the model is loaded")},
+       {"steady", range("the sum while it trains")},
+       {"save", range("the sum while a checkpoint is saved")},
+       {"load", range("the sum while the model is loaded")},
+       {"shm", range("the part of it in /dev/shm")},
+       {"disk_bytes", bytes("what a cache on disk takes there")},
+       {"notes", texts("what else is good to know")},
+       {"target", object({{"total_bytes", null_or(bytes("RAM of the machine; null: not asked about"))},
+                          {"shm_bytes", null_or(bytes("size of /dev/shm; null: not known"))},
+                          {"source", text("who says so")}},
+                         "the machine it should fit in")},
+       {"verdict", verdict("whether the run fits in the machine: the worse of the two below")},
+       {"ram_verdict", verdict("whether it fits in RAM")},
+       {"shm_verdict", verdict("whether its part fits in /dev/shm")},
+       {"most_workers", null_or(integer("workers that still fit; null: not known"))},
+       {"cache", null_or(object({{"bytes", bytes("a cache of all items in RAM")}, {"verdict", verdict("whether the run then fits")}},
+                                "a cache in RAM; null: no dataset is known"))},
+       {"advice", list(object({{"change", text("what to change")},
+                               {"of", word({"ram", "shm"}, "what it saves: RAM or /dev/shm")},
+                               {"saving_bytes", bytes("what it saves")},
+                               {"need_bytes", bytes("what is then needed")},
+                               {"verdict", verdict("whether it then fits")}}),
+                       "what would help")}},
+      "RAM of the machine that trains");
+}
 
 ShapeMembers host_sections() {
   return {{"host", host(), kSometimes}, {"unified", unified(), kSometimes}, {"rule_of_thumb", rule_of_thumb(), kSometimes}};

@@ -23,7 +23,8 @@ Shape fits(std::string meaning);
 
 Shape what_if();
 Shape left_out();              // levers that make no sense with one pool
-ShapeMembers host_sections();  // of estimate and plan: the host, unified memory, the rule of thumb
+Shape host();                  // RAM of the machine
+ShapeMembers host_sections();  // that, unified memory, and the rule of thumb
 Shape step_time();
 Shape planned_run(std::string meaning);
 ShapeMembers plan_members();      // of a plan for one device
@@ -32,6 +33,6 @@ ShapeMembers estimate_members();  // of an estimate alone, without verdicts and 
 ShapeMembers snapshot_replay_members();  // of `replay` and `explain`
 ShapeMembers failed_allocation_members(bool of_trace);
 Shape moment(bool of_trace, std::string meaning);
-ShapeMembers page_members();  // of a recording's page, without its pictures
+ShapeMembers page_members();  // of a recording's page, without pictures and tables
 
 }  // namespace plimsoll::shape

@@ -29,9 +29,8 @@ ShapeMembers planned_members() {
           {"time", step_time()}};
 }
 
-Shape with_kind(std::string meaning) {
-  return object(planned_members() + ShapeMembers{{"kind", lever_kind()}, {"job", job("the run with these changes"), kSometimes}},
-                std::move(meaning));
+Shape with_kind(std::string meaning, const ShapeMembers& more = {}) {
+  return object(planned_members() + ShapeMembers{{"kind", lever_kind()}} + more, std::move(meaning));
 }
 
 Shape rungs(std::string meaning) {
@@ -68,7 +67,7 @@ std::vector<std::string> layout_titles() {
   return out;
 }
 
-Shape layout() {
+Shape layout(std::string meaning) {
   return part("layout",
               object({{"kind", word(layout_titles(), "the way it is spread over devices")},
                       {"changes", settings("what differs from the run as it is")},
@@ -90,7 +89,7 @@ Shape layout() {
                       {"margin_bytes", bytes("what is left at the upper end of the need; negative: missing")},
                       {"time", step_time()}},
                      "one way to spread the run over devices"),
-              "");
+              std::move(meaning));
 }
 
 Shape layouts_answer() {
@@ -103,13 +102,14 @@ Shape layouts_answer() {
        {"global_batch", integer("samples of an optimizer step that were asked for")},
        {"possible", integer("layouts that there are")},
        {"executed", integer("layouts that were executed")},
-       {"layouts", list(layout(), "those that fit, the fastest first")},
-       {"would_fit",
-        list(object({{"what", text("a larger cluster or device")}, {"flags", text("how to ask for it")}, {"layout", layout()}}),
-             "where nothing fits: on what it would")},
+       {"layouts", list(layout(""), "those that fit, the fastest first")},
+       {"would_fit", list(object({{"what", text("a larger cluster or device")},
+                                  {"flags", text("how to ask for it")},
+                                  {"layout", layout("what then fits")}}),
+                          "where nothing fits: on what it would")},
        {"left_out", list(object({{"kind", word(layout_titles(), "a kind of layout")}, {"why", text("why it was not tried")}}),
                          "kinds that were not tried")},
-       {"smallest", null_or(layout())}});
+       {"smallest", null_or(layout("what needs the least of all that was executed; null: nothing was"))}});
 }
 
 Shape matrix_answer() {
@@ -143,7 +143,7 @@ Shape file_answer() {
        {"consequences", list(values, "settings that the trainer derives from what was written"), kSometimes},
        {"environment", map(text("its value"), "variables to set beside it"), kSometimes},
        {"plan", planned_run("what the file stands for"), kSometimes},
-       {"layout", layout(), kSometimes},
+       {"layout", layout("what the file stands for"), kSometimes},
        {"diff", text("the difference from the user's file, line by line"), kSometimes},
        {"as_written",
         object({{"device_peak", range("device memory of the process at the peak")}, {"verdict", verdict("whether it fits")}},
@@ -216,7 +216,7 @@ ShapeMembers plan_members() {
           {"job", job("the run as it is")},
           {"as_is", object(planned_members() + ShapeMembers{{"impossible", text("why it cannot be run"), kSometimes}},
                            "the run as it is, executed")},
-          {"plan", null_or(with_kind("the answer; null: nothing fits"))},
+          {"plan", null_or(with_kind("the answer; null: nothing fits", {{"job", job("the run with these changes")}}))},
           {"alternatives", list(with_kind(""), "faster, but more of a change")},
           {"shortage", shortage()},
           {"unanswered", null_or(text("why there is neither a plan nor a shortage"))},
@@ -243,7 +243,7 @@ Shape plan_shape() {
   using namespace shape;
   const Shape row =
       object(plan_members() + ShapeMembers{{"command", null_or(text("the training command with the plan's changes; null: nothing fits"))}});
-  return one_of({answer_shape("plan", kPlanSchema, {"plan"}, plan_members() + host_sections()),
+  return one_of({answer_shape("plan", kPlanSchema, {"plan"}, plan_members() + ShapeMembers{{"host", host(), kSometimes}}),
                  answer_shape("plan", kPlanSchema, {"plans"}, {{"plans", list(row, "a plan for each device")}}), layouts_answer(),
                  matrix_answer(),
                  answer_shape("plan", kPlanSchema, {"flags"}, {{"flags", text("what changes, as flags of the trainer or of plimsoll")}}),

@@ -71,8 +71,10 @@ ShapeMembers heading() {
 
 // Of a job and of a recording: what one does not have is null or an empty list.
 Shape page() {
-  const Shape estimate = answer_shape("estimate", kEstimateSchema, estimate_members());
-  const Shape plan = answer_shape("plan", kPlanSchema, {"plan"}, plan_members());
+  Shape estimate = answer_shape("estimate", kEstimateSchema, estimate_members());
+  estimate.meaning = "the estimate; null: a recording has none";
+  Shape plan = answer_shape("plan", kPlanSchema, {"plan"}, plan_members());
+  plan.meaning = "the plan for the device; null: none was named, or it was not asked for";
   return answer_shape(
       "report", kReportSchema, {"job", "trace", "snapshot", "profile", "timeline"},
       heading() + ShapeMembers{{"capacity", null_or(bytes("memory of the device; null: none was named"))},
@@ -105,10 +107,8 @@ Shape page() {
 }  // namespace
 
 ShapeMembers page_members() {
-  return heading() + ShapeMembers{{"numbers", numbers()},
-                                  {"tree", tree("what is alive at the peak")},
-                                  {"tables", tables()},
-                                  {"assumptions", texts("what is good to know")}};
+  return heading() +
+         ShapeMembers{{"numbers", numbers()}, {"tree", tree("what is alive at the peak")}, {"assumptions", texts("what is good to know")}};
 }
 
 }  // namespace shape
