@@ -84,7 +84,7 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
   HelpBundle bundle;
   bundle.estimate = x.estimate;
   const std::optional<WrittenBundle> written = save_bundle(request, std::move(bundle), request.job.run);
-  show([&](const Style& style) { return explain_text(x, style); },
+  show([&] { return explain_document(x); },
        [&] {
          nlohmann::ordered_json json = explain_json(x);
          add_bundle(json, request, written);

@@ -68,7 +68,7 @@ ExitCode answer(const SchemaRequest& request, const Show& show) {
   const Verb& verb = find_verb(request.verb);
   const Json asked = request_schema(verb.name, verb.keys());
   const std::string answered(answer_schema(verb.name));
-  show([&](const Style&) { return request.request ? dump(asked, 2) + "\n" : answered; },
+  show([&] { return doc::preformatted(request.request ? dump(asked, 2) + "\n" : answered); },
        [&] {
          return Json{{"schema", 1}, {"command", "schema"}, {"verb", verb.name}, {"request", asked}, {"answer", Json::parse(answered)}};
        });
