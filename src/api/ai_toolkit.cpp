@@ -148,7 +148,7 @@ AiToolkitRequest ai_toolkit_request(const nlohmann::json& request) {
 ExitCode answer(const AiToolkitRequest& request, const Show& show) {
   const Question q = question_of(request);
   const ExecutedRun run = execute(q);
-  show([&](const Style& style) { return ai_toolkit_text(q, run, style); }, [&] { return ai_toolkit_json(q, run); });
+  show([&] { return ai_toolkit_document(q, run); }, [&] { return ai_toolkit_json(q, run); });
   return ExitCode::ok;
 }
 

@@ -96,7 +96,7 @@ ExitCode answer(const CompareRequest& request, const Show& show) {
     jobs.push_back(compared(run, devices));
     if (show.progress && !show.progress(jobs.size(), runs.size(), "runs executed")) throw Cancelled{};
   }
-  show([&](const Style& style) { return compare_text(jobs, style); }, [&] { return compare_json(jobs); });
+  show([&] { return compare_document(jobs); }, [&] { return compare_json(jobs); });
   return ExitCode::ok;
 }
 

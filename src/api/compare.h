@@ -2,6 +2,8 @@
 #pragma once
 
 #include "api/request.h"
+
+#include <nlohmann/json.hpp>
 #include "api/show.h"
 
 namespace plimsoll {

@@ -45,7 +45,7 @@ DoctorRequest doctor_request(const nlohmann::json& request) {
 
 ExitCode answer(const DoctorRequest& request, const Show& show) {
   const Machine m = detect(surroundings_of(request));
-  show([&](const Style& style) { return machine_text(m, style); }, [&] { return machine_json(m); });
+  show([&] { return machine_document(m); }, [&] { return machine_json(m); });
   return std::any_of(m.devices.begin(), m.devices.end(), usable) ? ExitCode::ok : ExitCode::no_hardware;
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "allocator/snapshot_writer.h"
 #include "estimate/calibration.h"
 #include "job/lint.h"
@@ -15,23 +17,6 @@ namespace plimsoll {
 namespace {
 
 constexpr int64_t kMostTensors = 1000;
-
-// Where the figures are not those of what was asked.
-std::string warnings_text(const Job& job) {
-  std::string text;
-  for (const Finding& f : job.findings)
-    if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused)
-      text += fmt::format("  {}: {}{}{}\n", f.source, f.setting.empty() ? "" : f.setting + ": ", f.what,
-                          f.why.empty() ? "" : " (" + f.why + ")");
-  return text.empty() ? text : "\nWarnings\n" + text;
-}
-
-nlohmann::ordered_json findings_json(const Job& job) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
-  for (const Finding& f : job.findings)
-    out.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
-  return out;
-}
 
 // What the allocator is asked for: of a JAX job two calls of its compiled step.
 void save_trace(const Run& run, const std::string& path) {
@@ -55,15 +40,6 @@ void check_framework(const EstimateRequest& request, const Job& job) {
                 "leave their flags out with framework jax", ExitCode::usage);
   if (request.what_if)
     throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true", ExitCode::usage);
-}
-
-// A row of its own, by runs of `measure`.
-std::string tensors_text(const Correction& c, const Style& style) {
-  const std::string residual = (c.residual.count > 0 ? "+" : "") + to_string(c.residual);
-  const std::string what = c.residual.count == 0 ? "as predicted" : "the numbers above are moved by it";
-  return fmt::format(
-      "  {:<28}{:>11}   {}\n", "tensors measured before", residual,
-      style.dim(fmt::format("{} like run{} of `measure` on this machine: {} (--no-calibration)", c.runs, c.runs == 1 ? "" : "s", what)));
 }
 
 ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
@@ -117,12 +93,14 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
   if (request.what_if) changes = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]), show.progress);
   const HostSections machine = host_sections(request.host, e);
   show(
-      [&](const Style& style) {
-        std::string text = estimate_text(e, style, request.text) + warnings_text(e.job);
-        if (tensors) text += "\n" + tensors_text(*tensors, style);
-        if (!fits.empty()) text += "\n" + fits_text(fits, style);
-        if (changes) text += "\n" + what_if_text(*changes, style);
-        return text + host_sections_text(machine, e, style);
+      [&] {
+        doc::Document document = estimate_document(e, request.text);
+        doc::append(document.blocks, warning_blocks(e.job));
+        if (tensors) document.blocks.emplace_back(tensors_facts(*tensors));
+        doc::append(document.blocks, fits_blocks(fits));
+        if (changes) doc::append(document.blocks, what_if_blocks(*changes));
+        doc::append(document.blocks, host_blocks(machine, e));
+        return document;
       },
       [&] {
         nlohmann::ordered_json json = estimate_json(e);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 
 #include "api/explain_log.h"
@@ -84,7 +86,7 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
   HelpBundle bundle;
   bundle.estimate = x.estimate;
   const std::optional<WrittenBundle> written = save_bundle(request, std::move(bundle), request.job.run);
-  show([&](const Style& style) { return explain_text(x, style); },
+  show([&] { return explain_document(x); },
        [&] {
          nlohmann::ordered_json json = explain_json(x);
          add_bundle(json, request, written);

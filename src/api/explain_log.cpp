@@ -122,7 +122,7 @@ ExitCode answer_log(const ExplainRequest& request, Diagnosis d, const Show& show
   }
   bundle.diagnosis = d;
   const std::optional<WrittenBundle> written = save_bundle(request, std::move(bundle), words);
-  show([&](const Style& style) { return diagnosis_text(d, style); },
+  show([&] { return diagnosis_document(d); },
        [&] {
          nlohmann::ordered_json json = diagnosis_json(d);
          add_bundle(json, request, written);

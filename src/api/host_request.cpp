@@ -165,12 +165,12 @@ HostSections host_sections(const HostRequest& request, const Estimate& e) {
   return out;
 }
 
-std::string host_sections_text(const HostSections& s, const Estimate& e, const Style& style) {
-  std::string text;
-  if (s.host) text += "\n" + host_text(*s.host, e.job.host, style);
-  if (s.unified) text += "\n" + unified_text(*s.unified, e.job.batch, style);
-  if (s.rule) text += "\n" + rule_text(*s.rule, *s.unified, e.host_facts, style);
-  return text;
+doc::Blocks host_blocks(const HostSections& s, const Estimate& e) {
+  doc::Blocks out;
+  if (s.host) doc::append(out, host_blocks(*s.host, e.job.host));
+  if (s.unified) doc::append(out, unified_blocks(*s.unified, e.job.batch));
+  if (s.rule) doc::append(out, rule_blocks(*s.rule, *s.unified, e.host_facts));
+  return out;
 }
 
 void add_host_sections(nlohmann::ordered_json& json, const HostSections& s) {

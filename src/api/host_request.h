@@ -10,7 +10,7 @@
 #include "estimate/host_fit.h"
 #include "estimate/rule_of_thumb.h"
 #include "estimate/unified_memory.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
@@ -38,7 +38,7 @@ struct HostSections {
 };
 
 HostSections host_sections(const HostRequest& request, const Estimate& e);
-std::string host_sections_text(const HostSections& s, const Estimate& e, const Style& style);
+doc::Blocks host_blocks(const HostSections& s, const Estimate& e);
 void add_host_sections(nlohmann::ordered_json& json, const HostSections& s);  // as `host`, `unified`, `rule_of_thumb`
 
 }  // namespace plimsoll

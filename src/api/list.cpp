@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "api/verbs.h"
 #include "estimate/overheads.h"
 #include "hardware/catalogue.h"
@@ -21,25 +23,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Columns as wide as their widest value.
-std::string table_text(const Json& rows) {
-  std::vector<std::vector<std::string>> cells;
+std::string cell_of(const Json& value) { return value.is_string() ? value.get<std::string>() : dump(value); }
+
+// A column for each key of the rows.
+doc::Document table_of(const Json& rows) {
+  doc::Table table;
+  if (!rows.empty())
+    for (const auto& item : rows.front().items()) table.columns.push_back({item.key()});
   for (const Json& row : rows) {
-    std::vector<std::string> line;
-    for (const auto& item : row.items()) line.push_back(item.value().is_string() ? item.value().get<std::string>() : dump(item.value()));
-    cells.push_back(line);
+    table.rows.emplace_back();
+    for (const auto& item : row.items()) table.rows.back().cells.emplace_back(cell_of(item.value()));
   }
-  std::vector<size_t> width;
-  for (const auto& line : cells) {
-    width.resize(line.size());
-    for (size_t i = 0; i < line.size(); ++i) width[i] = std::max(width[i], line[i].size());
-  }
-  std::string text;
-  for (const auto& line : cells) {
-    for (size_t i = 0; i < line.size(); ++i) text += i + 1 < line.size() ? fmt::format("{:<{}}  ", line[i], width[i]) : line[i];
-    text += "\n";
-  }
-  return text;
+  return {"", {}, {std::move(table)}};
 }
 
 std::string reference_of(const ModelEntry& e) {
@@ -57,7 +52,7 @@ Json list_models() {
 Json list_presets() {
   Json out = Json::array();
   for (const Preset& p : presets())
-    out.push_back({{"name", p.name}, {"family", p.family}, {"config", nlohmann::json::parse(p.config)}, {"seq", p.seq}});
+    out.push_back({{"name", p.name}, {"family", p.family}, {"seq", p.seq}, {"config", nlohmann::json::parse(p.config)}});
   return out;
 }
 
@@ -65,13 +60,6 @@ Json list_optimizers() {
   Json out = Json::array();
   for (const OptimizerEntry& e : optimizer_registry()) out.push_back({{"name", e.name}, {"keeps", e.keeps}, {"library", e.library}});
   return out;
-}
-
-// Columns for a screen; the rows of the JSON have more.
-std::string settings_text() {
-  Json rows = Json::array();
-  for (const Setting& s : job_settings()) rows.push_back({{"key", s.key}, {"flag", flag_of(s)}, {"value", s.value}, {"help", s.help}});
-  return table_text(rows);
 }
 
 Json list_overheads() {
@@ -97,26 +85,25 @@ Json list_schemas() {
 }
 
 Json list_optimizer_bytes() { return optimizer_costs_json(optimizer_cost_table()); }
-std::string optimizer_bytes_text() { return optimizer_costs_text(optimizer_cost_table()); }
+doc::Document optimizer_bytes_document() { return optimizer_costs_document(optimizer_cost_table()); }
 
 Json list_gpus() { return catalogue_json(catalogue()); }
-std::string gpus_text() { return catalogue_text(catalogue()); }
+doc::Document gpus_document() { return catalogue_document(catalogue()); }
 
 struct Listing {
   const char* name;
   Json (*make)();
-  std::string (*text)() = nullptr;  // where the columns of the JSON rows are too many for a screen
-  std::string (*markdown)() = nullptr;
+  doc::Document (*document)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
 constexpr Listing kListings[] = {{"models", list_models},
                                  {"presets", list_presets},
                                  {"optimizers", list_optimizers},
-                                 {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_text},
-                                 {"settings", settings_json, settings_text, settings_markdown},
-                                 {"gpus", list_gpus, gpus_text},
+                                 {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_document},
+                                 {"settings", settings_json, settings_document},
+                                 {"gpus", list_gpus, gpus_document},
                                  {"overheads", list_overheads},
                                  {"schemas", list_schemas},
-                                 {"ai-toolkit", ai_toolkit_tables_json, ai_toolkit_tables_text}};
+                                 {"ai-toolkit", ai_toolkit_tables_json, ai_toolkit_tables_document}};
 
 }  // namespace
 
@@ -147,11 +134,7 @@ ExitCode answer(const ListRequest& request, const Show& show) {
   for (const Listing& l : kListings) {
     names.emplace_back(l.name);
     if (request.what != l.name) continue;
-    if (request.markdown && !l.markdown)
-      throw Error(fmt::format("[list] {} have no Markdown table", l.name), "settings have one", ExitCode::usage);
-    show([&](const Style&) { return request.markdown ? l.markdown()
-                                    : l.text         ? l.text()
-                                                     : table_text(l.make()); },
+    show([&] { return l.document ? l.document() : table_of(l.make()); },
          [&] {
            return Json{{"schema", 1}, {"command", "list"}, {"kind", l.name}, {l.name, l.make()}};
          });

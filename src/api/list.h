@@ -7,8 +7,7 @@
 namespace plimsoll {
 
 struct ListRequest {
-  std::string what;       // models, presets, ...
-  bool markdown = false;  // the table as docs/job-file.md has it
+  std::string what;  // models, presets, ...
 };
 
 // The first column of a listing: names of presets, ids of devices.

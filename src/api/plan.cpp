@@ -84,14 +84,14 @@ void check(const SearchRequest& r) {
   if (r.world < 0 || r.world > 1 << 17) refuse(fmt::format("--world {}", r.world), "the number of devices, at most 131072");
   if (r.node < 1 || r.node > 1 << 17) refuse(fmt::format("nodes of {} devices", r.node), "--node is 1 or more; 8 when it is left out");
   if (!(r.network > 0 && r.network <= 1e5))
-    refuse(fmt::format("a network of {} GB/s", r.network), "--network is what a device reaches other nodes with, e.g. 40 for 400 Gb/s");
+    refuse(fmt::format("a network of {} GB/s", r.network), "--network is the inter-node bandwidth per device, e.g. 40 for 400 Gb/s");
   if (!(r.leave_free >= 0 && r.leave_free < 1))
     refuse(fmt::format("{} of the device left free", r.leave_free), "--leave-free is a part, e.g. 0.1");
   if (r.step_time != 0 && !(r.step_time >= 1e-6 && r.step_time <= 1e6))
     refuse(fmt::format("a step of {} seconds", r.step_time),
            "--step-time is what one optimizer step takes, between a microsecond and a million seconds");
   if (!r.write.empty()) check_new_file(r.write);
-  if (r.flags + r.diff + !r.generate.empty() > 1) refuse("--flags, --diff and --generate are three answers", "ask for one of them");
+  if (r.flags + r.diff + !r.generate.empty() > 1) refuse("--flags, --diff and --generate are mutually exclusive", "ask for one of them");
   if (r.flags && !r.write.empty()) refuse("--flags makes no file to write", "leave --write out, or --flags");
   if (!r.host_memory.empty() && (r.world > 0 || wants_file(r)))
     refuse("--host-memory is answered beside a plan alone", "ask for it without --world, --flags, --diff, --write and --generate");
@@ -229,12 +229,11 @@ const Keys<SearchRequest>& plan_keys() {
        kAboveZero},
       {"layouts", &R::layouts, "KIND,...", "only these kinds: " + layout_names(), kCluster},
       {"node", &R::node, "N", "devices of one node (default 8)", kCluster, kAboveZero},
-      {"network", &R::network, "GB/S", "what a device reaches other nodes with, in GB/s (default 40: a 400 Gb/s adapter each)", kCluster,
-       kAboveZero},
+      {"network", &R::network, "GB/S", "inter-node bandwidth per device, GB/s (default 40: a 400 Gb/s adapter each)", kCluster, kAboveZero},
       {"leave_free", &R::leave_free, "PART", "part of the device to leave free, beside the interval, e.g. 0.1", kGoal, {0, 0.99}},
       {"host_memory", SizeText<R>{&R::host_memory}, "BYTES", "RAM of the machine: does the plan fit there, too, and with how many workers?",
        kGoal},
-      {"step_time", &R::step_time, "SECONDS", "seconds that a step of the run as it is takes on your machine: times are tied to it", kGoal,
+      {"step_time", &R::step_time, "SECONDS", "measured seconds per step of the current run; calibrates the time estimates", kGoal,
        kAboveZero},
       {.key = "calibrated", .member = &R::calibrated, .value = "", .help = kCalibratedHelp, .flag = false},
       {"flags", &R::flags, "", "only what changes, as flags of the trainer, on one line", kAnswer},
@@ -286,7 +285,7 @@ ExitCode answer_layouts(const SearchRequest& request, const Job& job, const std:
   layouts.progress = show.progress;
   const LayoutPlan plan = request.goal == "gpus" ? plan_fewest_devices(layouts) : plan_layouts(layouts);
   if (!request.generate.empty()) return answer_with_launch_file(request, plan, show);
-  show([&](const Style& style) { return layouts_text(plan, style); }, [&] { return layouts_json(plan); });
+  show([&] { return layouts_document(plan); }, [&] { return layouts_json(plan); });
   return plan.fitting.empty() ? ExitCode::no : ExitCode::ok;
 }
 
@@ -318,8 +317,10 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
   if (plans.size() == 1) {
     const std::optional<HostAnswer> host = host_of(request, plans[0]);
     show(
-        [&](const Style& style) {
-          return plan_text(plans[0], style) + (host ? "\n" + host_sections_text(host->sections, host->estimate, style) : "");
+        [&] {
+          doc::Document document = plan_document(plans[0]);
+          if (host) doc::append(document.blocks, host_blocks(host->sections, host->estimate));
+          return document;
         },
         [&] {
           nlohmann::ordered_json out = plan_json(plans[0]);
@@ -329,7 +330,7 @@ ExitCode answer(const SearchRequest& request, const Show& show) {
     if (host && host->sections.verdict() == Verdict::does_not_fit) return ExitCode::no;
   } else {
     const CommandOf command = [&](const PlannedRun& run) { return command_for(request, job, run); };
-    show([&](const Style& style) { return plans_table(plans, command, style); }, [&] { return plans_json(plans, command); });
+    show([&] { return plans_document(plans, command); }, [&] { return plans_json(plans, command); });
   }
   return any_fits(plans) ? ExitCode::ok : ExitCode::no;
 }

@@ -196,7 +196,7 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
         document ? trainer_flags(*document, as_in_document(request), changes_of(job, run)) : Outcome<std::string>{run.changes.flags(), {}};
     if (!own) throw *own.refused;
     const std::string& flags = *own;
-    show([&](const Style&) { return flags + "\n"; },
+    show([&] { return doc::preformatted(flags); },
          [&] {
            return nlohmann::ordered_json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "flags"}, {"flags", flags}};
          });
@@ -220,13 +220,13 @@ ExitCode answer_with_file(const SearchRequest& request, const Job& job, const st
   const std::string notes = notes_of(file) + (written ? as_written_text(*written, run) : "");
   const std::string difference = request.diff ? line_diff(original, file.text, document->name) : "";
   show(
-      [&](const Style&) {
+      [&] {
         std::string text = request.diff            ? (difference.empty() ? "nothing needs to be changed\n" : difference)
                            : request.write.empty() ? file.text
                                                    : fmt::format("{} written\n", request.write);
-        if (request.diff || !request.write.empty()) return text + notes;
+        if (request.diff || !request.write.empty()) return doc::preformatted(text + notes);
         show.note(notes);  // the file itself is the answer
-        return text;
+        return doc::preformatted(text);
       },
       [&] {
         nlohmann::ordered_json out = file_json(file, request.write, run);
@@ -248,7 +248,7 @@ ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan&
                 "torchrun starts PyTorch's own, torchtitan and megatron theirs; --layouts chooses the kind", ExitCode::no);
   const std::string text = file.text(*said, request.node);
   if (!request.write.empty()) write_output_file(request.write, text);
-  show([&](const Style&) { return request.write.empty() ? text : fmt::format("{} written\n", request.write); },
+  show([&] { return doc::preformatted(request.write.empty() ? text : fmt::format("{} written", request.write)); },
        [&] {
          return nlohmann::ordered_json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "file"},
                                        {"path", request.write}, {"text", text},      {"layout", layout_json(*said)}};

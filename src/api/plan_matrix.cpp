@@ -39,12 +39,10 @@ std::vector<Axis> axes_of(const std::string& text) {
   return out;
 }
 
-std::string cell_text(const Candidate& c, size_t device, const Style& style) {
-  if (c.needs.empty()) return fmt::format("{:>22}", "cannot be run");
+doc::Text cell_text(const Candidate& c, size_t device) {
+  if (c.needs.empty()) return "cannot be run";
   const Need& n = c.needs[device];
-  const std::string text =
-      fmt::format("{:>11} {:<10}", to_string(n.device.bytes), n.verdict == Verdict::does_not_fit ? "no" : to_string(n.verdict));
-  return n.verdict == Verdict::fits ? style.green(text) : n.verdict == Verdict::does_not_fit ? style.red(text) : text;
+  return doc::Text(n.device.bytes) + " " + verdict_text(n.verdict);
 }
 
 }  // namespace
@@ -82,24 +80,23 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
   evaluator.prepare(recipes);
 
   // Settings along, devices down.
-  const auto text = [&](const Style& style) {
-    std::string out = style.bold(fmt::format("{}: need and verdict", job.model)) + "\n";
-    std::string head = fmt::format("  {:<30} {:>10}", "device", "has");
+  const auto document = [&] {
+    doc::Table table{{{"device"}, {"has", doc::Kind::size}}};
     for (const auto& values : names) {
       std::string title;
       for (size_t i = 0; i < values.size(); ++i) title += (title.empty() ? "" : " ") + axes[i].key + " " + values[i];
-      head += fmt::format(" {:>22}", printable(title.empty() ? "as it is" : title, 22));
+      table.columns.push_back({title.empty() ? "as it is" : title, doc::Kind::number});
     }
-    out += style.dim(head) + "\n";
     for (size_t d = 0; d < devices.size(); ++d) {
-      out +=
-          fmt::format("  {:<30} {:>10}", printable(devices[d].name, 30), devices[d].capacity ? to_string(devices[d].capacity->bytes) : "?");
-      for (const Patch& r : recipes) out += " " + cell_text(evaluator.evaluate(r), d, style);
-      out += "\n";
+      doc::Row row{{devices[d].name, devices[d].capacity ? doc::Text(devices[d].capacity->bytes) : doc::Text("?")}};
+      for (const Patch& r : recipes) row.cells.push_back(cell_text(evaluator.evaluate(r), d));
+      table.rows.push_back(std::move(row));
     }
+    doc::List impossible;
     for (const Patch& r : recipes)
-      if (const Candidate& c = evaluator.evaluate(r); !c.impossible.empty()) out += fmt::format("  {}: {}\n", r.text(), c.impossible);
-    return out;
+      if (const Candidate& c = evaluator.evaluate(r); !c.impossible.empty())
+        impossible.items.emplace_back(fmt::format("{}: {}", r.text(), c.impossible));
+    return doc::Document{job.model, "need and verdict", {std::move(table), std::move(impossible)}};
   };
   const auto json = [&] {
     Json rows = Json::array();
@@ -119,7 +116,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
     }
     return Json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "matrix"}, {"matrix", rows}};
   };
-  show(text, json);
+  show(document, json);
   return ExitCode::ok;
 }
 

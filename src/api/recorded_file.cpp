@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "allocator/memory_curve.h"
 #include "report/run_report.h"
@@ -217,14 +218,14 @@ ExitCode answer(const RecordedFileRequest& request, const Show& show) {
     throw Error("[explain] --device and --marks are for memory snapshots", "leave them out", ExitCode::usage);
   if (kind == FileKind::stats) {
     const MemoryStats stats = read_memory_stats(content.bytes(), request.file);
-    show([&](const Style& style) { return stats_text(stats, style); }, [&] { return stats_json(stats); });
+    show([&] { return stats_document(stats); }, [&] { return stats_json(stats); });
   } else if (kind == FileKind::snapshot) {
     const Snapshot snapshot = snapshot_of(content, request);
     const SnapshotStory story = snapshot_story(snapshot, request.device, request.marks);
-    show([&](const Style& style) { return story_text(snapshot, story, style); }, [&] { return story_json(snapshot, story); });
+    show([&] { return story_document(snapshot, story); }, [&] { return story_json(snapshot, story); });
   } else {
     const Json page = page_of(content, kind, request);
-    show([&](const Style& style) { return run_text(page, style); },
+    show([&] { return run_document(page); },
          [&] {
            Json out{{"schema", kExplainSchema}, {"command", "explain"}};
            for (const char* key : {"kind", "title", "subtitle", "verdict", "numbers", "tree", "assumptions"}) out[key] = page[key];

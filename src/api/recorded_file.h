@@ -2,7 +2,7 @@
 // files. The content decides which one it is; gzip is unpacked.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include <climits>
 
 #include "allocator/replay_protocol.h"
@@ -47,11 +49,11 @@ ExitCode show_trace(const ReplayRequest& request, const Trace& trace, const Show
   const ReplayDevice device = device_of(request);
   if (const TraceAllocator* other = other_allocator(request)) {
     const AllocatorFigures f = other->run(trace, {parse_alloc_conf(conf), device.memory, device.in_use});
-    show([&](const Style& s) { return figures_text(trace, *other, f, s); }, [&] { return figures_json(trace, *other, f, device); });
+    show([&] { return figures_document(trace, *other, f); }, [&] { return figures_json(trace, *other, f, device); });
     return f.oom_event ? ExitCode::no : ExitCode::ok;
   }
   const CudaTimeline t = cuda_timeline(trace, parse_alloc_conf(conf), device.cuda());
-  show([&](const Style& s) { return timeline_text(trace, t, conf, device, s); }, [&] { return timeline_json(trace, t, conf, device); });
+  show([&] { return timeline_document(trace, t, conf, device); }, [&] { return timeline_json(trace, t, conf, device); });
   return t.oom ? ExitCode::no : ExitCode::ok;
 }
 
@@ -82,7 +84,7 @@ ExitCode show_snapshot(const ReplayRequest& request, const Snapshot& snapshot, c
   if (request.allocator != "cuda") return show_trace(request, trace_of(run), show);
   const CudaDevice cuda = device.cuda(run.limit ? run.limit->taken + device.in_use : kBoundlessDevice);
   const SnapshotReport report{snapshot, run, settings, device, replay_columns(request, run, settings.conf, cuda)};
-  show([&](const Style& s) { return snapshot_text(report, s); }, [&] { return snapshot_json(report); });
+  show([&] { return snapshot_document(report); }, [&] { return snapshot_json(report); });
   return report.columns.back().replay.runs_out() ? ExitCode::no : ExitCode::ok;
 }
 

@@ -11,6 +11,7 @@
 #include "job/distribution.h"
 #include "job/lint.h"
 #include "report/page.h"
+#include "report/renderers.h"
 #include "systems/seed_report.h"
 #include "util/text.h"
 
@@ -95,13 +96,20 @@ JobPage job_page(const ReportRequest& request) {
   return page;
 }
 
-std::string markdown(const ReportRequest& request) {
+// What people read without pictures: Markdown and text are renderings of it.
+doc::Document job_document(const ReportRequest& request) {
   const Job job = request.job.job();
   const std::vector<TargetDevice> devices = request.devices.devices();
   if (devices.size() > 1) throw Error("[report] a document is about one device", "name one with --gpu", ExitCode::usage);
   std::vector<std::pair<std::string, Job>> others;
   for (size_t i = 0; i < request.against.size(); ++i) others.emplace_back(request.against_name[i], request.against[i].job());
-  return seed_report_markdown(make_seed_report(job, devices.empty() ? std::nullopt : std::optional(devices[0]), others), request.language);
+  return seed_report_document(make_seed_report(job, devices.empty() ? std::nullopt : std::optional(devices[0]), others), request.language);
+}
+
+bool is_document(DocumentFormat format) { return format == DocumentFormat::markdown || format == DocumentFormat::text; }
+
+std::string rendered(const doc::Document& document, DocumentFormat format) {
+  return format == DocumentFormat::text ? doc::to_text(document, Style{}) : doc::to_markdown(document);
 }
 
 std::string rendered(const nlohmann::ordered_json& page, DocumentFormat format) {
@@ -109,19 +117,21 @@ std::string rendered(const nlohmann::ordered_json& page, DocumentFormat format) 
     case DocumentFormat::html: return page_html(page);
     case DocumentFormat::csv: return page_csv(page);
     case DocumentFormat::json: return dump(page, 2) + "\n";
-    case DocumentFormat::markdown: return page_markdown(page);
+    case DocumentFormat::text:
+    case DocumentFormat::markdown: break;
   }
-  return "";
+  return rendered(page_document(page), format);
 }
 
 }  // namespace
 
 DocumentFormat parse_document_format(const std::string& name) {
   if (name == "markdown" || name == "md") return DocumentFormat::markdown;
+  if (name == "text") return DocumentFormat::text;
   if (name == "html") return DocumentFormat::html;
   if (name == "json") return DocumentFormat::json;
   if (name == "csv") return DocumentFormat::csv;
-  throw Error("[report] no format is called '" + printable(name, 40) + "'", did_you_mean(name, {"markdown", "html", "json", "csv"}),
+  throw Error("[report] no format is called '" + printable(name, 40) + "'", did_you_mean(name, {"markdown", "text", "html", "json", "csv"}),
               ExitCode::usage);
 }
 
@@ -137,8 +147,9 @@ DocumentFormat document_format_of(const std::string& path) {
 
 std::string document(const ReportRequest& request) {
   if (is_recorded_file(request.job.run)) return rendered(recorded_page({request.job.run[0], {}, "", request.progress}), request.format);
-  if (request.format == DocumentFormat::markdown) return markdown(request);
-  if (!request.against.empty()) throw Error("[report] --against is for Markdown", "leave it out, or write Markdown", ExitCode::usage);
+  if (is_document(request.format)) return rendered(job_document(request), request.format);
+  if (!request.against.empty())
+    throw Error("[report] --against is for Markdown and text", "leave it out, or write Markdown", ExitCode::usage);
   return rendered(page_json(job_page(request)), request.format);
 }
 

@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-enum class DocumentFormat : uint8_t { markdown, html, json, csv };
-// "html", "markdown" or "md", "json", "csv".
+enum class DocumentFormat : uint8_t { markdown, text, html, json, csv };
+// "text", "html", "markdown" or "md", "json", "csv".
 DocumentFormat parse_document_format(const std::string& name);
 // By the ending of a file's name; Markdown for any other.
 DocumentFormat document_format_of(const std::string& path);
@@ -21,7 +21,7 @@ struct ReportRequest {
   DeviceRequest devices;                  // the first is what the page is about; all are in its table
   std::vector<JobRequest> against;        // other configurations, for Markdown
   std::vector<std::string> against_name;  // as the user wrote them
-  Language language = Language::english;  // of Markdown
+  Language language = Language::english;  // of Markdown and text
   bool brief = false;                     // without levers, plan and the table of devices
   DocumentFormat format = DocumentFormat::markdown;
   OnProgress progress;  // of bytes read of a snapshot

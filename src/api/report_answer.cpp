@@ -17,7 +17,7 @@ struct DocumentKeys {
 
 const Keys<DocumentKeys>& document_keys() {
   using R = DocumentKeys;
-  static const Keys<R> kKeys{{"format", &R::format, "FORMAT", "json (default), html, markdown or csv"},
+  static const Keys<R> kKeys{{"format", &R::format, "FORMAT", "json (default), html, markdown, text or csv"},
                              {"language", &R::language, "LANGUAGE", "en (default) or vi, of Markdown"},
                              {"against", &R::against, "JOB", "other configurations for the comparison, of Markdown"},
                              {"brief", &R::brief, "", "a page without levers, plan and the table of devices: quicker"}};
@@ -27,6 +27,7 @@ const Keys<DocumentKeys>& document_keys() {
 const char* name_of(DocumentFormat format) {
   switch (format) {
     case DocumentFormat::markdown: return "markdown";
+    case DocumentFormat::text: return "text";
     case DocumentFormat::html: return "html";
     case DocumentFormat::csv: return "csv";
     case DocumentFormat::json: return "json";
@@ -60,7 +61,7 @@ ExitCode answer(const ReportRequest& request, const Show& show) {
   ReportRequest asked = request;
   asked.progress = show.progress;
   const std::string text = document(asked);
-  show([&](const Style&) { return text; },
+  show([&] { return doc::preformatted(text); },
        [&] {
          if (request.format == DocumentFormat::json) return nlohmann::ordered_json::parse(text);
          return nlohmann::ordered_json{

@@ -108,7 +108,7 @@ ExitCode answer(const SchemaRequest& request, const Show& show) {
     if (request.verb == v.name && v.answer) asked = request_schema(v.name, v.keys());
   if (request.request && asked.is_null())
     throw Error("[schema] " + request.verb + " takes no request", "plimsoll schema " + request.verb, ExitCode::usage);
-  show([&](const Style&) { return request.request ? dump(asked, 2) + "\n" : answered; },
+  show([&] { return doc::preformatted(request.request ? dump(asked, 2) + "\n" : answered); },
        [&] {
          return Json{{"schema", 1}, {"command", "schema"}, {"verb", request.verb}, {"request", asked}, {"answer", Json::parse(answered)}};
        });

@@ -40,8 +40,7 @@ std::vector<Score> scores_of(const std::vector<Row>& rows, Score (*score)(const 
 
 ExitCode answer_published(const ScoreRequest& request, const Show& show) {
   const std::vector<PublishedScore> scores = scores_of(rows_of(request.files, read_published_rows), score_published, show);
-  show([&](const Style&) { return request.markdown ? published_markdown(scores) : published_text(scores, request.all); },
-       [&] { return published_json(scores); });
+  show([&] { return published_document(scores, request.all); }, [&] { return published_json(scores); });
   return ExitCode::ok;
 }
 
@@ -50,12 +49,17 @@ ExitCode answer_recorded(const ScoreRequest& request, const Show& show) {
   const std::vector<Score> scores = scores_of(rows, score_row, show);
   std::optional<ScoreWalk> walk;
   if (!request.walk.empty()) walk = walk_events(rows, scores, request.walk);
-  show([&](const Style&) { return score_text(scores, request.all) + (walk ? walk_text(*walk) : ""); },
-       [&] {
-         nlohmann::ordered_json json = score_json(scores);
-         if (walk) json["walk"] = walk_json(*walk);
-         return json;
-       });
+  show(
+      [&] {
+        doc::Document document = score_document(scores, request.all);
+        if (walk) doc::append(document.blocks, walk_blocks(*walk));
+        return document;
+      },
+      [&] {
+        nlohmann::ordered_json json = score_json(scores);
+        if (walk) json["walk"] = walk_json(*walk);
+        return json;
+      });
   const ScoreSummary sum = summarise(scores);
   return sum.exact == sum.predicted && (!walk || walk->walked == walk->equal) ? ExitCode::ok : ExitCode::no;
 }
@@ -67,7 +71,6 @@ const Keys<ScoreRequest>& score_keys() {
   static const Keys<R> kKeys{
       {.key = "files", .member = &R::files, .value = "FILE.jsonl", .help = "recorded rows, one JSON object a line", .flag = false},
       {"all", &R::all, "", "list every row"},
-      {"markdown", &R::markdown, "", "GPU rows: the report as Markdown"},
       {"walk", &R::walk, "DIR", "folder of recorded events: compare event by event, show the first difference of each row"}};
   return kKeys;
 }

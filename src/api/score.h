@@ -13,7 +13,6 @@ struct ScoreRequest {
   std::vector<std::string> files;  // of rows, one JSON object a line
   std::string walk;                // a folder of recorded events; empty: none are compared
   bool all = false;                // the text lists every row
-  bool markdown = false;           // the text is Markdown; for published rows
 };
 
 const Keys<ScoreRequest>& score_keys();

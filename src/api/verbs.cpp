@@ -1,5 +1,7 @@
 #include "api/verbs.h"
 
+#include <nlohmann/json.hpp>
+
 #include "api/ai_toolkit.h"
 #include "api/compare.h"
 #include "api/doctor.h"
@@ -28,7 +30,7 @@ std::vector<RequestKey> no_keys() { return {}; }
 
 ExitCode answer_version(const nlohmann::json& request, const Show& show) {
   request_of(request, no_keys());
-  show([](const Style&) { return std::string("plimsoll ") + version() + "\n"; },
+  show([] { return doc::preformatted(std::string("plimsoll ") + version()); },
        [] {
          return nlohmann::ordered_json{{"schema", 1}, {"command", "version"}, {"version", version()}};
        });
@@ -58,8 +60,7 @@ const std::vector<Verb>& verbs() {
       {"score", "predictions beside recorded PyTorch runs, to the byte", score_request_keys, answer_to<score_request>, score_shape},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", replay_request_keys,
        answer_to<replay_request>, replay_shape},
-      {"run", "a training command to its end: smaller micro-batches and a restart from the last checkpoint when memory runs out", no_keys,
-       nullptr, nullptr},
+      {"run", "run a training command, restarting with smaller micro-batches after an OOM", no_keys, nullptr, nullptr},
       {"list", "what is known: models, presets, optimizers, settings, gpus", list_request_keys, answer_to<list_request>, list_shape},
       {"doctor", "what this machine has, what its drivers say, and what blocks an answer", doctor_request_keys, answer_to<doctor_request>,
        doctor_shape},

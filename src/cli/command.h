@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "api/show.h"
+#include "api/form.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -47,10 +47,12 @@ ExitCode run_example();
 
 // Flags every command has.
 struct OutputFlags {
-  bool json = false;
+  bool json = false;  // short for --format json
   bool ascii = false;
+  std::string format = "text";
   std::string colour = "auto";
   void add_to(CLI::App& app);
+  Form form() const;                          // throws where two are asked for
   Show show(OnProgress progress = {}) const;  // prints what was asked for on stdout, notes on stderr
 };
 

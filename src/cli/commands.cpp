@@ -4,7 +4,6 @@
 
 #include "api/verbs.h"
 #include "cli/command.h"
-#include "job/config.h"
 
 namespace plimsoll {
 
@@ -42,14 +41,23 @@ const std::vector<Command>& commands() {
 }
 
 void OutputFlags::add_to(CLI::App& app) {
-  app.add_flag("--json", json, "one JSON document on stdout, sizes in bytes");
+  app.add_flag("--json", json, "one JSON document on stdout, sizes in bytes: --format json");
+  app.add_option("--format", format, std::string(kForms) + " (default text)")
+      ->check(CLI::IsMember({"text", "markdown", "md", "html", "json"}))
+      ->type_name("FORMAT");
   app.add_flag("--ascii", ascii, "no Unicode in text output");
   app.add_option("--color", colour, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->type_name("WHEN");
 }
 
+Form OutputFlags::form() const {
+  if (json && format != "text" && format != "json")
+    throw Error("[format] --json and --format " + format + " are two forms of one answer", "leave one of them out", ExitCode::usage);
+  return json ? Form::json : parse_form(format);
+}
+
 Show OutputFlags::show(OnProgress progress) const {
-  Show out = [*this](const auto& text, const auto& document) {
-    std::cout << (json ? dump(document(), 2) + "\n" : text(Style::detect(colour, ascii)));
+  Show out = [form = form(), style = Style::detect(colour, ascii)](const auto& document, const auto& data) {
+    std::cout << rendered(form, document, data, style);
   };
   out.notes = [](const std::string& lines) { std::cerr << lines; };
   out.progress = std::move(progress);

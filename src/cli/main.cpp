@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   CLI::App app("Plimsoll: will this training run fit in memory, what takes it, and what to change.", "plimsoll");
   app.set_version_flag("--version", std::string("plimsoll ") + version());
-  app.footer("`plimsoll COMMAND --help` teaches each command. Exit codes: docs/exit-codes.md.");
+  app.footer("Run `plimsoll COMMAND --help` for details. Exit codes: docs/exit-codes.md.");
   app.require_subcommand(0, 1);
   std::vector<std::pair<CLI::App*, std::function<ExitCode()>>> actions;
   for (const Command& c : commands()) {

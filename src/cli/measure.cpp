@@ -31,7 +31,7 @@ ExitCode start_measure(const std::vector<std::string>& given) {
     throw Error("[measure] " + program + " is not there: this build has no libtorch",
                 "install libtorch-dev and libstb-dev and build again (cmake -DPLIMSOLL_MEASURE=ON); every other command works without it",
                 ExitCode::no_hardware);
-  throw Error("[measure] cannot start " + program + ": " + std::strerror(errno), "may it be executed?");
+  throw Error("[measure] cannot start " + program + ": " + std::strerror(errno), "check that the file is executable");
 }
 
 std::function<ExitCode()> set_up_measure(CLI::App& app) {

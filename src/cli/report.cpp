@@ -18,7 +18,7 @@ namespace {
 struct ReportFlags {
   JobFlags job;
   DeviceFlags devices;
-  std::string style = "seed", language = "en", output, html, format;
+  std::string language = "en", output, html, format;
   std::vector<std::string> against;
   bool brief = false;
 };
@@ -53,17 +53,14 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
       "  plimsoll report snap.pickle --html run.html                           a recorded snapshot, or a trace file\n"
       "The page needs no network and no other file. Exit codes: 0 done, 2 wrong usage, 5 input not understood, 1 a bug.");
   flags->job.add_input_to(app);
-  app.add_option("--style", flags->style, "seed: a numbered breakdown in Markdown (default)")
-      ->check(CLI::IsMember({"seed"}))
-      ->type_name("STYLE");
-  app.add_option("--language", flags->language, "en or vi, of Markdown")->type_name("LANGUAGE");
+  app.add_option("--language", flags->language, "en or vi, of Markdown and text")->type_name("LANGUAGE");
   app.add_option("--against", flags->against,
                  "another configuration for the comparison (repeatable; default: smaller batches, or larger ones)")
       ->allow_extra_args(false)
       ->type_name("JOB");
   app.add_option("--html", flags->html, "write the page to FILE, beside --output if there is one")->type_name("FILE");
-  app.add_option("--format", flags->format, "markdown, html, json or csv (default: by the ending of --output, else markdown)")
-      ->check(CLI::IsMember({"markdown", "md", "html", "json", "csv"}))
+  app.add_option("--format", flags->format, "markdown, text, html, json or csv (default: by the ending of --output, else markdown)")
+      ->check(CLI::IsMember({"markdown", "md", "text", "html", "json", "csv"}))
       ->type_name("FORMAT");
   app.add_option("--output", flags->output, "write to FILE instead of stdout")->type_name("FILE");
   app.add_flag("--brief", flags->brief, "a page without levers, plan and the table of devices: quicker");

@@ -42,6 +42,8 @@ std::function<ExitCode()> set_up_score(CLI::App& app) {
   app.add_option("files", flags->request.files, "recorded rows, one JSON object a line")->required()->type_name("FILE.jsonl");
   add_flags(app, score_keys(), flags->request);
   flags->output.add_to(app);
+  app.add_flag_callback(
+      "--markdown", [flags] { flags->output.format = "markdown"; }, "the tables of docs/accuracy.md: --format markdown");
   return [flags] { return answer(flags->request, flags->output.show(counting())); };
 }
 

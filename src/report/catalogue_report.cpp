@@ -54,13 +54,20 @@ Json device_json(const DeviceSpec& d) {
 
 }  // namespace
 
-std::string catalogue_text(const std::vector<DeviceSpec>& devices) {
-  constexpr const char* kLine = "{:<24} {:>10} {:>11} {:<9} {:>9} {:>12} {:>12}  {}\n";
-  std::string out = fmt::format(kLine, "id", "nominal GB", "usable", "memory", "GB/s", "bf16 TFLOPs", "fp32 TFLOPs", "name");
+doc::Document catalogue_document(const std::vector<DeviceSpec>& devices) {
+  using doc::Kind;
+  doc::Table table{{{"id"},
+                    {"nominal GB", Kind::number},
+                    {"usable", Kind::size},
+                    {"memory"},
+                    {"GB/s", Kind::number},
+                    {"bf16 TFLOPs", Kind::number},
+                    {"fp32 TFLOPs", Kind::number},
+                    {"name"}}};
   for (const DeviceSpec& d : devices)
-    out += fmt::format(kLine, d.id, cell(d.nominal_gb), usable_cell(d), to_string(d.memory), cell(d.bandwidth_gbs), cell(d.bf16_tflops),
-                       cell(d.fp32_tflops), d.name);
-  return out;
+    table.rows.push_back({{d.id, cell(d.nominal_gb), usable_cell(d), to_string(d.memory), cell(d.bandwidth_gbs), cell(d.bf16_tflops),
+                           cell(d.fp32_tflops), d.name}});
+  return {"", {}, {std::move(table)}};
 }
 
 Json catalogue_json(const std::vector<DeviceSpec>& devices) {

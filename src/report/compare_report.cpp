@@ -30,54 +30,66 @@ std::vector<std::string> categories(const std::vector<ComparedJob>& jobs) {
   return out;
 }
 
-std::string difference(Bytes value, Bytes first) {
-  const int64_t d = value.count - first.count;
-  if (d == 0) return "=";
-  return (d < 0 ? "-" : "+") + to_string(Bytes{d < 0 ? -d : d});
+Bytes device_peak(const Estimate& e) { return e.memory ? e.memory->device.bytes : e.peak; }
+
+doc::Table peaks_table(const std::vector<ComparedJob>& jobs) {
+  using doc::Kind;
+  doc::Table out{{{"job"},
+                  {"tensors", Kind::size},
+                  {"allocated", Kind::size},
+                  {"reserved", Kind::size},
+                  {"device", Kind::size},
+                  {"difference", Kind::size},
+                  {"reached in"}}};
+  const Bytes first = device_peak(jobs.front().estimate);
+  for (const ComparedJob& j : jobs) {
+    const Estimate& e = j.estimate;
+    const auto counter = [&](ByteRange DeviceMemory::*which) { return e.memory ? doc::Text(((*e.memory).*which).bytes) : doc::Text("?"); };
+    out.rows.push_back({{j.name, e.peak, counter(&DeviceMemory::allocated), counter(&DeviceMemory::reserved),
+                         counter(&DeviceMemory::device), &j == &jobs.front() ? doc::Text() : doc::Text(doc::Change{device_peak(e) - first}),
+                         doc::dim(fmt::format("{}, {}", e.steps[e.worst].name, phase_name(e.peak_phase)))}});
+  }
+  return out;
 }
 
-Bytes device_peak(const Estimate& e) { return e.memory ? e.memory->device.bytes : e.peak; }
+// A row for each category, and for each job its bytes and their difference from the first.
+doc::Table parts_table(const std::vector<ComparedJob>& jobs) {
+  doc::Table out{{{""}}};
+  for (const ComparedJob& j : jobs) {
+    out.columns.push_back({j.name, doc::Kind::size});
+    if (&j != &jobs.front()) out.columns.push_back({"", doc::Kind::size});
+  }
+  for (const std::string& name : categories(jobs)) {
+    doc::Row row{{name}};
+    const Bytes first = part(jobs.front().estimate, name);
+    for (const ComparedJob& j : jobs) {
+      const Bytes bytes = part(j.estimate, name);
+      row.cells.emplace_back(bytes);
+      if (&j != &jobs.front()) row.cells.push_back(doc::dim(doc::Change{bytes - first}));
+    }
+    out.rows.push_back(std::move(row));
+  }
+  return out;
+}
+
+doc::Table verdicts_table(const std::vector<ComparedJob>& jobs) {
+  doc::Table out{{{"device"}, {"job"}, {"verdict"}, {"margin", doc::Kind::size}}};
+  for (size_t d = 0; d < jobs.front().fits.size(); ++d)
+    for (const ComparedJob& j : jobs) {
+      const Fit& f = j.fits[d];
+      out.rows.push_back(
+          {{f.device.name, j.name, verdict_text(f.verdict), f.device.capacity ? doc::Text(doc::Change{f.margin}) : doc::Text("?")}});
+    }
+  return out;
+}
 
 }  // namespace
 
-std::string compare_text(const std::vector<ComparedJob>& jobs, const Style& style) {
-  size_t width = 12;
-  for (const ComparedJob& j : jobs) width = std::max(width, j.name.size());
-  const std::vector<std::string> names = categories(jobs);
-  const Estimate& first = jobs.front().estimate;
-  std::string out = style.bold("Peaks") + "\n";
-  out += style.dim(fmt::format("  {:<{}} {:>11} {:>11} {:>11} {:>11} {:>12}  {}", "job", width, "tensors", "allocated", "reserved",
-                               "device", "difference", "reached in")) +
-         "\n";
-  for (const ComparedJob& j : jobs) {
-    const Estimate& e = j.estimate;
-    auto counter = [&](ByteRange DeviceMemory::*which) { return e.memory ? to_string(((*e.memory).*which).bytes) : std::string("?"); };
-    out += fmt::format("  {:<{}} {:>11} {:>11} {:>11} {:>11} {:>12}  {}\n", j.name, width, to_string(e.peak),
-                       counter(&DeviceMemory::allocated), counter(&DeviceMemory::reserved), counter(&DeviceMemory::device),
-                       &j == &jobs.front() ? "" : difference(device_peak(e), device_peak(first)),
-                       style.dim(fmt::format("{}, {}", e.steps[e.worst].name, phase_name(e.peak_phase))));
-  }
-  out += "\n" + style.bold("What is alive at the peak, and the difference from the first") + "\n";
-  for (const std::string& name : names) {
-    out += fmt::format("  {:<20}", name);
-    for (const ComparedJob& j : jobs) {
-      const Bytes bytes = part(j.estimate, name);
-      out += fmt::format(" {:>11} {:<13}", to_string(bytes),
-                         &j == &jobs.front() ? std::string() : style.dim(fmt::format("{:<13}", difference(bytes, part(first, name)))));
-    }
-    while (out.back() == ' ') out.pop_back();
-    out += "\n";
-  }
-  if (jobs.front().fits.empty()) return out;
-  out += "\n" + style.bold("Will it fit?") + "\n";
-  for (size_t d = 0; d < jobs.front().fits.size(); ++d) {
-    out += fmt::format("  {}\n", jobs.front().fits[d].device.name);
-    for (const ComparedJob& j : jobs) {
-      const Fit& f = j.fits[d];
-      out += fmt::format("    {:<{}} {:<13} {:>12}\n", j.name, width, to_string(f.verdict),
-                         f.device.capacity ? difference(f.margin, {}) : std::string("?"));
-    }
-  }
+doc::Document compare_document(const std::vector<ComparedJob>& jobs) {
+  doc::Document out;
+  out.blocks = {doc::Heading{"Peaks"}, peaks_table(jobs), doc::Heading{"What is alive at the peak, and the difference from the first"},
+                parts_table(jobs)};
+  if (!jobs.front().fits.empty()) doc::append(out.blocks, {doc::Heading{"Will it fit?"}, verdicts_table(jobs)});
   return out;
 }
 

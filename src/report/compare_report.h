@@ -7,7 +7,7 @@
 
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
@@ -17,7 +17,7 @@ struct ComparedJob {
   std::vector<Fit> fits;  // on the devices asked for, the same for all
 };
 
-std::string compare_text(const std::vector<ComparedJob>& jobs, const Style& style);
+doc::Document compare_document(const std::vector<ComparedJob>& jobs);
 nlohmann::ordered_json compare_json(const std::vector<ComparedJob>& jobs);
 
 }  // namespace plimsoll

@@ -27,105 +27,103 @@ const char* memory_name(Memory m) {
   return "";
 }
 
-std::string headline(const Diagnosis& d, const Style& style) {
-  if (!d.symptom) return style.bold("No out-of-memory in this log") + "\n";
+doc::Text what_happened(const Diagnosis& d) {
+  if (!d.symptom) return doc::bold("No out-of-memory error in this log");
   const Symptom& s = *d.symptom;
   if (s.certainty == Certainty::possible)
-    return style.bold(s.memory == Memory::none ? "Not out of device memory" : "Not certain that memory ran out") + "  " + s.kind + "\n";
-  std::string out =
-      style.red(std::string(s.certainty == Certainty::likely ? "Most likely out of memory: " : "Out of memory: ") + memory_name(s.memory));
+    return doc::bold(s.memory == Memory::none ? "Not out of device memory" : "Not certain that memory ran out") + "  " + s.kind;
+  doc::Text out = std::string(s.certainty == Certainty::likely ? "Most likely out of memory: " : "Out of memory: ") + memory_name(s.memory);
   if (s.device) out += fmt::format(" (device {})", *s.device);
   if (d.rank) out += fmt::format(" on rank {}", *d.rank);
-  return out + style.dim("  " + s.kind) + "\n";
+  return doc::bad(out) + doc::dim("  " + s.kind);
 }
 
-std::string row(const char* name, const std::string& value) { return fmt::format("  {:<22} {}\n", name, value); }
-
-std::string size_row(const char* name, const std::optional<int64_t>& bytes, const std::string& more = "") {
-  return bytes ? row(name, fmt::format("{:>10}{}", to_string(Bytes{*bytes}), more.empty() ? "" : "  " + more)) : "";
-}
-
-std::string numbers(const Diagnosis& d, const Style& style) {
+doc::Facts numbers(const Diagnosis& d) {
   const Symptom& s = *d.symptom;
-  std::string out;
-  out += size_row("asked for", s.tried, s.shape);
-  out += size_row(s.kind == "xla_tpu" ? "the device has" : "in all", s.total, s.memory == Memory::mps ? "the most that PyTorch takes" : "");
-  out += size_row("allowed", s.allowed);
-  out += size_row("free", s.free);
-  out += size_row("allocated", s.allocated, s.memory == Memory::host && !s.note.empty() ? s.note : "");
+  doc::Facts out;
+  const auto add = [&](const char* name, const std::optional<int64_t>& bytes, const std::string& more = "") {
+    if (bytes) out.facts.push_back({name, Bytes{*bytes}, more});
+  };
+  add("asked for", s.tried, s.shape);
+  add(s.kind == "xla_tpu" ? "the device has" : "in all", s.total, s.memory == Memory::mps ? "the most that PyTorch takes" : "");
+  add("allowed", s.allowed);
+  add("free", s.free);
+  add("allocated", s.allocated, s.memory == Memory::host && !s.note.empty() ? s.note : "");
   if (s.reserved && s.allocated)
-    out += size_row("reserved, not in use", *s.reserved - *s.allocated,
-                    d.fragmentation == Fragmentation::yes ? "more than was asked for: fragmentation" : "");
-  out += size_row("in CUDA graphs' pools", s.private_pools);
-  out += size_row("this process", s.process, "with what PyTorch does not count");
+    add("reserved, not in use", *s.reserved - *s.allocated,
+        d.fragmentation == Fragmentation::yes ? "more than was asked for: fragmentation" : "");
+  add("in CUDA graphs' pools", s.private_pools);
+  add("this process", s.process, "with what PyTorch does not count");
   if (d.others && d.others->count > 0) {
     const bool exact = s.process || s.memory == Memory::mps;
-    out += size_row("other processes", d.others->count, exact ? "" : "at most: this process's CUDA context is in it");
-  }
-  return out.empty() ? out : "\n" + style.bold("Memory") + "\n" + out;
-}
-
-std::string frame_text(const Frame& f) {
-  return fmt::format("{}:{} in {}{}", printable(f.file, 120), f.line, printable(f.function, 60),
-                     f.statement.empty() ? "" : "\n                         " + printable(f.statement, 120));
-}
-
-std::string circumstances(const Diagnosis& d, const Style& style) {
-  std::string out;
-  if (!d.phase.empty()) out += row("phase", d.phase);
-  if (const Frame* f = d.traceback.users()) out += row("your code", frame_text(*f));
-  if (const Frame* f = d.traceback.models(); f && f != d.traceback.users()) out += row("model", frame_text(*f));
-  if (d.progress && d.progress->training) {
-    if (d.progress->done && d.progress->total)
-      out += row("progress", fmt::format("{} of {} steps{}", with_commas(*d.progress->done), with_commas(*d.progress->total),
-                                         d.first_step == true ? ": in the first" : ""));
-    else if (d.progress->done)
-      out += row("progress", fmt::format("step {}", with_commas(*d.progress->done)));
-    else
-      out += row("progress", "after some steps");
-  }
-  out += row("line", fmt::format("{} of {}", with_commas(d.line), with_commas(d.lines)));
-  if (d.occurrences > 1) {
-    std::vector<std::string> ranks;
-    for (const int r : d.ranks) ranks.push_back(std::to_string(r));
-    out += row("also", fmt::format("{} more such texts below; the first counts{}", with_commas(d.occurrences - 1),
-                                   ranks.size() > 1 ? "; ranks " + printable(join(ranks, ", "), 60) : ""));
-  }
-  if (d.recovered) out += row("after it", "the run went on: it was caught, and steps follow");
-  return "\n" + style.bold("When and where") + "\n" + out;
-}
-
-std::string run_text(const Diagnosis& d, const Style& style) {
-  const KnownRun& run = *d.run;
-  std::string out =
-      "\n" + style.bold("The run") + "  " + run.estimate.job.model + ", " + recipe_text(run.estimate.job, run.estimate.sample) + "\n";
-  out += row("needs",
-             fmt::format("{}  (tensors {}, peak in {}{})", to_string(run.what_if.device), to_string(run.estimate.peak),
-                         phase_name(run.estimate.peak_phase), run.estimate.peak_module.empty() ? "" : ", " + run.estimate.peak_module));
-  for (const std::string& m : run.matches) out += row("of the size asked for", m);
-  if (run.fit) {
-    out += row("on that device", std::string(to_string(run.fit->verdict)) + (run.fit->reason.empty() ? "" : ": " + run.fit->reason));
-    if (run.fit->failure) {
-      const FirstFailure& f = *run.fit->failure;
-      out += row("would fail", fmt::format("in {}, {}{}, asking for {}", f.step, phase_name(f.phase),
-                                           f.module.empty() ? "" : ", " + f.module, to_string(Bytes{f.numbers.tried})));
-    }
+    add("other processes", d.others->count, exact ? "" : "at most: this process's CUDA context is in it");
   }
   return out;
 }
 
-std::string fixes_text(const Diagnosis& d, const Style& style) {
-  std::string out;
-  int n = 0;
-  for (const Fix& f : d.fixes) {
-    out += fmt::format("  {:>2}. {}", ++n, f.change);
-    if (f.saving) out += fmt::format("  saves {}", to_string(*f.saving));
-    if (f.verdict)
-      out += *f.verdict == Verdict::fits ? ", " + style.green("then it fits") : *f.verdict == Verdict::tight ? ", then it is tight" : "";
-    out += "\n      " + style.dim(f.why) + "\n";
-    if (!f.flags.empty()) out += "      " + f.flags + "\n";
+void add_frame(doc::Facts& facts, const char* name, const Frame& f) {
+  facts.facts.push_back({name, fmt::format("{}:{} in {}", printable(f.file, 120), f.line, printable(f.function, 60))});
+  if (!f.statement.empty()) facts.facts.push_back({"", doc::code(printable(f.statement, 120))});
+}
+
+std::string progress_text(const Diagnosis& d) {
+  const Progress& p = *d.progress;
+  if (!p.done) return "after some steps";
+  if (!p.total) return fmt::format("step {}", with_commas(*p.done));
+  return fmt::format("{} of {} steps{}", with_commas(*p.done), with_commas(*p.total), d.first_step == true ? ": in the first" : "");
+}
+
+doc::Facts circumstances(const Diagnosis& d) {
+  doc::Facts out;
+  const auto row = [&](const char* name, const std::string& value) { out.facts.push_back({name, value}); };
+  if (!d.phase.empty()) row("phase", d.phase);
+  if (const Frame* f = d.traceback.users()) add_frame(out, "your code", *f);
+  if (const Frame* f = d.traceback.models(); f && f != d.traceback.users()) add_frame(out, "model", *f);
+  if (d.progress && d.progress->training) row("progress", progress_text(d));
+  row("line", fmt::format("{} of {}", with_commas(d.line), with_commas(d.lines)));
+  if (d.occurrences > 1) {
+    std::vector<std::string> ranks;
+    for (const int r : d.ranks) ranks.push_back(std::to_string(r));
+    row("also", fmt::format("{} more such messages below; the first counts{}", with_commas(d.occurrences - 1),
+                            ranks.size() > 1 ? "; ranks " + printable(join(ranks, ", "), 60) : ""));
   }
-  return out.empty() ? out : "\n" + style.bold("What to change, in this order") + "\n" + out;
+  if (d.recovered) row("after it", "the run went on: it was caught, and steps follow");
+  return out;
+}
+
+doc::Blocks run_blocks(const KnownRun& run) {
+  doc::Facts facts{{{"needs", run.what_if.device,
+                     doc::Text("tensors ") + run.estimate.peak +
+                         fmt::format(", peak in {}{}", phase_name(run.estimate.peak_phase),
+                                     run.estimate.peak_module.empty() ? "" : ", " + run.estimate.peak_module)}}};
+  for (const std::string& m : run.matches) facts.facts.push_back({"of the size asked for", m});
+  if (run.fit) {
+    doc::Text verdict = verdict_text(run.fit->verdict);
+    if (!run.fit->reason.empty()) verdict += ": " + run.fit->reason;
+    facts.facts.push_back({"on that device", verdict});
+    if (run.fit->failure) {
+      const FirstFailure& f = *run.fit->failure;
+      facts.facts.push_back(
+          {"would fail", fmt::format("in {}, {}{}, asking for ", f.step, phase_name(f.phase), f.module.empty() ? "" : ", " + f.module) +
+                             doc::Text(Bytes{f.numbers.tried})});
+    }
+  }
+  return {doc::Heading{"The run", run.estimate.job.model + ", " + recipe_text(run.estimate.job, run.estimate.sample)}, std::move(facts)};
+}
+
+doc::Blocks fix_blocks(const Diagnosis& d) {
+  if (d.fixes.empty()) return {};
+  doc::Table table{{{"", doc::Kind::number}, {"change"}}};
+  for (const Fix& f : d.fixes) {
+    doc::Text change = f.change;
+    if (f.saving) change += doc::Text("  saves ") + *f.saving;
+    if (f.verdict && *f.verdict == Verdict::fits) change += ", " + doc::good("then it fits");
+    if (f.verdict && *f.verdict == Verdict::tight) change += ", then it is tight";
+    doc::Row row{{fmt::format("{}.", table.rows.size() + 1), change}, {doc::dim(f.why)}};
+    if (!f.flags.empty()) row.details.push_back(doc::code(f.flags));
+    table.rows.push_back(std::move(row));
+  }
+  return {doc::Heading{"What to change, in this order"}, std::move(table)};
 }
 
 Json optional_json(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -152,20 +150,24 @@ Json run_json(const std::optional<KnownRun>& run) {
 
 }  // namespace
 
-std::string diagnosis_text(const Diagnosis& d, const Style& style) {
-  std::string out = headline(d, style);
+doc::Document diagnosis_document(const Diagnosis& d) {
+  doc::Document out{"", what_happened(d)};
   if (!d.symptom) {
-    out += d.binary ? "  the file is not text\n"
-                    : fmt::format("  {} lines were read; no text says that memory ran out, and no process was killed for it\n",
-                                  with_commas(d.lines));
+    out.blocks.emplace_back(
+        doc::Paragraph{d.binary ? std::string("The file is not text.")
+                                : fmt::format("{} lines were read; no message says that memory ran out, and no process was killed for it.",
+                                              with_commas(d.lines))});
     return out;
   }
-  out += "  " + style.dim(printable(d.text, 400)) + "\n";
-  out += numbers(d, style) + circumstances(d, style);
-  if (d.run) out += run_text(d, style);
-  out += "\n" + style.bold("Why, the likeliest first") + "\n";
-  for (const std::string& c : d.causes) out += "  - " + c + "\n";
-  return out + fixes_text(d, style);
+  out.blocks.emplace_back(doc::Paragraph{doc::dim(printable(d.text, 400))});
+  if (doc::Facts memory = numbers(d); !memory.facts.empty()) doc::append(out.blocks, {doc::Heading{"Memory"}, std::move(memory)});
+  doc::append(out.blocks, {doc::Heading{"When and where"}, circumstances(d)});
+  if (d.run) doc::append(out.blocks, run_blocks(*d.run));
+  doc::List causes;
+  for (const std::string& c : d.causes) causes.items.emplace_back(c);
+  doc::append(out.blocks, {doc::Heading{"Why, the likeliest first"}, std::move(causes)});
+  doc::append(out.blocks, fix_blocks(d));
+  return out;
 }
 
 Json diagnosis_json(const Diagnosis& d) {

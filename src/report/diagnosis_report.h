@@ -5,11 +5,11 @@
 #include <string>
 
 #include "diagnose/diagnosis.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
-std::string diagnosis_text(const Diagnosis& d, const Style& style);
+doc::Document diagnosis_document(const Diagnosis& d);
 nlohmann::ordered_json diagnosis_json(const Diagnosis& d);
 
 }  // namespace plimsoll

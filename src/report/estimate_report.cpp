@@ -1,6 +1,5 @@
 #include "report/estimate_report.h"
 #include "job/distribution.h"
-#include "report/job_report.h"
 #include "report/schema_versions.h"
 
 #include <fmt/format.h>
@@ -9,7 +8,6 @@
 #include "model/weights_only.h"
 #include "program/ranks.h"
 #include "report/fit_report.h"
-#include "report/host_report.h"
 #include "report/job_report.h"
 #include "report/xla_report.h"
 #include "util/text.h"
@@ -18,211 +16,161 @@ namespace plimsoll {
 
 namespace {
 
-constexpr int kNameWidth = 44, kBarWidth = 24;
-
 std::string count_text(int64_t n) {
   if (n >= 1'000'000'000) return fmt::format("{:.2f} B", static_cast<double>(n) / 1e9);
   if (n >= 1'000'000) return fmt::format("{:.1f} M", static_cast<double>(n) / 1e6);
   return with_commas(n);
 }
 
-class Writer {
- public:
-  Writer(const Estimate& e, const Style& style, const TextOptions& options) : e_(e), style_(style), options_(options) {}
+// Where the peak is: "backward, transformer.h.11, gelu".
+std::string peak_place(const Estimate& e) {
+  return fmt::format("{}{}{}", phase_name(e.peak_phase), e.peak_module.empty() ? "" : ", " + e.peak_module,
+                     e.peak_op.empty() ? "" : ", " + e.peak_op);
+}
 
-  std::string write() {
-    line(style_.bold(e_.job.model) +
-         fmt::format("  {} parameters{}{}, {}", count_text(e_.parameters), shared_text(), trained_text(), recipe_text(e_.job, e_.sample)));
-    line("");
-    e_.xla ? program() : peaks();
-    curve();
-    line("");
-    line(style_.bold("What is alive at the peak"));
-    for (const TreeNode& c : e_.by_category.children) row(c.name, c.bytes, 1);
-    row("total", e_.peak, 1);
-    line("");
-    line(style_.bold("Where it is"));
-    tree(e_.by_module, 0);
-    line("");
-    line(style_.bold("Largest tensors at the peak"));
-    for (const LiveTensor& t : e_.top)
-      line(fmt::format("  {:>11} {} {:<20} {} ({}){}", to_string(t.bytes), t.count > 1 ? fmt::format("x {:<4}", t.count) : "      ",
-                       category_name(t.category), t.module, t.op, t.shape.empty() ? "" : "  " + style_.dim(t.shape)));
-    line("");
-    if (e_.xla) {
-      out_ += xla_certainty(style_);
-      return out_;
+doc::Fact counter(const char* name, const ByteRange& r, const std::string& meaning) {
+  return {name, r.bytes, doc::dim(doc::interval(r.low, r.high) + "; ") + meaning};
+}
+
+// Where there is more than one: what each stream's pool has in use at most, which no other gets.
+void add_pools(doc::Facts& facts, const Estimate& e) {
+  std::vector<doc::Text> each;
+  int64_t sum = 0;
+  for (size_t s = 0; s < kStreams; ++s) {
+    sum += e.pools[s];
+    if (e.pools[s]) each.push_back(doc::Text(to_string(static_cast<Stream>(s))) + " " + Bytes{e.pools[s]});
+  }
+  if (sum > e.pools[0])
+    facts.facts.push_back({"pools of streams", Bytes{sum}, doc::dim(doc::joined(each, ", ") + "; reserved is at least their sum"), 1});
+}
+
+void add_counters(doc::Facts& facts, const Estimate& e) {
+  facts.facts.push_back({"tensors", doc::bold(e.peak), with_commas(e.peak.count) + " bytes alive at the peak"});
+  if (!e.memory) return;
+  facts.facts.push_back(counter("allocated", e.memory->allocated, "torch.cuda.max_memory_allocated(): after rounding to allocator blocks"));
+  facts.facts.push_back(counter("reserved", e.memory->reserved, "torch.cuda.max_memory_reserved(): the allocator's segments"));
+  add_pools(facts, e);
+  facts.facts.push_back(counter("device", e.memory->device,
+                                e.device.empty() ? "nvidia-smi: reserved + overhead of a typical NVIDIA card (use --gpu for yours):"
+                                                 : "nvidia-smi: reserved + overhead on " + e.device + ":"));
+  add_overheads(facts, e.memory->overheads);
+  if (e.memory->correction) add_correction(facts, *e.memory->correction);
+}
+
+// What no counter of the allocator shows.
+void add_outside(doc::Facts& facts, const HostFacts& f) {
+  const auto row = [&](const char* name, Bytes bytes, const char* meaning) {
+    if (bytes.count > 0) facts.facts.push_back({name, bytes, doc::dim(meaning)});
+  };
+  row("paged states", f.managed, "CUDA managed memory, in none of these: on the device as much as fits, the rest in RAM");
+  row("swapped blocks", f.weights, "in RAM (--host-memory): frozen weights that take turns on the device");
+  row("optimizer", f.optimizer, "in RAM (--host-memory): weights, gradients and states, mostly pinned");
+  row("EMA on the host", f.host_ema, "in RAM (--host-memory)");
+}
+
+// What a step that is not a training step was given.
+std::string batch_text(const Job& j, const std::string& step) {
+  if (step == "evaluation") return fmt::format("batch {}", j.eval_batch);
+  if (step == "sampling") return fmt::format("{} x {} + {} tokens", j.sampling.batch, j.sampling.prompt, j.sampling.tokens);
+  return step == "longest sample" ? fmt::format("{} tokens", j.longest) : "";
+}
+
+void add_steps(doc::Facts& facts, const Estimate& e) {
+  for (size_t i = 0; i < e.steps.size(); ++i) {
+    const StepEstimate& step = e.steps[i];
+    std::vector<doc::Text> parts;
+    for (size_t p = 0; p < kPhases; ++p)
+      if (step.by_phase[p]) parts.push_back(doc::Text(phase_name(static_cast<Phase>(p))) + " " + Bytes{step.by_phase[p]});
+    if (const std::string given = batch_text(e.job, step.name); !given.empty()) parts.emplace_back(given);
+    facts.facts.push_back({i == 1 && step.name == "step 2" ? "steady state" : step.name, step.peak, doc::dim(doc::joined(parts, ", "))});
+  }
+}
+
+// All that differ: stages of a pipeline, ranks with other parts.
+void add_ranks(doc::Facts& facts, const Estimate& e) {
+  for (const RankPeak& r : e.ranks) facts.facts.push_back({r.name, r.peak, doc::dim(count_text(r.parameters) + " parameters")});
+  if (const int64_t more = ranks_of(e.job).left_out; more > 0)
+    facts.facts.push_back({fmt::format("{} more ranks", more), doc::dim("not executed: they keep parts of the same size, cut elsewhere")});
+}
+
+doc::Facts peaks(const Estimate& e) {
+  doc::Facts out;
+  if (e.xla) {
+    add_program(out, *e.xla, e.device, e.job.program.jax);
+    out.facts.push_back({"reached in", peak_place(e)});
+    return out;
+  }
+  add_counters(out, e);
+  add_outside(out, e.host_facts);
+  out.facts.push_back({"reached in", e.steps[e.worst].name + ": " + peak_place(e)});
+  add_steps(out, e);
+  if (e.ranks.size() > 1) add_ranks(out, e);
+  if (e.memory)
+    out.facts.push_back({"saving", e.memory->resting.bytes, doc::dim("torch.save: storages go to the host one by one, nothing is added")});
+  return out;
+}
+
+doc::Curve curve(const Estimate& e) {
+  doc::Curve out{"over the step", {}, e.peak};
+  for (const auto& slice : e.curve) out.levels.push_back({slice.bytes, std::string(phase_name(slice.phase))});
+  return out;
+}
+
+doc::Tree categories(const Estimate& e) {
+  doc::Tree out{{}, e.peak};
+  for (const TreeNode& c : e.by_category.children) out.branches.push_back({c.name, c.bytes});
+  out.branches.push_back({"total", e.peak, {}, true});
+  return out;
+}
+
+doc::Branch branch(const TreeNode& node, Bytes peak, int depth, const TextOptions& options) {
+  doc::Branch out{node.repeats > 1 ? fmt::format("{} (x {})", node.name, node.repeats) : node.name, node.bytes};
+  if (depth == options.depth) return out;
+  Bytes small;
+  int64_t small_count = 0;
+  for (const TreeNode& child : node.children) {
+    if (static_cast<double>(child.bytes.count) < options.smallest * static_cast<double>(peak.count)) {
+      small += child.bytes;
+      ++small_count;
+    } else {
+      out.children.push_back(branch(child, peak, depth + 1, options));
     }
-    if (e_.job.compile)
-      line(style_.dim(
-          e_.job.checkpointing.on
-              ? "torch.compile: as the eager run; its kernels need less in between, which is not modelled where blocks are checkpointed."
-              : "torch.compile: the figures are midway between the eager run, whose tensors are shown, and one that keeps only matrix "
-                "products; the intervals hold both."));
-    how_sure();
-    return out_;
   }
+  if (small_count > 0 && small_count < static_cast<int64_t>(node.children.size()))
+    out.children.push_back({fmt::format("[{} smaller]", small_count), small});
+  return out;
+}
 
- private:
-  void how_sure() {
-    if (e_.job.family == kWeightsOnly) {
-      const bool weights = e_.job.config.find({"weights"}) != nullptr;
-      line(style_.dim(
-          weights ? "How sure: the architecture is not known. Parameters, gradients and optimizer are those of its weights, to the byte;"
-                  : fmt::format("How sure: the architecture is not known. A plain decoder of the same sizes was executed in its place; the "
-                                "intervals allow {} to {} times its parameters,",
-                                kStandInParameters.low, kStandInParameters.high)));
-      line(style_.dim(fmt::format("{} {} to {} times as large.",
-                                  weights
-                                      ? "activations are a stand-in, every layer called once on all tokens, which the intervals take to be"
-                                      : "and activations that are",
-                                  kStandInActivations.low, kStandInActivations.high)));
-      return;
-    }
-    line(style_.dim(
-        "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to"));
-    line(
-        style_.dim("the byte, and placed by its caching allocator. The intervals hold nine of ten GPU runs that are well described "
-                   "(docs/accuracy.md)."));
-  }
+doc::Table largest(const Estimate& e) {
+  doc::Table out{{{"size", doc::Kind::size}, {"count", doc::Kind::number}, {"category"}, {"where"}, {"shape"}}};
+  for (const LiveTensor& t : e.top)
+    out.rows.push_back(
+        {{t.bytes, doc::Count{t.count}, category_name(t.category), fmt::format("{} ({})", t.module, t.op), doc::dim(t.shape)}});
+  return out;
+}
 
-  const char* shared_text() const { return shards_parameters(e_.job) ? " on this rank" : ""; }
-  std::string trained_text() const { return e_.trainable == e_.parameters ? "" : fmt::format(" ({} trained)", count_text(e_.trainable)); }
+std::string certainty(const Estimate& e) {
+  if (e.xla) return xla_certainty();
+  if (e.job.family != kWeightsOnly)
+    return "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to "
+           "the byte, and placed by its caching allocator. The intervals cover 90 % of fully specified GPU runs (docs/accuracy.md).";
+  if (e.job.config.find({"weights"}))
+    return fmt::format(
+        "How sure: the architecture is not known. Parameters, gradients and optimizer are those of its weights, to the byte; activations "
+        "are a stand-in, every layer called once on all tokens, which the intervals take to be {} to {} times as large.",
+        kStandInActivations.low, kStandInActivations.high);
+  return fmt::format(
+      "How sure: the architecture is not known. A plain decoder of the same sizes was executed instead; the intervals allow {} to {} times "
+      "its parameters, and activations that are {} to {} times as large.",
+      kStandInParameters.low, kStandInParameters.high, kStandInActivations.low, kStandInActivations.high);
+}
 
-  void line(const std::string& text) { out_ += text + "\n"; }
-
-  void peaks() {
-    const std::string where = fmt::format("{}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
-                                          e_.peak_op.empty() ? "" : ", " + e_.peak_op);
-    line(fmt::format("  tensors         {}   {} bytes alive at the peak", style_.bold(fmt::format("{:>11}", to_string(e_.peak))),
-                     with_commas(e_.peak.count)));
-    if (e_.memory) {
-      counter("allocated", e_.memory->allocated, "torch.cuda.max_memory_allocated(): their blocks");
-      counter("reserved", e_.memory->reserved, "torch.cuda.max_memory_reserved(): the allocator's segments");
-      pools();
-      counter("device", e_.memory->device,
-              "nvidia-smi: reserved, and on " + (e_.device.empty() ? "some NVIDIA card (--gpu for yours)" : e_.device) + ":");
-      out_ += overheads_text(e_.memory->overheads, style_);
-      if (e_.memory->correction) out_ += correction_text(*e_.memory->correction, style_);
-    }
-    outside();
-    line(fmt::format("  reached in      {}: {}", e_.steps[e_.worst].name, where));
-    for (size_t i = 0; i < e_.steps.size(); ++i) {
-      std::string phases;
-      for (size_t p = 0; p < kPhases; ++p)
-        if (e_.steps[i].by_phase[p])
-          phases += fmt::format("  {} {}", phase_name(static_cast<Phase>(p)), to_string(Bytes{e_.steps[i].by_phase[p]}));
-      const std::string& name = e_.steps[i].name;
-      line(fmt::format("  {:<14}  {:>11} {}", i == 1 && name == "step 2" ? "steady state" : name, to_string(e_.steps[i].peak),
-                       style_.dim(phases + batch_text(name))));
-    }
-    if (e_.ranks.size() > 1) ranks();
-    if (e_.memory)
-      line(fmt::format("  saving          {:>11} {}", to_string(e_.memory->resting.bytes),
-                       style_.dim("  torch.save: storages go to the host one by one, nothing is added")));
-  }
-
-  // Where there is more than one: what each stream's pool has in use at most, which no other gets.
-  void pools() {
-    std::string each;
-    int64_t sum = 0;
-    for (size_t s = 0; s < kStreams; ++s) {
-      sum += e_.pools[s];
-      if (e_.pools[s])
-        each += fmt::format("{}{} {}", each.empty() ? "" : ", ", to_string(static_cast<Stream>(s)), to_string(Bytes{e_.pools[s]}));
-    }
-    if (sum > e_.pools[0])
-      line(fmt::format("    pools of streams {:>11}   {}", to_string(Bytes{sum}), style_.dim(each + "; reserved is their sum at least")));
-  }
-
-  // All that differ: stages of a pipeline, ranks with other parts.
-  void ranks() {
-    for (const RankPeak& r : e_.ranks)
-      line(fmt::format("  {:<14}  {:>11} {}", r.name, to_string(r.peak), style_.dim("  " + count_text(r.parameters) + " parameters")));
-    if (const int64_t more = ranks_of(e_.job).left_out; more > 0)
-      line(fmt::format("  {} more ranks  {}", more, style_.dim("not executed: they keep parts of the same size, cut elsewhere")));
-  }
-
-  // What memory_analysis() and nvidia-smi say of a compiled step.
-  void program() {
-    out_ += xla_text(*e_.xla, e_.device, e_.job.program.jax, style_);
-    line(fmt::format("  reached in      {}{}{}", phase_name(e_.peak_phase), e_.peak_module.empty() ? "" : ", " + e_.peak_module,
-                     e_.peak_op.empty() ? "" : ", " + e_.peak_op));
-  }
-
-  // What no counter of the allocator shows.
-  void outside() {
-    const HostFacts& f = e_.host_facts;
-    const auto row = [&](const char* name, Bytes bytes, const char* meaning) {
-      if (bytes.count > 0) line(fmt::format("  {:<14}  {:>11}   {}", name, to_string(bytes), style_.dim(meaning)));
-    };
-    row("paged states", f.managed, "CUDA managed memory, in none of these: on the device as much as fits, the rest in RAM");
-    row("swapped blocks", f.weights, "in RAM (--host-memory): frozen weights that take turns on the device");
-    row("optimizer", f.optimizer, "in RAM (--host-memory): weights, gradients and states, mostly pinned");
-    row("EMA on the host", f.host_ema, "in RAM (--host-memory)");
-  }
-
-  void counter(const char* name, const ByteRange& r, const std::string& meaning) {
-    line(fmt::format("  {:<14}  {:>11}   {}", name, to_string(r.bytes),
-                     style_.dim(fmt::format("{} to {}; ", to_string(r.low), to_string(r.high))) + meaning));
-  }
-
-  // What a step that is not a training step was given.
-  std::string batch_text(const std::string& step) const {
-    const Job& j = e_.job;
-    if (step == "evaluation") return fmt::format("  batch {}", j.eval_batch);
-    if (step == "sampling") return fmt::format("  {} x {} + {} tokens", j.sampling.batch, j.sampling.prompt, j.sampling.tokens);
-    return step == "longest sample" ? fmt::format("  {} tokens", j.longest) : "";
-  }
-
-  // One character per slice of the worst step, with the phases named below.
-  void curve() {
-    if (e_.curve.empty()) return;
-    std::string levels, names;
-    for (size_t i = 0; i < e_.curve.size(); ++i) {
-      levels += style_.level(static_cast<double>(e_.curve[i].bytes.count) / static_cast<double>(e_.peak.count) * 0.999);
-      if (i == 0 || e_.curve[i].phase != e_.curve[i - 1].phase) {
-        size_t end = i;
-        while (end < e_.curve.size() && e_.curve[end].phase == e_.curve[i].phase) ++end;
-        std::string name(phase_name(e_.curve[i].phase));
-        const size_t width = end - i;
-        if (name.size() >= width) name = name.substr(0, std::min<size_t>(3, width));  // "opt"
-        names += name + std::string(width - name.size(), ' ');
-      }
-    }
-    line(fmt::format("  over the step   {}", levels));
-    line(fmt::format("                  {}", style_.dim(names)));
-  }
-
-  void row(const std::string& name, Bytes bytes, int indent) {
-    const double share = static_cast<double>(bytes.count) / static_cast<double>(std::max<int64_t>(e_.peak.count, 1));
-    const std::string label = std::string(static_cast<size_t>(2 * indent), ' ') + name;
-    line(fmt::format("{:<{}} {:>11} {:>8}  {}", label, kNameWidth, to_string(bytes), percent_of(bytes, e_.peak),
-                     style_.bar(share, kBarWidth)));
-  }
-
-  void tree(const TreeNode& node, int depth) {
-    row(node.repeats > 1 ? fmt::format("{} (x {})", node.name, node.repeats) : node.name, node.bytes, depth + 1);
-    if (depth == options_.depth) return;
-    Bytes small;
-    int64_t small_count = 0;
-    for (const TreeNode& child : node.children) {
-      if (static_cast<double>(child.bytes.count) < options_.smallest * static_cast<double>(e_.peak.count)) {
-        small += child.bytes;
-        ++small_count;
-      } else {
-        tree(child, depth + 1);
-      }
-    }
-    if (small_count > 0 && small_count < static_cast<int64_t>(node.children.size()))
-      row(fmt::format("[{} smaller]", small_count), small, depth + 2);
-  }
-
-  const Estimate& e_;
-  const Style& style_;
-  const TextOptions& options_;
-  std::string out_;
-};
+const char* compile_note(const Job& job) {
+  return job.checkpointing.on
+             ? "torch.compile: as the eager run; its kernels need less in between, which is not modelled where blocks are checkpointed."
+             : "torch.compile: the figures are midway between the eager run, whose tensors are shown, and one that keeps only matrix "
+               "products; the intervals hold both.";
+}
 
 nlohmann::ordered_json tree_json(const TreeNode& node) {
   nlohmann::ordered_json j{{"name", node.name}, {"bytes", node.bytes.count}};
@@ -247,7 +195,49 @@ std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t dept
   return parts;
 }
 
-std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options) { return Writer(e, style, options).write(); }
+doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
+  const std::string trained = e.trainable == e.parameters ? "" : fmt::format(" ({} trained)", count_text(e.trainable));
+  doc::Document out{
+      e.job.model, fmt::format("{} parameters{}{}, {}", count_text(e.parameters), shards_parameters(e.job) ? " on this rank" : "",
+                               trained, recipe_text(e.job, e.sample))};
+  out.blocks.emplace_back(peaks(e));
+  if (!e.curve.empty()) out.blocks.emplace_back(curve(e));
+  out.blocks.emplace_back(doc::Heading{"What is alive at the peak"});
+  out.blocks.emplace_back(categories(e));
+  out.blocks.emplace_back(doc::Heading{"Where it is"});
+  out.blocks.emplace_back(doc::Tree{{branch(e.by_module, e.peak, 0, options)}, e.peak});
+  if (!e.top.empty()) {
+    out.blocks.emplace_back(doc::Heading{"Largest tensors at the peak"});
+    out.blocks.emplace_back(largest(e));
+  }
+  if (e.job.compile && !e.xla) out.blocks.emplace_back(doc::Paragraph{doc::dim(compile_note(e.job))});
+  out.blocks.emplace_back(doc::Paragraph{doc::dim(certainty(e))});
+  return out;
+}
+
+doc::Blocks warning_blocks(const Job& job) {
+  doc::List list;
+  for (const Finding& f : job.findings)
+    if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused)
+      list.items.emplace_back(
+          fmt::format("{}: {}{}{}", f.source, f.setting.empty() ? "" : f.setting + ": ", f.what, f.why.empty() ? "" : " (" + f.why + ")"));
+  if (list.items.empty()) return {};
+  return {doc::Heading{"Warnings"}, std::move(list)};
+}
+
+doc::Facts tensors_facts(const Correction& c) {
+  const char* what = c.residual.count == 0 ? "as predicted" : "the numbers above are moved by it";
+  return {{{"tensors measured before", doc::Change{c.residual},
+            doc::dim(fmt::format("{} similar run{} of `measure` on this machine: {} (--no-calibration)", c.runs, c.runs == 1 ? "" : "s",
+                                 what))}}};
+}
+
+nlohmann::ordered_json findings_json(const Job& job) {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (const Finding& f : job.findings)
+    out.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
+  return out;
+}
 
 nlohmann::ordered_json estimate_json(const Estimate& e) {
   nlohmann::ordered_json j{{"schema", kEstimateSchema},

@@ -1,4 +1,4 @@
-// An Estimate as text for people and as JSON for programs.
+// An Estimate as a document for people and as JSON for programs.
 #pragma once
 
 #include <map>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "estimate/estimate.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
@@ -18,7 +18,12 @@ struct TextOptions {
 // Parameters of each part of the model, the first `depth` names of its path. Only of an estimate with tensors.
 std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t depth);
 
-std::string estimate_text(const Estimate& e, const Style& style, const TextOptions& options);
+doc::Document estimate_document(const Estimate& e, const TextOptions& options = {});
+// Where the figures are not those of what was asked; empty when they are.
+doc::Blocks warning_blocks(const Job& job);
+// What runs of `measure` on this machine say about the tensors of this one.
+doc::Facts tensors_facts(const Correction& c);
 nlohmann::ordered_json estimate_json(const Estimate& e);
+nlohmann::ordered_json findings_json(const Job& job);
 
 }  // namespace plimsoll

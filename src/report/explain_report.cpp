@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "report/estimate_report.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
 #include "report/schema_versions.h"
@@ -37,22 +38,27 @@ std::vector<ExplainedValue> settings_of(const Job& job) {
   return out;
 }
 
-std::string heading(const Explanation& x, const Style& style) {
-  const Job& job = x.estimate.job;
-  return style.bold(job.model) +
-         fmt::format("  {} parameters, {}", with_commas(x.estimate.parameters), recipe_text(job, x.estimate.sample)) +
-         (job.trainer.empty() ? "" : ", as " + job.trainer + " would run it");
+doc::Facts values(const std::vector<ExplainedValue>& rows) {
+  doc::Facts out;
+  for (const ExplainedValue& r : rows) out.facts.push_back({r.name, r.value, doc::dim("← " + r.origin)});
+  return out;
 }
 
-std::string table(const std::vector<ExplainedValue>& rows, const Style& style) {
-  size_t name = 8, value = 4;
-  for (const ExplainedValue& r : rows) {
-    name = std::max(name, r.name.size());
-    value = std::max(value, std::min<size_t>(r.value.size(), 40));
+doc::Block findings(const Job& job) {
+  if (job.findings.empty()) return doc::Paragraph{"Every setting does what it says."};
+  doc::Table table{{{"effect"}, {"setting"}, {"comes from"}}};
+  for (const Finding& f : job.findings) {
+    doc::Row row{{to_string(f.effect), doc::bold(f.setting), doc::dim(f.source)}, {f.what}};
+    if (!f.why.empty()) row.details.push_back(doc::dim(f.why));
+    table.rows.push_back(std::move(row));
   }
-  std::string out;
-  for (const ExplainedValue& r : rows)
-    out += fmt::format("  {:<{}}  {:<{}}  {}\n", r.name, name, r.value, value, style.dim((style.unicode ? "← " : "<- ") + r.origin));
+  return table;
+}
+
+doc::Facts needs(const Estimate& e) {
+  doc::Facts out{
+      {{"tensors", e.peak, fmt::format("peak in {}{}", phase_name(e.peak_phase), e.peak_module.empty() ? "" : ", " + e.peak_module)}}};
+  if (e.memory) out.facts.push_back({"device", e.memory->device.bytes, doc::interval(e.memory->device.low, e.memory->device.high)});
   return out;
 }
 
@@ -78,26 +84,14 @@ Explanation explain_job(const Estimate& e, const std::vector<ConfigLookup>& look
   return x;
 }
 
-std::string explain_text(const Explanation& x, const Style& style) {
+doc::Document explain_document(const Explanation& x) {
   const Job& job = x.estimate.job;
-  std::string out = heading(x, style) + "\n\n";
-  out += style.bold("What will happen") + "\n" + table(x.settings, style);
-  if (!x.config.empty()) out += "\n" + style.bold("The model") + "\n" + table(x.config, style);
-  out += "\n" + style.bold("Declared and effective") + "\n";
-  if (job.findings.empty()) out += "  nothing was found that does not do what it says\n";
-  for (const Finding& f : job.findings) {
-    out += fmt::format("  {:<10} {}{}\n", to_string(f.effect), f.setting.empty() ? f.source : style.bold(f.setting),
-                       f.setting.empty() ? "" : style.dim("  " + f.source));
-    out += fmt::format("             {}\n", f.what);
-    if (!f.why.empty()) out += fmt::format("             {}\n", style.dim(f.why));
-  }
-  out += "\n" + style.bold("So it needs") + "\n";
-  out += fmt::format("  tensors {}  (peak in {}{})\n", to_string(x.estimate.peak), phase_name(x.estimate.peak_phase),
-                     x.estimate.peak_module.empty() ? "" : ", " + x.estimate.peak_module);
-  if (x.estimate.memory)
-    out += fmt::format("  device  {}  ({} to {})\n", to_string(x.estimate.memory->device.bytes), to_string(x.estimate.memory->device.low),
-                       to_string(x.estimate.memory->device.high));
-  if (!x.fits.empty()) out += "\n" + fits_text(x.fits, style);
+  doc::Document out{job.model, fmt::format("{} parameters, {}{}", with_commas(x.estimate.parameters), recipe_text(job, x.estimate.sample),
+                                           job.trainer.empty() ? "" : ", as " + job.trainer + " would run it")};
+  doc::append(out.blocks, {doc::Heading{"Effective settings"}, values(x.settings)});
+  if (!x.config.empty()) doc::append(out.blocks, {doc::Heading{"The model"}, values(x.config)});
+  doc::append(out.blocks, {doc::Heading{"Declared and effective"}, findings(job), doc::Heading{"Memory"}, needs(x.estimate)});
+  doc::append(out.blocks, fits_blocks(x.fits));
   return out;
 }
 
@@ -107,9 +101,6 @@ Json explain_json(const Explanation& x) {
     for (const ExplainedValue& v : values) out.push_back({{"name", v.name}, {"value", v.value}, {"origin", v.origin}});
     return out;
   };
-  Json findings = Json::array();
-  for (const Finding& f : x.estimate.job.findings)
-    findings.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
   Json j{{"schema", kExplainSchema},
          {"command", "explain"},
          {"kind", "job"},
@@ -117,7 +108,7 @@ Json explain_json(const Explanation& x) {
          {"trainer", x.estimate.job.trainer},
          {"settings", rows(x.settings)},
          {"config", rows(x.config)},
-         {"findings", findings},
+         {"findings", findings_json(x.estimate.job)},
          {"parameters", x.estimate.parameters},
          {"peak_bytes", x.estimate.peak.count},
          {"memory", nullptr},

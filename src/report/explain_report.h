@@ -9,7 +9,7 @@
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
 #include "job/config_log.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
@@ -26,7 +26,7 @@ struct Explanation {
 
 // `lookups`: what the model asked its configuration for; `defaults`: whose defaults they are.
 Explanation explain_job(const Estimate& e, const std::vector<ConfigLookup>& lookups, const std::string& defaults);
-std::string explain_text(const Explanation& x, const Style& style);
+doc::Document explain_document(const Explanation& x);
 nlohmann::ordered_json explain_json(const Explanation& x);
 
 }  // namespace plimsoll

@@ -9,13 +9,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string paint(const Style& style, Verdict v, const std::string& text) {
-  if (v == Verdict::fits) return style.green(text);
-  return v == Verdict::does_not_fit ? style.red(text) : v == Verdict::tight ? style.bold(text) : style.dim(text);
-}
-
-std::string signed_size(Bytes b) { return (b.count < 0 ? "-" : "+") + to_string(Bytes{b.count < 0 ? -b.count : b.count}); }
-
 // What fails first, for people.
 std::string failure_text(const FirstFailure& f) {
   std::string where = f.module;
@@ -26,39 +19,57 @@ std::string failure_text(const FirstFailure& f) {
 
 }  // namespace
 
-std::string overheads_text(const std::vector<Overhead>& overheads, const Style& style) {
-  std::string out;
-  for (const Overhead& o : overheads)
-    out += fmt::format("    {:<26}{:>11}   {}\n", o.name, to_string(o.range.bytes),
-                       style.dim(fmt::format("{} to {}; {}", to_string(o.range.low), to_string(o.range.high), o.source)));
-  return out;
-}
-
-std::string correction_text(const Correction& c, const Style& style) {
-  const std::string spread = c.lowest == c.highest ? "" : fmt::format(" ({} to {})", signed_size(c.lowest), signed_size(c.highest));
-  return fmt::format(
-      "    {:<26}{:>11}   {}\n", "measured before", signed_size(c.residual),
-      style.dim(fmt::format("{} like run{} on this machine{}; without: {}, {} to {} (--no-calibration)", c.runs, c.runs == 1 ? "" : "s",
-                            spread, to_string(c.before.bytes), to_string(c.before.low), to_string(c.before.high))));
-}
-
-std::string fits_text(const std::vector<Fit>& fits, const Style& style) {
-  std::string out = style.bold("Will it fit?") + "\n";
-  out += style.dim(fmt::format("  {:<34} {:>11} {:>11} {:>11}   {:<13} {}", "device", "has", "needs", "margin", "verdict", "")) + "\n";
-  for (const Fit& f : fits) {
-    const std::string has = f.device.capacity ? to_string(f.device.capacity->bytes) : "?";
-    out += fmt::format("  {:<34} {:>11} {:>11} {:>11}   {} {}\n", f.device.name.substr(0, 34), has, to_string(f.memory.device.bytes),
-                       f.device.capacity ? signed_size(f.margin) : "?",
-                       paint(style, f.verdict, fmt::format("{:<13}", to_string(f.verdict))), style.dim(f.reason));
-    if (f.device.others.count > 0) out += fmt::format("    other processes use {} of it\n", to_string(f.device.others));
-    if (f.failure && fits.size() <= 8) out += "    " + failure_text(*f.failure) + "\n";
-    if (f.device.capacity && fits.size() <= 8)
-      out += style.dim(fmt::format("    needs {} to {}; has: {}\n", to_string(f.memory.device.low), to_string(f.memory.device.high),
-                                   f.device.capacity->basis));
-    if (fits.size() > 1 && fits.size() <= 3) out += overheads_text(f.memory.overheads, style);
-    if (fits.size() > 1 && f.memory.correction) out += correction_text(*f.memory.correction, style);
+doc::Text verdict_text(Verdict v) {
+  const doc::Text word = to_string(v);
+  switch (v) {
+    case Verdict::fits: return doc::good(word);
+    case Verdict::tight: return doc::bold(word);
+    case Verdict::does_not_fit: return doc::bad(word);
+    case Verdict::unknown: break;
   }
+  return doc::dim(word);
+}
+
+void add_overheads(doc::Facts& facts, const std::vector<Overhead>& overheads) {
+  for (const Overhead& o : overheads)
+    facts.facts.push_back({o.name, o.range.bytes, doc::dim(doc::interval(o.range.low, o.range.high) + "; " + o.source), 1});
+}
+
+void add_correction(doc::Facts& facts, const Correction& c) {
+  doc::Text meaning = fmt::format("{} similar run{} on this machine", c.runs, c.runs == 1 ? "" : "s");
+  if (c.lowest != c.highest) meaning += doc::Text(" (") + doc::Change{c.lowest} + " to " + doc::Change{c.highest} + ")";
+  meaning += doc::Text("; without: ") + c.before.bytes + ", " + doc::interval(c.before.low, c.before.high) + " (--no-calibration)";
+  facts.facts.push_back({"measured before", doc::Change{c.residual}, doc::dim(meaning), 1});
+}
+
+namespace {
+
+// Lines under a device's row; with many devices the row has to do.
+std::vector<doc::Text> details_of(const Fit& f, size_t devices) {
+  std::vector<doc::Text> out;
+  if (f.device.others.count > 0) out.push_back(doc::Text("other processes use ") + f.device.others + " of it");
+  if (f.failure && devices <= 8) out.emplace_back(failure_text(*f.failure));
+  if (f.device.capacity && devices <= 8)
+    out.push_back(
+        doc::dim(doc::Text("needs ") + doc::interval(f.memory.device.low, f.memory.device.high) + "; has: " + f.device.capacity->basis));
+  doc::Facts more;
+  if (devices > 1 && devices <= 3) add_overheads(more, f.memory.overheads);
+  if (devices > 1 && f.memory.correction) add_correction(more, *f.memory.correction);
+  for (const doc::Fact& fact : more.facts) out.push_back(fact.name + ": " + fact.value + "; " + fact.meaning);
   return out;
+}
+
+}  // namespace
+
+doc::Blocks fits_blocks(const std::vector<Fit>& fits) {
+  using doc::Kind;
+  if (fits.empty()) return {};
+  doc::Table table{{{"device"}, {"has", Kind::size}, {"needs", Kind::size}, {"margin", Kind::size}, {"verdict"}, {""}}};
+  for (const Fit& f : fits)
+    table.rows.push_back({{f.device.name, f.device.capacity ? doc::Text(f.device.capacity->bytes) : "?", f.memory.device.bytes,
+                           f.device.capacity ? doc::Text(doc::Change{f.margin}) : "?", verdict_text(f.verdict), doc::dim(f.reason)},
+                          details_of(f, fits.size())});
+  return {doc::Heading{"Will it fit?"}, std::move(table)};
 }
 
 Json range_json(const ByteRange& r) { return {{"bytes", r.bytes.count}, {"low_bytes", r.low.count}, {"high_bytes", r.high.count}}; }

@@ -11,6 +11,7 @@
 #include "report/diagnosis_report.h"
 #include "report/estimate_report.h"
 #include "report/hardware_report.h"
+#include "report/renderers.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -65,16 +66,16 @@ WrittenBundle write_bundle(const HelpBundle& b, const PrivateNames& names) {
   const Style plain{false, false};
   if (b.diagnosis) {
     add_text("error.txt", b.diagnosis->symptom ? b.diagnosis->excerpt : "no out-of-memory was found in the log\n");
-    add_text("diagnosis.txt", diagnosis_text(*b.diagnosis, plain));
+    add_text("diagnosis.txt", doc::to_text(diagnosis_document(*b.diagnosis), plain));
     add_json("diagnosis.json", diagnosis_json(*b.diagnosis));
   }
   add_json("hardware.json", machine_json(b.machine));
-  add_text("hardware.txt", machine_text(b.machine, plain));
+  add_text("hardware.txt", doc::to_text(machine_document(b.machine), plain));
   if (!b.command.empty()) add_text("command.txt", b.command + "\n");
   for (const auto& [name, text] : b.configuration) add_text("config/" + name, text);
   if (b.estimate) {
     add_json("estimate.json", estimate_json(*b.estimate));
-    add_text("estimate.txt", estimate_text(*b.estimate, plain, {}));
+    add_text("estimate.txt", doc::to_text(estimate_document(*b.estimate), plain));
   }
   Redaction redact(names);
   for (const File& f : parts) redact.learn(f.json ? dump(*f.json) : f.text);  // a name in one is taken out of all

@@ -1,10 +1,11 @@
 #include "report/host_report.h"
-#include "report/fit_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "report/fit_report.h"
 
 namespace plimsoll {
 
@@ -12,16 +13,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string range_text(const ByteRange& r) { return r.is_exact() ? "" : fmt::format("{} to {}", to_string(r.low), to_string(r.high)); }
+doc::Text range_text(const ByteRange& r) { return r.is_exact() ? doc::Text() : doc::interval(r.low, r.high); }
 
-std::string row_text(const std::string& name, const ByteRange& size, const std::string& source, const Style& style) {
-  return fmt::format("  {:<22} {:>11}  {:<24}  {}\n", name, to_string(size.bytes), range_text(size), style.dim(source));
+void add_row(doc::Facts& facts, const std::string& name, const ByteRange& size, const doc::Text& source) {
+  doc::Text meaning = range_text(size);
+  if (!meaning.empty() && !source.empty()) meaning += "; ";
+  facts.facts.push_back({name, size.bytes, doc::dim(meaning + source)});
 }
 
-std::string rows_text(const std::vector<HostRow>& rows, const Style& style) {
-  std::string out;
-  for (const HostRow& r : rows) out += row_text(r.name, r.size, r.source, style);
-  return out;
+void add_rows(doc::Facts& facts, const std::vector<HostRow>& rows) {
+  for (const HostRow& r : rows) add_row(facts, r.name, r.size, r.source);
 }
 
 std::string loader_text(const HostSettings& s) {
@@ -34,61 +35,46 @@ std::string loader_text(const HostSettings& s) {
   return out;
 }
 
-std::string verdict_word(Verdict v, const Style& style) {
-  const std::string word = to_string(v);
-  if (v == Verdict::fits) return style.green(word);
-  return v == Verdict::does_not_fit ? style.red(word) : style.bold(word);
-}
-
 // What a user sees when it goes wrong, word for word.
-std::string failures(const HostFit& f) {
-  std::string out;
+void add_failures(doc::Facts& facts, const HostFit& f) {
+  const auto add = [&](const char* text) { facts.facts.push_back({"it would end with", text}); };
   if (f.ram == Verdict::does_not_fit)
-    out +=
-        "  it would end with       the kernel killing a process: \"DataLoader worker (pid N) is killed by signal: Killed\", exit code "
-        "137\n";
+    add("the kernel killing a process: \"DataLoader worker (pid N) is killed by signal: Killed\", exit code 137");
   if (f.shm == Verdict::does_not_fit)
-    out +=
-        "  it would end with       \"unable to allocate shared memory(shm) for file </torch_...>: No space left on device (28)\"; older\n"
-        "                          PyTorch: \"DataLoader worker (pid N) is killed by signal: Bus error\"\n";
-  return out;
+    add("\"unable to allocate shared memory(shm) for file </torch_...>: No space left on device (28)\"; older PyTorch: \"DataLoader worker "
+        "(pid N) is killed by signal: Bus error\"");
 }
 
-std::string capacity_text(const HostFit& f, const Style& style) {
-  std::string out;
-  if (f.target.total)
-    out += fmt::format("  {:<22} {:>11}  {}: {}\n", "machine", to_string(*f.target.total), f.target.source, verdict_word(f.ram, style));
+void add_capacity(doc::Facts& facts, const HostFit& f) {
+  if (f.target.total) facts.facts.push_back({"machine", *f.target.total, f.target.source + ": " + verdict_text(f.ram)});
   if (f.target.shm && f.need.shm.high.count > 0)
-    out +=
-        fmt::format("  {:<22} {:>11}  {}: {}\n", "its /dev/shm", to_string(*f.target.shm), f.target.shm_source, verdict_word(f.shm, style));
-  return out;
+    facts.facts.push_back({"its /dev/shm", *f.target.shm, f.target.shm_source + ": " + verdict_text(f.shm)});
 }
 
-std::string room_text(const HostRoom& r, const HostSettings& now) {
-  std::string out;
+void add_room(doc::Facts& facts, const HostRoom& r, const HostSettings& now) {
   if (r.workers)
-    out += fmt::format("  {:<22} {:>11}  as the loader's settings have them; {} now\n", "workers that fit",
-                       *r.workers == HostRoom::kMostWorkers ? fmt::format("{} and more", *r.workers) : fmt::format("up to {}", *r.workers),
-                       now.workers);
+    facts.facts.push_back(
+        {"workers that fit",
+         *r.workers == HostRoom::kMostWorkers ? fmt::format("{} and more", *r.workers) : fmt::format("up to {}", *r.workers),
+         fmt::format("with the loader's settings; {} now", now.workers)});
   if (r.cache)
-    out += fmt::format("  {:<22} {:>11}  for {} items with cache: ram: {}\n", "a cache in RAM", to_string(r.cache_bytes),
-                       with_commas(now.dataset_size), to_string(*r.cache));
-  return out;
+    facts.facts.push_back({"a cache in RAM", r.cache_bytes,
+                           fmt::format("for {} items with cache: ram: ", with_commas(now.dataset_size)) + verdict_text(*r.cache)});
 }
 
-std::string advice_text(const HostFit& f) {
-  if (f.advice.empty()) return "";
-  std::string out = "\nWhat to change\n";
+doc::Blocks advice_blocks(const HostFit& f) {
+  if (f.advice.empty()) return {};
+  doc::List list;
   for (const HostAdvice& a : f.advice) {
-    out += "  " + a.change;
+    doc::Text item = a.change;
     if (a.saving.count > 0)
-      out += fmt::format(": saves {}{}, then it {}", to_string(a.saving), a.shm ? " of /dev/shm" : "",
-                         a.after == Verdict::fits    ? "fits"
-                         : a.after == Verdict::tight ? "is tight"
-                                                     : "still does not fit");
-    out += "\n";
+      item += doc::Text(": saves ") + a.saving + (a.shm ? " of /dev/shm" : "") + ", then it " +
+              (a.after == Verdict::fits    ? "fits"
+               : a.after == Verdict::tight ? "is tight"
+                                           : "still does not fit");
+    list.items.push_back(item);
   }
-  return out;
+  return {doc::Heading{"What to change"}, std::move(list)};
 }
 
 Json rows_json(const std::vector<HostRow>& rows) {
@@ -105,31 +91,36 @@ Json rows_json(const std::vector<HostRow>& rows) {
 Json value(std::optional<Bytes> b) { return b ? Json(b->count) : Json(nullptr); }
 
 // What only loading has.
-std::string loads_text(const HostEstimate& e) {
-  std::string out;
+doc::Text loads_text(const HostEstimate& e) {
+  doc::Text out;
   for (const HostRow& r : e.loading)
     if (std::none_of(e.steady.begin(), e.steady.end(), [&](const HostRow& s) { return s.name == r.name; }))
-      out += fmt::format(" + {} ({}: {})", to_string(r.size.bytes), r.name, r.source);
+      out += doc::Text(" + ") + r.size.bytes + " (" + r.name + ": " + r.source + ")";
   return out;
 }
 
 }  // namespace
 
-std::string host_text(const HostFit& f, const HostSettings& settings, const Style& style) {
+doc::Blocks host_blocks(const HostFit& f, const HostSettings& settings) {
   const HostEstimate& e = f.need;
-  std::string out = style.bold("Host memory") + "  " + loader_text(settings) + "\n" + rows_text(e.steady, style);
-  out += row_text("steady state", e.steady_peak, "the sum", style);
-  for (const HostRow& r : e.saving)
-    out += row_text("saving a checkpoint", e.save_peak, fmt::format("+ {}: {}", to_string(r.size.bytes), r.source), style);
-  out += row_text("loading the model", e.load_peak, "before workers and batches:" + loads_text(e), style);
-  if (e.shm.high.count > 0) out += row_text("of it in /dev/shm", e.shm, "counts as RAM and against the size of /dev/shm", style);
-  out += capacity_text(f, style) + failures(f) + room_text(f.room, settings);
-  for (const std::string& note : e.notes) out += "  note: " + note + "\n";
-  if (!f.target.shm || *f.target.shm > kDockerShm)
-    if (e.shm.high > kDockerShm)
-      out += fmt::format("  note: Docker gives a container {} of /dev/shm unless --shm-size or --ipc=host says otherwise\n",
-                         to_string(kDockerShm));
-  return out + advice_text(f);
+  doc::Facts facts;
+  add_rows(facts, e.steady);
+  add_row(facts, "steady state", e.steady_peak, "the sum");
+  for (const HostRow& r : e.saving) add_row(facts, "saving a checkpoint", e.save_peak, doc::Text("+ ") + r.size.bytes + ": " + r.source);
+  add_row(facts, "loading the model", e.load_peak, "before workers and batches:" + loads_text(e));
+  if (e.shm.high.count > 0) add_row(facts, "of it in /dev/shm", e.shm, "counts as RAM and against the size of /dev/shm");
+  add_capacity(facts, f);
+  add_failures(facts, f);
+  add_room(facts, f.room, settings);
+  doc::List notes;
+  for (const std::string& note : e.notes) notes.items.push_back("note: " + doc::Text(note));
+  if ((!f.target.shm || *f.target.shm > kDockerShm) && e.shm.high > kDockerShm)
+    notes.items.push_back(doc::Text("note: Docker gives a container ") + kDockerShm +
+                          " of /dev/shm unless --shm-size or --ipc=host says otherwise");
+  doc::Blocks out{doc::Heading{"Host memory", loader_text(settings)}, std::move(facts)};
+  if (!notes.items.empty()) out.emplace_back(std::move(notes));
+  doc::append(out, advice_blocks(f));
+  return out;
 }
 
 Json host_json(const HostFit& f) {
@@ -157,14 +148,15 @@ Json host_json(const HostFit& f) {
   return j;
 }
 
-std::string unified_text(const UnifiedEstimate& e, int64_t batch, const Style& style) {
-  std::string out = style.bold("Unified memory") + "  one pool for device and host, step by step\n";
+doc::Blocks unified_blocks(const UnifiedEstimate& e, int64_t batch) {
+  doc::Facts steps, loading;
   for (const UnifiedStep& s : e.steps)
-    out += fmt::format("  {:<26} {:>11}  {}\n", s.name, s.bytes ? to_string(*s.bytes) : with_commas(*s.samples), style.dim(s.source));
-  out += fmt::format("  {:<26} {:>11}  with the system: {}\n", fmt::format("batch {} needs", batch), to_string(e.need),
-                     verdict_word(e.verdict, style));
-  out += fmt::format("\n{}\n", style.bold("While the model comes in")) + rows_text(e.loading, style);
-  return out + row_text("loading the model", e.load_peak, "", style) + "  that " + verdict_word(e.load_verdict, style) + "\n";
+    steps.facts.push_back({s.name, s.bytes ? doc::Text(*s.bytes) : doc::Text(doc::Count{*s.samples}), doc::dim(s.source)});
+  steps.facts.push_back({fmt::format("batch {} needs", batch), e.need, doc::Text("with the system: ") + verdict_text(e.verdict)});
+  add_rows(loading, e.loading);
+  add_row(loading, "loading the model", e.load_peak, "that " + verdict_text(e.load_verdict));
+  return {doc::Heading{"Unified memory", "one pool for device and host, step by step"}, std::move(steps),
+          doc::Heading{"While the model is loaded"}, std::move(loading)};
 }
 
 Json unified_json(const UnifiedEstimate& e) {

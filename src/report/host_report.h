@@ -7,18 +7,18 @@
 #include "estimate/host_fit.h"
 #include "estimate/rule_of_thumb.h"
 #include "estimate/unified_memory.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
-std::string host_text(const HostFit& fit, const HostSettings& settings, const Style& style);
+doc::Blocks host_blocks(const HostFit& fit, const HostSettings& settings);
 nlohmann::ordered_json host_json(const HostFit& fit);
 
-std::string unified_text(const UnifiedEstimate& e, int64_t batch, const Style& style);
+doc::Blocks unified_blocks(const UnifiedEstimate& e, int64_t batch);
 nlohmann::ordered_json unified_json(const UnifiedEstimate& e);
 
 // Each line of the rule beside what was simulated.
-std::string rule_text(const RuleOfThumb& rule, const UnifiedEstimate& e, const HostFacts& facts, const Style& style);
+doc::Blocks rule_blocks(const RuleOfThumb& rule, const UnifiedEstimate& e, const HostFacts& facts);
 nlohmann::ordered_json rule_json(const RuleOfThumb& rule);
 
 }  // namespace plimsoll

@@ -60,28 +60,32 @@ std::string recompute_of(const Layout& l) {
   return !c.on ? "none" : c.save.empty() ? "full" : "selective";
 }
 
-std::string header(const LayoutPlan& p, const Style& style) {
-  const bool text = p.request.job.inputs == InputKind::lm;
-  return style.dim(fmt::format("  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}\n",
-                               "layout", "TP", "PP", "CP", "EP", "DP", "VP", "micro", "accum", "recompute", "device", "", "step",
-                               text ? "tokens/s" : "samples/s", "MFU") +
-                   fmt::format("  {:>123}\n", "a device"));
+doc::Table layouts_table(const LayoutPlan& p) {
+  using doc::Kind;
+  doc::Table out{{{"layout"}}};
+  for (const char* name : {"TP", "PP", "CP", "EP", "DP", "VP", "micro", "accum"}) out.columns.push_back({name, Kind::number});
+  out.columns.push_back({"recompute"});
+  out.columns.push_back({"device", Kind::size});
+  out.columns.push_back({"", Kind::percent});
+  out.columns.push_back({"step", Kind::number});
+  out.columns.push_back({p.request.job.inputs == InputKind::lm ? "tokens/s/device" : "samples/s/device", Kind::number});
+  out.columns.push_back({"MFU", Kind::number});
+  return out;
 }
 
-std::string row(const Layout& l, const LayoutPlan& p) {
+doc::Row layout_row(const Layout& l, const LayoutPlan& p) {
   const Degrees d = degrees_of(l.job);
   const auto [micro, times] = micro_batches_of(l.job);
   const std::optional<StepTime>& t = l.need.time;
   const double each =
       t ? (t->tokens_per_second > 0 ? t->tokens_per_second : t->samples_per_second) / static_cast<double>(p.request.world) : 0;
-  std::string out =
-      fmt::format("  {:<38} {:>4} {:>3} {:>3} {:>3} {:>5} {:>3} {:>6} {:>6}  {:<10} {:>10} {:>7} {:>10} {:>9} {:>5}", title_of(l),
-                  count(d.tensor), count(d.pipeline), count(d.context), count(d.expert), l.replicas, count(d.chunks), micro, times,
-                  recompute_of(l), to_string(l.need.device.bytes), percent_of(l.need.device.high, p.request.device.capacity->bytes),
-                  t ? (t->seconds < 1 ? fmt::format("{:.1f} ms", t->seconds * 1e3) : fmt::format("{:.2f} s", t->seconds)) : "-",
-                  t ? fmt::format("{:.4g}", each) : "-", t ? fmt::format("{:.0f} %", 100 * t->utilisation) : "-");
-  if (l.global_batch != p.global_batch) out += fmt::format("  = {} samples", l.global_batch);
-  return out + "\n";
+  doc::Row row{{title_of(l), count(d.tensor), count(d.pipeline), count(d.context), count(d.expert), std::to_string(l.replicas),
+                count(d.chunks), std::to_string(micro), std::to_string(times), recompute_of(l), l.need.device.bytes,
+                doc::Share{l.need.device.high, p.request.device.capacity->bytes},
+                t ? (t->seconds < 1 ? fmt::format("{:.1f} ms", t->seconds * 1e3) : fmt::format("{:.2f} s", t->seconds)) : "-",
+                t ? fmt::format("{:.4g}", each) : "-", t ? fmt::format("{:.0f} %", 100 * t->utilisation) : "-"}};
+  if (l.global_batch != p.global_batch) row.details.emplace_back(fmt::format("= {} samples", l.global_batch));
+  return row;
 }
 
 // The fastest of each kind, in the order of their speed.
@@ -93,14 +97,34 @@ std::vector<const Layout*> best_of_kinds(const LayoutPlan& p) {
   return out;
 }
 
-std::string shortage_text(const LayoutPlan& p, const Style& style) {
-  std::string out = style.red(fmt::format("Nothing fits: the smallest misses {}.",
-                                          to_string(p.smallest->need.device.high - p.request.device.capacity->low))) +
-                    "\n" + header(p, style) + row(*p.smallest, p);
-  if (p.would_fit.empty()) return out + "No larger cluster or device of the catalogue was found on which it would fit.\n";
-  out += "\n" + style.bold("What would fit") + "\n";
+doc::Blocks shortage_blocks(const LayoutPlan& p) {
+  doc::Table smallest = layouts_table(p);
+  smallest.rows.push_back(layout_row(*p.smallest, p));
+  doc::Blocks out{doc::Paragraph{doc::bad(doc::Text("Nothing fits: the smallest layout is ") +
+                                          (p.smallest->need.device.high - p.request.device.capacity->low) + " short.")},
+                  std::move(smallest)};
+  if (p.would_fit.empty()) {
+    out.emplace_back(doc::Paragraph{"No larger cluster or device of the catalogue was found on which it would fit."});
+    return out;
+  }
+  doc::Table table{{{"change"}, {"device", doc::Kind::size}, {"flags"}, {"layout"}}};
   for (const LargerGoal& g : p.would_fit)
-    out += fmt::format("  {:<44} {:>11}   {}  {}\n", g.what, to_string(g.layout.need.device.bytes), style.dim(g.flags), title_of(g.layout));
+    table.rows.push_back({{g.what, g.layout.need.device.bytes, doc::code(g.flags), title_of(g.layout)}});
+  doc::append(out, {doc::Heading{"What would fit"}, std::move(table)});
+  return out;
+}
+
+// The command of each kind's fastest, and which kinds were not tried.
+doc::Blocks launch_blocks(const LayoutPlan& p, const std::vector<const Layout*>& best) {
+  doc::Blocks out{doc::Heading{"How to start them"}};
+  for (const Layout* l : best) {
+    doc::append(out, {doc::Heading{title_of(*l), {}, 2}, doc::Command{launch_line(*l, p.request.cluster.node)},
+                      doc::Command{estimate_command(*l)}});
+  }
+  if (p.left_out.empty()) return out;
+  doc::Facts rest;
+  for (const auto& [kind, why] : p.left_out) rest.facts.push_back({kind, doc::dim(why)});
+  doc::append(out, {doc::Heading{"Not tried"}, std::move(rest)});
   return out;
 }
 
@@ -131,35 +155,37 @@ Json layout_json(const Layout& l) {
   return j;
 }
 
-std::string layouts_text(const LayoutPlan& p, const Style& style) {
+doc::Document layouts_document(const LayoutPlan& p) {
   const LayoutRequest& r = p.request;
   const bool text = r.job.inputs == InputKind::lm && r.job.seq > 0;
-  std::string out = style.bold(fmt::format("{} on {} x {}", r.job.model, r.world, r.device.name)) +
-                    fmt::format(", {} samples{} a step, nodes of {}\n", p.global_batch, text ? fmt::format(" of {} tokens", r.job.seq) : "",
-                                r.cluster.node);
-  out += style.dim(
-      fmt::format("  {} layouts are possible, {} had to be executed, {} of those fit\n\n", p.possible, p.executed, p.fitting.size()));
-  if (p.fitting.empty()) return out + shortage_text(p, style);
+  doc::Document out{fmt::format("{} on {} x {}", r.job.model, r.world, r.device.name),
+                    fmt::format("{} samples{} per step, nodes of {}", p.global_batch, text ? fmt::format(" of {} tokens", r.job.seq) : "",
+                                r.cluster.node)};
+  out.blocks.emplace_back(doc::Paragraph{
+      doc::dim(fmt::format("{} layouts are possible, {} had to be executed, {} of those fit.", p.possible, p.executed, p.fitting.size()))});
+  if (p.fitting.empty()) {
+    doc::append(out.blocks, shortage_blocks(p));
+    return out;
+  }
   const std::vector<const Layout*> best = best_of_kinds(p);
-  out += style.bold("The fastest of each kind") + "\n" + header(p, style);
-  for (const Layout* l : best) out += row(*l, p);
+  doc::Table fastest = layouts_table(p);
+  for (const Layout* l : best) fastest.rows.push_back(layout_row(*l, p));
+  doc::append(out.blocks, {doc::Heading{"The fastest of each kind"}, std::move(fastest)});
   if (p.fitting.size() > best.size()) {
-    out += "\n" + style.bold("All that fit, the fastest first") + "\n" + header(p, style);
-    for (size_t i = 0; i < std::min(kShownLayouts, p.fitting.size()); ++i) out += row(p.fitting[i], p);
-    if (p.fitting.size() > kShownLayouts) out += style.dim(fmt::format("  and {} more (--json has them all)\n", p.fitting.size() - kShownLayouts));
+    doc::Table all = layouts_table(p);
+    for (size_t i = 0; i < std::min(kShownLayouts, p.fitting.size()); ++i) all.rows.push_back(layout_row(p.fitting[i], p));
+    doc::append(out.blocks, {doc::Heading{"All that fit, the fastest first"}, std::move(all)});
+    if (p.fitting.size() > kShownLayouts)
+      out.blocks.emplace_back(doc::List{{doc::dim(fmt::format("and {} more (--json has them all)", p.fitting.size() - kShownLayouts))}});
   }
-  out += "\n" + style.bold("How to start them") + "\n";
-  for (const Layout* l : best) {
-    out += fmt::format("  {:<38} {}\n", title_of(*l), launch_line(*l, r.cluster.node));
-    out += style.dim(fmt::format("  {:<38} {}\n", "", estimate_command(*l)));
-  }
-  for (const auto& [kind, why] : p.left_out) out += style.dim(fmt::format("  {:<38} not tried: {}\n", kind, why));
-  return out +
-         style.dim(fmt::format(
-             "\nTimes are estimates (docs/time.md): kernels by roofline, the bubble by the schedule, traffic by the links of a node of {} "
-             "and\n{:.0f} GB/s a device between nodes (--node, --network). --generate torchrun, torchtitan, accelerate, deepspeed or "
-             "megatron writes the files.\n",
-             r.cluster.node, r.cluster.network / 1e9));
+  doc::append(out.blocks, launch_blocks(p, best));
+  out.blocks.emplace_back(
+      doc::Paragraph{doc::dim(fmt::format("Times are estimates (docs/time.md): kernels by roofline, the bubble by the schedule, traffic by "
+                                          "the links of a node of {} and {:.0f} "
+                                          "GB/s per device between nodes (--node, --network). --generate torchrun, torchtitan, accelerate, "
+                                          "deepspeed or megatron writes the files.",
+                                          r.cluster.node, r.cluster.network / 1e9))});
+  return out;
 }
 
 Json layouts_json(const LayoutPlan& p) {

@@ -1,15 +1,15 @@
-// Layouts over many devices as text and JSON: the fastest with its launch command, then the others that fit.
+// Layouts over many devices as a document and JSON: the fastest with its launch command, then the others that fit.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "plan/layouts.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
-std::string layouts_text(const LayoutPlan& plan, const Style& style);
+doc::Document layouts_document(const LayoutPlan& plan);
 nlohmann::ordered_json layouts_json(const LayoutPlan& plan);
 nlohmann::ordered_json layout_json(const Layout& layout);
 

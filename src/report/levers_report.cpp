@@ -5,18 +5,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/fit_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
 
 namespace {
-
-std::string row_text(const LeverEffect& e, size_t width, const WhatIf& w, const Style& style) {
-  const std::string verdict = w.target.empty() ? "" : fmt::format("  {:<12}", to_string(e.verdict));
-  return fmt::format("  {:<{}} {:>11} {:>8} {:>11}{}  {}\n    {}\n", e.lever.name, width, to_string(e.saving),
-                     percent_of(e.saving, w.device), to_string(e.device), verdict,
-                     style.dim(std::string(to_string(e.lever.kind)) + "; time: " + e.lever.cost), style.dim(e.lever.settings.flags()));
-}
 
 std::vector<std::string> names_of(const WhatIf& w, LeverOutcome outcome) {
   std::vector<std::string> out;
@@ -27,32 +21,33 @@ std::vector<std::string> names_of(const WhatIf& w, LeverOutcome outcome) {
 
 }  // namespace
 
-std::string left_out_text(const std::vector<std::string>& names) {
-  return fmt::format("  Left out ({}): {}\n", kOnePool, join(names, "; "));
-}
+doc::Text left_out_text(const std::vector<std::string>& names) { return fmt::format("Left out ({}): {}", kOnePool, join(names, "; ")); }
 
-std::string what_if_text(const WhatIf& w, const Style& style) {
-  size_t width = 10;
-  for (const LeverEffect& e : w.effects)
-    if (e.outcome == LeverOutcome::saves) width = std::max(width, e.lever.name.size());
-  std::string out = style.bold("What if") +
-                    style.dim(fmt::format("  each alone, simulated; device memory is {} as it is{}", to_string(w.device),
-                                          w.target.empty() ? "" : ", verdicts are for " + w.target)) +
-                    "\n";
-  out += style.dim(fmt::format("  {:<{}} {:>11} {:>8} {:>11}{}  {}", "change", width, "saves", "", "then",
-                               w.target.empty() ? "" : fmt::format("  {:<12}", "verdict"), "what it does to the run")) +
-         "\n";
-  for (const LeverEffect& e : w.effects)
-    if (e.outcome == LeverOutcome::saves) out += row_text(e, width, w, style);
+doc::Blocks what_if_blocks(const WhatIf& w) {
+  using doc::Kind;
+  doc::Text note = doc::Text("each change alone, simulated; device memory is ") + w.device + " as it is";
+  if (!w.target.empty()) note += ", verdicts are for " + w.target;
+  doc::Table table{{{"change"}, {"saves", Kind::size}, {"", Kind::percent}, {"then", Kind::size}}};
+  if (!w.target.empty()) table.columns.push_back({"verdict"});
+  doc::List rest;
   if (const auto names = names_of(w, LeverOutcome::nothing); !names.empty())
-    out += fmt::format("  Nothing here (under 0.5 %; the peak is in {}): {}\n", phase_name(w.peak_phase), join(names, "; "));
-  for (const LeverEffect& e : w.effects)
+    rest.items.emplace_back(
+        fmt::format("Saves nothing here (under 0.5 %; the peak is in {}): {}", phase_name(w.peak_phase), join(names, "; ")));
+  for (const LeverEffect& e : w.effects) {
+    if (e.outcome == LeverOutcome::saves) {
+      doc::Row row{{e.lever.name, e.saving, doc::Share{e.saving, w.device}, e.device}, {}};
+      if (!w.target.empty()) row.cells.push_back(verdict_text(e.verdict));
+      row.details.push_back(doc::code(e.lever.settings.flags()) +
+                            doc::dim(fmt::format("  {}; time: {}", to_string(e.lever.kind), e.lever.cost)));
+      table.rows.push_back(std::move(row));
+    }
     if (e.outcome == LeverOutcome::costs_memory)
-      out += fmt::format("  Takes {} more: {}\n", to_string(Bytes{-e.saving.count}), e.lever.name);
-  if (!w.left_out.empty()) out += left_out_text(w.left_out);
+      rest.items.push_back(doc::Text("Takes ") + Bytes{-e.saving.count} + " more: " + e.lever.name);
+  }
+  if (!w.left_out.empty()) rest.items.push_back(left_out_text(w.left_out));
   for (const LeverEffect& e : w.effects)
-    if (e.outcome == LeverOutcome::impossible) out += fmt::format("  Not possible: {} ({})\n", e.lever.name, e.note);
-  return out;
+    if (e.outcome == LeverOutcome::impossible) rest.items.emplace_back(fmt::format("Not possible: {} ({})", e.lever.name, e.note));
+  return {doc::Heading{"What if", note}, std::move(table), std::move(rest)};
 }
 
 nlohmann::ordered_json left_out_json(const std::vector<std::string>& levers) {
@@ -65,8 +60,12 @@ nlohmann::ordered_json what_if_json(const WhatIf& w) {
   for (const LeverEffect& e : w.effects) {
     nlohmann::ordered_json settings = nlohmann::ordered_json::object();
     for (const auto& [key, value] : e.lever.settings.in_order()) settings[key] = value;
-    nlohmann::ordered_json row{{"name", e.lever.name},       {"outcome", to_string(e.outcome)}, {"settings", settings},
-                               {"flags", e.lever.settings.flags()}, {"kind", to_string(e.lever.kind)}, {"cost", e.lever.cost}};
+    nlohmann::ordered_json row{{"name", e.lever.name},
+                               {"outcome", to_string(e.outcome)},
+                               {"settings", settings},
+                               {"flags", e.lever.settings.flags()},
+                               {"kind", to_string(e.lever.kind)},
+                               {"cost", e.lever.cost}};
     if (e.outcome == LeverOutcome::impossible) {
       row["reason"] = e.note;
     } else {

@@ -5,13 +5,13 @@
 #include <string>
 
 #include "plan/levers.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
 // What cannot help on the device asked about, and why; one line.
-std::string left_out_text(const std::vector<std::string>& levers);
-std::string what_if_text(const WhatIf& w, const Style& style);
+doc::Text left_out_text(const std::vector<std::string>& levers);
+doc::Blocks what_if_blocks(const WhatIf& w);
 nlohmann::ordered_json left_out_json(const std::vector<std::string>& levers);
 nlohmann::ordered_json what_if_json(const WhatIf& w);
 

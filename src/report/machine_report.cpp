@@ -21,9 +21,10 @@ std::string headline(const DetectedDevice& d) {
   return fmt::format("{}: {}", d.index < 0 ? "gpu" : number, name);
 }
 
-std::string device_text(const DetectedDevice& d, const Style& style) {
-  std::string out = "  " + style.bold(headline(d)) + "\n";
-  const auto line = [&](const char* key, const std::string& text) { out += fmt::format("    {:<10} {}\n", key, text); };
+// Each with its facts.
+doc::Blocks device_blocks(const DetectedDevice& d) {
+  doc::Facts facts;
+  const auto line = [&](const char* key, const std::string& text) { facts.facts.push_back({key, text}); };
   if (!d.split) line("usable", fmt::format("{} ({})", shown(d.usable), d.basis));
   if (d.total) line("driver", fmt::format("total {}, reserved {}, in use {}", shown(d.total), shown(d.reserved), shown(d.used)));
   if (d.shared_total) line("GTT", shown(d.shared_total));
@@ -35,19 +36,24 @@ std::string device_text(const DetectedDevice& d, const Style& style) {
     if (!id.empty()) ids.push_back(id);
   line("identity", join(ids, "  "));
   for (const DeviceProcess& p : d.processes) line("process", fmt::format("{} uses {}", p.pid, shown(p.used)));
+  return {doc::Heading{headline(d), {}, 2}, std::move(facts)};
+}
+
+doc::Facts host_facts(const Machine& m) {
+  const HostMemory& h = m.host;
+  doc::Facts out;
+  const auto line = [&](const char* key, const std::string& text) { out.facts.push_back({key, text}); };
+  if (!m.system.empty()) line("system", m.system + (m.wsl ? ", WSL" : "") + (m.container ? ", container" : ""));
+  if (!m.nvidia_driver.empty()) line("NVIDIA driver", m.nvidia_driver);
+  line("host memory", fmt::format("{} in all, {} available now, swap {}", shown(h.total), shown(h.available), shown(h.swap)));
+  if (h.limit) line("limit", fmt::format("{}, of which {} is in use ({})", shown(h.limit), shown(h.limit_used), h.limit_source));
+  if (h.shm) line("/dev/shm", shown(h.shm));
   return out;
 }
 
-std::string host_text(const HostMemory& h) {
-  std::string out = fmt::format("  host memory: {} in all, {} available now, swap {}\n", shown(h.total), shown(h.available), shown(h.swap));
-  if (h.limit) out += fmt::format("  limit: {}, of which {} is in use ({})\n", shown(h.limit), shown(h.limit_used), h.limit_source);
-  if (h.shm) out += fmt::format("  /dev/shm: {}\n", shown(h.shm));
-  return out;
-}
-
-std::string list_text(const std::vector<std::string>& lines) {
-  std::string out;
-  for (const std::string& line : lines) out += "  - " + line + "\n";
+doc::List list_of(const std::vector<std::string>& lines) {
+  doc::List out;
+  for (const std::string& line : lines) out.items.emplace_back(line);
   return out;
 }
 
@@ -77,16 +83,16 @@ Json device_json(const DetectedDevice& d) {
 
 }  // namespace
 
-std::string machine_text(const Machine& m, const Style& style) {
-  std::string out = style.bold("seen") + "\n";
-  for (const Observation& o : m.raw) out += fmt::format("  {}{}: {}\n", o.source, o.what.empty() ? "" : " " + o.what, o.value);
-  out += "\n" + style.bold("concluded") + "\n";
-  if (!m.system.empty()) out += "  system: " + m.system + (m.wsl ? ", WSL" : "") + (m.container ? ", container" : "") + "\n";
-  if (!m.nvidia_driver.empty()) out += "  NVIDIA driver: " + m.nvidia_driver + "\n";
-  out += host_text(m.host);
-  for (const DetectedDevice& d : m.devices) out += device_text(d, style);
-  out += list_text(m.conclusions);
-  out += "\n" + style.bold("in the way") + "\n" + (m.blockers.empty() ? "  nothing\n" : list_text(m.blockers));
+doc::Document machine_document(const Machine& m) {
+  doc::List seen;
+  for (const Observation& o : m.raw)
+    seen.items.emplace_back(fmt::format("{}{}: {}", o.source, o.what.empty() ? "" : " " + o.what, o.value));
+  doc::Document out;
+  out.blocks = {doc::Heading{"Seen"}, std::move(seen), doc::Heading{"Concluded"}, host_facts(m)};
+  for (const DetectedDevice& d : m.devices) doc::append(out.blocks, device_blocks(d));
+  if (!m.conclusions.empty()) doc::append(out.blocks, {doc::Heading{"Notes"}, list_of(m.conclusions)});
+  out.blocks.emplace_back(doc::Heading{"In the way"});
+  out.blocks.emplace_back(m.blockers.empty() ? doc::List{{"nothing"}} : list_of(m.blockers));
   return out;
 }
 

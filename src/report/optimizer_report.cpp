@@ -14,8 +14,10 @@ std::string states_text(const OptimizerCost& c) {
   return c.managed > 0 ? fmt::format("{:.2f} + {:.2f} paged", c.states, c.managed) : fmt::format("{:.2f}", c.states);
 }
 
-std::string cells(const std::optional<OptimizerCost>& c) {
-  return c ? fmt::format(" {} | {:.2f} | {:.2f} |", states_text(*c), c->peak, c->after) : " refused | | |";
+void add_cells(doc::Row& row, const std::optional<OptimizerCost>& c) {
+  row.cells.emplace_back(c ? states_text(*c) : "refused");
+  row.cells.emplace_back(c ? fmt::format("{:.2f}", c->peak) : "");
+  row.cells.emplace_back(c ? fmt::format("{:.2f}", c->after) : "");
 }
 
 Json cost_json(const std::optional<OptimizerCost>& c) {
@@ -25,15 +27,18 @@ Json cost_json(const std::optional<OptimizerCost>& c) {
 
 }  // namespace
 
-std::string optimizer_costs_text(const std::vector<OptimizerCostRow>& table) {
-  std::string out =
-      "| optimizer | arguments | fp32: states | peak | after | bf16: states | peak | after | bf16 + fp32 master: states | peak | after | "
-      "library |\n"
-      "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|---|\n";
-  for (const OptimizerCostRow& r : table)
-    out += fmt::format("| {} | {} |{}{}{} {} |\n", r.entry->name, r.args, cells(r.fp32), cells(r.bf16), cells(r.bf16_master),
-                       r.entry->library);
-  return out;
+doc::Document optimizer_costs_document(const std::vector<OptimizerCostRow>& table) {
+  doc::Table out{{{"optimizer"}, {"arguments"}}};
+  for (const char* states : {"fp32: states", "bf16: states", "bf16 + fp32 master: states"})
+    for (const char* name : {states, "peak", "after"}) out.columns.push_back({name, doc::Kind::number});
+  out.columns.push_back({"library"});
+  for (const OptimizerCostRow& r : table) {
+    doc::Row row{{r.entry->name, r.args}};
+    for (const auto* cost : {&r.fp32, &r.bf16, &r.bf16_master}) add_cells(row, *cost);
+    row.cells.emplace_back(r.entry->library);
+    out.rows.push_back(std::move(row));
+  }
+  return {"", {}, {std::move(out)}};
 }
 
 Json optimizer_costs_json(const std::vector<OptimizerCostRow>& table) {

@@ -1,15 +1,15 @@
-// The table of what optimizers cost in bytes per parameter: Markdown that is readable as text, and JSON.
+// The table of what optimizers cost in bytes per parameter, as a document and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
 #include <vector>
 
+#include "report/document.h"
 #include "step/optimizer_costs.h"
 
 namespace plimsoll {
 
-std::string optimizer_costs_text(const std::vector<OptimizerCostRow>& table);
+doc::Document optimizer_costs_document(const std::vector<OptimizerCostRow>& table);
 nlohmann::ordered_json optimizer_costs_json(const std::vector<OptimizerCostRow>& table);
 
 }  // namespace plimsoll

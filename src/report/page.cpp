@@ -289,13 +289,6 @@ Json origins_json(const Explanation& x) {
   return out;
 }
 
-Json findings_json(const Job& job) {
-  Json out = Json::array();
-  for (const Finding& f : job.findings)
-    out.push_back({{"effect", to_string(f.effect)}, {"setting", f.setting}, {"source", f.source}, {"what", f.what}, {"why", f.why}});
-  return out;
-}
-
 void add_leaves(const Json& node, const std::string& category, const std::string& module, const std::string& op, int depth,
                 std::string& out) {
   const auto quoted = [](const std::string& text) {
@@ -411,34 +404,33 @@ std::string page_html(const Json& page) {
   return out;
 }
 
-std::string page_markdown(const Json& page) {
-  const auto cell = [](std::string text) {
-    for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
-    return text;
-  };
-  const auto text = [&](const Json& value) { return cell(value.get<std::string>()); };
-  std::string out = fmt::format("# Memory of {}\n\n{}\n\n{}\n\n| | | bytes |\n|---|---:|---:|\n", text(page["title"]),
-                                text(page["subtitle"]), text(page["verdict"]["sentence"]));
-  for (const Json& n : page["numbers"])
-    out += fmt::format("| {} | {} | {} |\n", text(n["name"]), to_string(Bytes{n["bytes"].get<int64_t>()}),
-                       with_commas(n["bytes"].get<int64_t>()));
-  out += "\n## What is alive at the peak\n\n| | | bytes |\n|---|---:|---:|\n";
-  for (const Json& n : page["tree"].value("children", Json::array()))
-    out += fmt::format("| {} | {} | {} |\n", text(n["name"]), to_string(Bytes{n["bytes"].get<int64_t>()}),
-                       with_commas(n["bytes"].get<int64_t>()));
-  for (const Json& t : page["tables"]) {
-    out += fmt::format("\n## {}\n\n{}\n\n|", text(t["title"]), text(t["note"]));
-    for (const Json& c : t["columns"]) out += " " + text(c) + " |";
-    out += "\n|";
-    for (size_t i = 0; i < t["columns"].size(); ++i) out += "---|";
-    for (const Json& row : t["rows"]) {
-      out += "\n|";
-      for (const Json& c : row) out += " " + text(c) + " |";
+doc::Document page_document(const Json& page) {
+  using doc::Kind;
+  const auto text = [](const Json& value) { return value.get<std::string>(); };
+  const auto sizes = [&](const Json& rows) {
+    doc::Table out{{{"part"}, {"size", Kind::size}, {"bytes", Kind::number}}};
+    for (const Json& n : rows) {
+      const int64_t bytes = n["bytes"].get<int64_t>();
+      out.rows.push_back({{text(n["name"]), Bytes{bytes}, doc::Count{bytes}}});
     }
-    out += "\n";
+    return out;
+  };
+  doc::Document out{"Memory of " + text(page["title"]), text(page["subtitle"])};
+  out.blocks = {doc::Paragraph{text(page["verdict"]["sentence"])}, sizes(page["numbers"]), doc::Heading{"What is alive at the peak"},
+                sizes(page["tree"].value("children", Json::array()))};
+  for (const Json& t : page["tables"]) {
+    doc::Table table;
+    for (const Json& c : t["columns"]) table.columns.push_back({text(c)});
+    for (const Json& row : t["rows"]) {
+      table.rows.emplace_back();
+      for (const Json& c : row) table.rows.back().cells.emplace_back(text(c));
+    }
+    doc::append(out.blocks, {doc::Heading{text(t["title"]), text(t["note"])}, std::move(table)});
   }
-  if (!page["assumptions"].empty()) out += "\n## Notes\n\n";
-  for (const Json& note : page["assumptions"]) out += "- " + text(note) + "\n";
+  if (page["assumptions"].empty()) return out;
+  doc::List notes;
+  for (const Json& note : page["assumptions"]) notes.items.emplace_back(text(note));
+  doc::append(out.blocks, {doc::Heading{"Notes"}, std::move(notes)});
   return out;
 }
 

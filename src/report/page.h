@@ -59,7 +59,7 @@ nlohmann::ordered_json page_json(const RunPage& page);
 
 std::string page_html(const nlohmann::ordered_json& page);
 // A recorded run or a trace in short; a job has seed_report.h.
-std::string page_markdown(const nlohmann::ordered_json& page);
+doc::Document page_document(const nlohmann::ordered_json& page);
 // The tensors alive at the peak: category, module, op, tensor, count, bytes; their sum is the peak.
 std::string page_csv(const nlohmann::ordered_json& page);
 

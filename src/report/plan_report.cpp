@@ -46,12 +46,14 @@ std::string rate_text(double r) { return r >= 100 ? fmt::format("{:.0f}", r) : f
 std::string speed_text(const PlannedRun& r) {
   if (!r.need.time) return "speed unknown";
   const StepTime& t = *r.need.time;
-  std::string out = fmt::format("{} a step, {} samples/s", seconds_text(t.seconds), rate_text(t.samples_per_second));
+  std::string out = fmt::format("{} per step, {} samples/s", seconds_text(t.seconds), rate_text(t.samples_per_second));
   if (t.tokens_per_second > 0) out += fmt::format(", {} tokens/s", rate_text(t.tokens_per_second));
   return out;
 }
 
-std::string share_text(const Need& n, const TargetDevice& d) { return d.capacity ? percent_of(n.device.high, d.capacity->bytes) : "?"; }
+doc::Text share_text(const Need& n, const TargetDevice& d) {
+  return d.capacity ? doc::Text(doc::Share{n.device.high, d.capacity->bytes}) : doc::Text("?");
+}
 
 std::string batch_text(const PlannedRun& r) {
   std::string out = fmt::format("{}", r.job.batch);
@@ -68,115 +70,114 @@ std::string value_text(const Job& job, const std::string& key) {
   return v.is_string() ? v.get<std::string>() : dump(v);
 }
 
-std::string changes_text(const Plan& plan, const PlannedRun& run, const Style& style) {
-  if (run.changes.empty()) return "  Nothing needs to be changed.\n";
-  std::string out = style.dim(fmt::format("  {:<22} {:<28} {}", "setting", "now", "plan")) + "\n";
+doc::Blocks change_blocks(const Plan& plan, const PlannedRun& run) {
+  if (run.changes.empty()) return {doc::Paragraph{"Nothing needs to be changed."}};
+  doc::Table table{{{"setting"}, {"now"}, {"plan"}}};
   for (const auto& [key, value] : run.changes.in_order()) {
     if (key == "config") {
       for (const auto& [name, v] : value.items())
-        out += fmt::format("  {:<22} {:<28} {}\n", "config." + name, dump(plan.as_is.job.config.values().value(name, nlohmann::json())),
-                           dump(v));
+        table.rows.push_back({{"config." + name, dump(plan.as_is.job.config.values().value(name, nlohmann::json())), dump(v)}});
       continue;
     }
     const std::string now = value_text(plan.as_is.job, key), then = value_text(run.job, key);
-    if (now != then) out += fmt::format("  {:<22} {:<28} {}\n", key, printable(now, 28), printable(then, 100));
+    if (now != then) table.rows.push_back({{key, printable(now, 28), printable(then, 100)}});
   }
-  return out + style.dim("  as flags: ") + run.changes.flags() + "\n";
+  return {std::move(table), doc::Facts{{{"as flags", doc::code(run.changes.flags())}}}};
 }
 
-std::string head_row(const Plan& plan, const char* name, const PlannedRun& r, const std::string& note, const Style& style) {
-  const std::string verdict = to_string(r.need.verdict);
-  return fmt::format(
-      "  {:<10} {:>11} {:>8}   {:<13} {}{}\n", name, to_string(r.need.device.bytes), share_text(r.need, plan.device),
-      r.need.verdict == Verdict::fits ? style.green(fmt::format("{:<13}", verdict)) : style.red(fmt::format("{:<13}", verdict)),
-      speed_text(r), note.empty() ? "" : style.dim("  " + note));
+// Rows of one run each: what it needs, whether it fits, how fast it is.
+doc::Table runs_table() {
+  using doc::Kind;
+  return {{{""}, {"needs", Kind::size}, {"", Kind::percent}, {"verdict"}, {"speed"}}};
 }
 
-std::string alternatives_text(const Plan& plan, const Style& style) {
-  if (plan.alternatives.empty()) return "";
-  std::string out = "\n" + style.bold("Faster, but more of a change") + "\n";
-  for (const Alternative& a : plan.alternatives) {
-    out += head_row(plan, "", a.run, to_string(a.kind), style);
-    out += style.dim("    " + a.run.changes.flags()) + "\n";
-  }
-  return out;
+doc::Row run_row(const Plan& plan, const char* name, const PlannedRun& r, const doc::Text& note) {
+  doc::Row row{{name, r.need.device.bytes, share_text(r.need, plan.device), verdict_text(r.need.verdict), speed_text(r)}};
+  if (!note.empty()) row.details.push_back(doc::dim(note));
+  return row;
 }
 
-std::string rungs_text(const std::vector<Rung>& rungs, const char* title, const char* note, const Plan& plan, const Style& style) {
-  if (rungs.empty()) return "";
-  size_t width = 8;
-  for (const Rung& r : rungs) width = std::max(width, r.name.size());
-  std::string out = "\n" + style.bold(title) + style.dim(std::string("  ") + note) + "\n";
+doc::Blocks alternative_blocks(const Plan& plan) {
+  if (plan.alternatives.empty()) return {};
+  doc::Table table = runs_table();
+  for (const Alternative& a : plan.alternatives)
+    table.rows.push_back(run_row(plan, to_string(a.kind), a.run, doc::code(a.run.changes.flags())));
+  return {doc::Heading{"Faster, but more of a change"}, std::move(table)};
+}
+
+doc::Blocks rung_blocks(const std::vector<Rung>& rungs, const char* title, const char* note, const Plan& plan) {
+  using doc::Kind;
+  if (rungs.empty()) return {};
+  doc::Table table{{{"step"}, {"needs", Kind::size}, {"", Kind::percent}, {"per sample", Kind::number}, {"batch"}}};
   for (const Rung& r : rungs) {
     std::string batch = batch_text(r.run);
     if (plan.global && r.run.global_batch != *plan.global) batch += fmt::format(" = {} of {}", r.run.global_batch, *plan.global);
-    const std::string checkpoints = to_string(r.run.job.checkpointing);
-    out += fmt::format(
-        "  {:<{}} {:>11} {:>8}  {} a sample   batch {}{}{}\n", r.name, width, to_string(r.run.need.device.bytes),
-        plan.device.capacity ? fmt::format("{:.1f} %", r.share * 100) : "?", fmt::format("{:>8}", seconds_text(per_sample(r.run))), batch,
-        r.run.job.seq != plan.as_is.job.seq ? fmt::format(", seq {}", r.run.job.seq) : "", checkpoints.empty() ? "" : ", " + checkpoints);
+    if (r.run.job.seq != plan.as_is.job.seq) batch += fmt::format(", seq {}", r.run.job.seq);
+    if (const std::string checkpointing = to_string(r.run.job.checkpointing); !checkpointing.empty()) batch += ", " + checkpointing;
+    table.rows.push_back({{r.name, r.run.need.device.bytes, plan.device.capacity ? fmt::format("{:.1f} %", r.share * 100) : "?",
+                           seconds_text(per_sample(r.run)), batch}});
   }
-  return out;
+  return {doc::Heading{title, note}, std::move(table)};
 }
 
 std::string slower_text(double slower) {
-  if (!std::isfinite(slower)) return "time ?";
-  if (std::abs(slower) < 0.005) return "same time";
-  return fmt::format("{:+.0f} % time", slower * 100);
+  if (!std::isfinite(slower)) return "?";
+  if (std::abs(slower) < 0.005) return "same";
+  return fmt::format("{:+.0f} %", slower * 100);
 }
 
-std::string fixes_text(const Plan& plan, const Style& style) {
-  std::string out;
-  size_t width = 10;
-  for (const QuickFix& f : plan.fixes)
-    if (f.outcome == LeverOutcome::saves) width = std::max(width, f.lever.name.size());
-  int n = 0;
+doc::Blocks fix_blocks(const Plan& plan) {
+  using doc::Kind;
+  doc::Table fixes{{{"", Kind::number}, {"change"}, {"saves", Kind::size}, {"", Kind::percent}, {"time"}, {"training"}, {"flags"}}};
+  doc::Facts useless;
   for (const QuickFix& f : plan.fixes) {
-    if (f.outcome != LeverOutcome::saves) continue;
-    out += fmt::format("  {:>2}. {:<{}} saves {:>10} {:>8}   {:<14} {:<18} {}\n", ++n, f.lever.name, width, to_string(f.saving),
-                       percent_of(f.saving, plan.as_is.need.device.bytes), slower_text(f.slower), to_string(f.lever.kind),
-                       style.dim(f.lever.settings.flags()));
+    if (f.outcome == LeverOutcome::saves) {
+      fixes.rows.push_back(
+          {{fmt::format("{}.", fixes.rows.size() + 1), f.lever.name, f.saving, doc::Share{f.saving, plan.as_is.need.device.bytes},
+            slower_text(f.slower), to_string(f.lever.kind), doc::code(f.lever.settings.flags())}});
+      continue;
+    }
+    const doc::Text why =
+        f.outcome == LeverOutcome::costs_memory ? doc::Text("takes ") + Bytes{-f.saving.count} + " more" : doc::Text(printable(f.why, 160));
+    useless.facts.push_back({f.lever.name, doc::dim(why)});
   }
-  if (n > 0)
-    out = "\n" + style.bold("Quick fixes, in order") + style.dim("  each alone, on the run as it is; what disturbs and costs least first") +
-          "\n" + out;
-  std::string useless;
-  for (const QuickFix& f : plan.fixes) {
-    if (f.outcome == LeverOutcome::saves) continue;
-    const std::string why = f.outcome == LeverOutcome::costs_memory ? "takes " + to_string(Bytes{-f.saving.count}) + " more" : f.why;
-    useless += fmt::format("  {:<{}}  {}\n", f.lever.name, width, style.dim(printable(why, 160)));
-  }
-  if (!useless.empty()) out += "\n" + style.bold("Does not help here") + "\n" + useless;
+  doc::Blocks out;
+  if (!fixes.rows.empty())
+    out = {doc::Heading{"Quick fixes, in order", "each alone, on the run as it is; what disturbs and costs least first"}, std::move(fixes)};
+  if (!useless.facts.empty()) doc::append(out, {doc::Heading{"Does not help here"}, std::move(useless)});
   return out;
 }
 
-std::string numbers_text(const Plan& plan, const Style& style) {
-  std::string out;
+doc::Blocks number_blocks(const Plan& plan) {
+  doc::Blocks out;
   if (plan.batch) {
-    out += "\n" + style.bold("Batch") +
-           style.dim(plan.best ? "  with the plan's recipe, a device and micro-step" : "  with the run as it is") + "\n";
-    out += plan.batch->recommended > 0 ? fmt::format("  at most {}; recommended at most {} (nine tenths of the device)\n",
-                                                     plan.batch->maximum, plan.batch->recommended)
-                                       : fmt::format("  at most {}; none leaves a tenth of the device free\n", plan.batch->maximum);
-    if (!plan.batch->note.empty()) out += "  " + plan.batch->note + "\n";
+    doc::Facts batch{
+        {{"at most", doc::Count{plan.batch->maximum}},
+         {"recommended", plan.batch->recommended > 0 ? fmt::format("at most {} (nine tenths of the device)", plan.batch->recommended)
+                                                     : std::string("no batch leaves a tenth of the device free")}}};
+    if (!plan.batch->note.empty()) batch.facts.push_back({"", plan.batch->note});
+    out = {doc::Heading{"Batch size", plan.best ? "per device and micro-step, with this plan" : "with the run as it is"}, std::move(batch)};
   }
   if (!plan.sensitivity.empty()) {
-    out += "\n" + style.bold("One more costs") + style.dim("  of allocated memory") + "\n";
-    for (const Sensitivity& s : plan.sensitivity) out += fmt::format("  {:<18} {:>12}\n", s.unit, to_string(s.bytes));
+    doc::Facts costs;
+    for (const Sensitivity& s : plan.sensitivity) costs.facts.push_back({s.unit, s.bytes});
+    doc::append(out, {doc::Heading{"Marginal cost", "allocated memory per extra ..."}, std::move(costs)});
   }
   return out;
 }
 
-std::string shortage_text(const Plan& plan, const Style& style) {
+doc::Blocks shortage_blocks(const Plan& plan) {
   const Shortage& s = *plan.shortage;
-  std::string out =
-      style.red(fmt::format("  Nothing that may be changed makes it fit: {} are missing at the least.", to_string(s.missing))) + "\n";
-  out += fmt::format("  The smallest needs {} (at most {}): {}\n", to_string(s.smallest.need.device.bytes),
-                     to_string(s.smallest.need.device.high), s.smallest.changes.flags());
-  if (s.changes.empty()) return out + "  No smaller goal was found that would fit.\n";
-  out += "\n" + style.bold("What would fit") + "\n";
-  for (const GoalChange& g : s.changes)
-    out += fmt::format("  {:<44} {:>11}   {}\n", g.what, to_string(g.run.need.device.bytes), style.dim(g.flags));
+  doc::Blocks out{doc::Paragraph{doc::bad(doc::Text("No allowed change makes it fit; at least ") + s.missing + " short.")},
+                  doc::Paragraph{doc::Text("The smallest needs ") + s.smallest.need.device.bytes + " (at most " +
+                                 s.smallest.need.device.high + "): " + doc::code(s.smallest.changes.flags())}};
+  if (s.changes.empty()) {
+    out.emplace_back(doc::Paragraph{"No smaller goal was found that would fit."});
+    return out;
+  }
+  doc::Table table{{{"change"}, {"needs", doc::Kind::size}, {"flags"}}};
+  for (const GoalChange& g : s.changes) table.rows.push_back({{g.what, g.run.need.device.bytes, doc::code(g.flags)}});
+  doc::append(out, {doc::Heading{"What would fit"}, std::move(table)});
   return out;
 }
 
@@ -229,9 +230,9 @@ Json time_json(const std::optional<StepTime>& time) {
           {"assumptions", t.assumptions}};
 }
 
-std::string front_plot(const Plan& plan, const Style& style) {
+doc::Blocks front_blocks(const Plan& plan) {
   constexpr int kWidth = 60, kHeight = 10;
-  if (plan.front.size() < 2) return "";
+  if (plan.front.size() < 2) return {};
   double low = 1e300, high = 0, fast = 1e300, slow = 0;
   for (const PlannedRun& r : plan.front) {
     const double x = static_cast<double>(r.need.device.bytes.count), y = per_sample(r);
@@ -242,81 +243,100 @@ std::string front_plot(const Plan& plan, const Style& style) {
   const auto line = [&](double y) { return slow > fast ? static_cast<int>(std::lround((slow - y) / (slow - fast) * (kHeight - 1))) : 0; };
   std::vector<std::vector<std::string>> grid(kHeight, std::vector<std::string>(kWidth, " "));
   if (plan.device.capacity && static_cast<double>(plan.limit.count) >= low)
-    for (auto& row : grid) row[column(static_cast<double>(plan.limit.count))] = style.unicode ? "│" : "|";
-  const auto mark = [&](const PlannedRun& r, const char* fancy, const char* plain) {
+    for (auto& row : grid) row[column(static_cast<double>(plan.limit.count))] = "│";
+  const auto mark = [&](const PlannedRun& r, const char* sign) {
     const double y = per_sample(r);
     if (!std::isfinite(y) || y > slow) return;
     const int c = column(static_cast<double>(r.need.device.bytes.count));
-    if (c >= 0 && c < kWidth) grid[std::clamp(line(y), 0, kHeight - 1)][c] = style.unicode ? fancy : plain;
+    if (c >= 0 && c < kWidth) grid[std::clamp(line(y), 0, kHeight - 1)][c] = sign;
   };
-  for (const PlannedRun& r : plan.front) mark(r, "•", "o");
-  if (plan.best) mark(plan.best->run, "◆", "P");
-  std::string out = "\n" + style.bold("Memory against time") +
-                    style.dim(fmt::format("  of {} candidates those that no other beats; {} is the plan, the line is the limit",
-                                          plan.executed, style.unicode ? "◆" : "P")) +
-                    "\n";
+  for (const PlannedRun& r : plan.front) mark(r, "•");
+  if (plan.best) mark(plan.best->run, "◆");
+  std::string picture;
   for (int i = 0; i < kHeight; ++i) {
-    const std::string label = i == 0 ? seconds_text(slow) : i == kHeight - 1 ? seconds_text(fast) : "";
-    out += fmt::format("  {:>9} {} ", label, style.unicode ? "┤" : "+");
-    for (const std::string& cell : grid[i]) out += cell;
-    while (out.back() == ' ') out.pop_back();
-    out += "\n";
+    picture += fmt::format("  {:>10} ┤ ", i == 0 ? seconds_text(slow) : i == kHeight - 1 ? seconds_text(fast) : "");
+    for (const std::string& cell : grid[i]) picture += cell;
+    while (picture.back() == ' ') picture.pop_back();
+    picture += "\n";
   }
   const std::string left = to_string(Bytes{static_cast<int64_t>(low)}), right = to_string(Bytes{static_cast<int64_t>(high)});
-  return out + fmt::format("  {:>9}   {}{:>{}}  {}\n", "a sample", left, right, kWidth - static_cast<int>(left.size()),
-                           style.dim("of device memory"));
+  picture += fmt::format("  {:>10}   {}{:>{}}  of device memory\n", "per sample", left, right, kWidth - static_cast<int>(left.size()));
+  return {doc::Heading{"Memory against time",
+                       fmt::format("of {} candidates those that no other beats; ◆ is the plan, the line is the limit", plan.executed)},
+          doc::Preformatted{std::move(picture), true}};
 }
 
-std::string plan_text(const Plan& plan, const Style& style) {
-  std::string has = plan.device.capacity ? to_string(plan.device.capacity->bytes) : "memory unknown";
-  if (plan.device.others.count > 0)
-    has += fmt::format(", of which {} {}", to_string(plan.device.others),
-                       one_pool(plan.device) ? "are for the system and the process" : "are in use by others");
-  std::string out = style.bold(fmt::format("Plan for {} on {} ({})", plan.as_is.job.model, plan.device.name, has)) +
-                    style.dim(fmt::format("  {}", goal_text(plan))) + "\n";
-  if (plan.as_is_impossible.empty()) {
-    out += head_row(plan, "as it is", plan.as_is, recipe_text(plan.as_is.job, ""), style);
-  } else {
-    out += "  as it is   cannot be run: " + plan.as_is_impossible + "\n";
-  }
-  if (plan.best) {
-    out += head_row(plan, "plan", plan.best->run, to_string(plan.best->kind), style);
-    out += "\n" + style.bold("What to change") + "\n" + changes_text(plan, plan.best->run, style);
-    if (plan.global && plan.best->run.global_batch != *plan.global)
-      out += fmt::format("  The total batch is {} ({}) in place of {}, which such micro-batches do not make.\n",
-                         plan.best->run.global_batch, batch_text(plan.best->run), *plan.global);
-  } else if (plan.shortage) {
-    out += shortage_text(plan, style);
-  } else {
-    out += style.red(fmt::format("  There is no plan: {}.", plan.unanswered)) + "\n";
-  }
-  out += alternatives_text(plan, style);
-  out += front_plot(plan, style);
-  out += rungs_text(plan.up, "Ladder", "the same recipe, closer and closer to the edge", plan, style);
-  out += rungs_text(plan.down, "After an OOM", "one step after the other, what disturbs least first", plan, style);
-  out += fixes_text(plan, style);
-  if (!plan.left_out.empty()) out += "\n" + left_out_text(plan.left_out);
-  out += numbers_text(plan, style);
+namespace {
+
+std::string closing_text(const Plan& plan) {
+  return "Memory was executed step by step, as in `plimsoll estimate`; percentages are of the upper end of its interval. Times are a "
+         "roofline "
+         "estimate (docs/time.md), good for ranking; " +
+         (plan.calibration.empty() ? "--step-time SECONDS ties them to your own machine."
+                                   : "they are tied to your machine: " + plan.calibration + ".");
+}
+
+doc::Blocks notes_of(const Plan& plan) {
+  std::vector<std::string> notes;
   const PlannedRun& shown = plan.best ? plan.best->run : plan.as_is;
-  if (shown.need.time && !shown.need.time->assumptions.empty()) out += "\n";
   if (shown.need.time)
-    for (const std::string& a : shown.need.time->assumptions) out += style.dim("  Assumed: " + a) + "\n";
+    for (const std::string& a : shown.need.time->assumptions) notes.push_back("Assumed: " + a + ".");
   if (!plan.extrapolated_from.empty())
-    out += style.dim(fmt::format(
-        "\nThis model loops over tokens: millions of ops a step. The run as it is{} executed in full; the other rows are drawn from runs\n"
-        "over {} to {} tokens, and are too low where memory is fragmented. --full executes all of them, and looks for faster recipes that\n"
-        "change more; it takes many minutes.\n",
-        plan.best ? " and the plan were" : " was", plan.extrapolated_from[0], plan.extrapolated_from[1]));
+    notes.push_back(
+        fmt::format("This model loops over tokens: millions of ops per step. The run as it is{} executed in full; the other rows are drawn "
+                    "from runs over "
+                    "{} to {} tokens, and are too low where memory is fragmented. --full executes all of them, and looks for faster "
+                    "recipes that change "
+                    "more; it takes many minutes.",
+                    plan.best ? " and the plan were" : " was", plan.extrapolated_from[0], plan.extrapolated_from[1]));
   if (plan.shortened)
-    out += style.dim(
-        "\nExecuting one candidate of this run takes seconds, so only the plan was searched; --full adds ladders, quick fixes and what "
-        "one\n"
-        "more sample or layer takes.\n");
-  out += style.dim(
-      "\nMemory was executed step by step, as in `plimsoll estimate`; percents are of the upper end of its interval. Times are a roofline\n"
-      "estimate (docs/time.md), good for ranking; " +
-      (plan.calibration.empty() ? "--step-time SECONDS ties them to your own machine.\n"
-                                : "they are tied to your machine: " + plan.calibration + ".\n"));
+    notes.emplace_back(
+        "Executing one candidate of this run takes seconds, so only the plan was searched; --full adds ladders, quick fixes and "
+        "what one more sample or layer takes.");
+  notes.push_back(closing_text(plan));
+  doc::Blocks out;
+  for (const std::string& note : notes) out.emplace_back(doc::Paragraph{doc::dim(note)});
+  return out;
+}
+
+doc::Blocks best_blocks(const Plan& plan) {
+  doc::Blocks out{doc::Heading{"What to change"}};
+  doc::append(out, change_blocks(plan, plan.best->run));
+  if (plan.global && plan.best->run.global_batch != *plan.global)
+    out.emplace_back(doc::Paragraph{fmt::format("The global batch is {} ({}) instead of {}, which this micro-batch does not divide.",
+                                                plan.best->run.global_batch, batch_text(plan.best->run), *plan.global)});
+  return out;
+}
+
+}  // namespace
+
+doc::Document plan_document(const Plan& plan) {
+  doc::Text has = plan.device.capacity ? doc::Text(plan.device.capacity->bytes) : doc::Text("memory unknown");
+  if (plan.device.others.count > 0)
+    has += doc::Text(", of which ") + plan.device.others +
+           (one_pool(plan.device) ? " are for the system and the process" : " are in use by others");
+  doc::Document out{fmt::format("Plan for {} on {} ({})", plan.as_is.job.model, plan.device.name, doc::print(has)),
+                    doc::dim(goal_text(plan))};
+  doc::Table runs = runs_table();
+  if (plan.as_is_impossible.empty()) runs.rows.push_back(run_row(plan, "as it is", plan.as_is, recipe_text(plan.as_is.job, "")));
+  if (plan.best) runs.rows.push_back(run_row(plan, "plan", plan.best->run, to_string(plan.best->kind)));
+  if (!plan.as_is_impossible.empty()) out.blocks.emplace_back(doc::Paragraph{"As it is, it cannot be run: " + plan.as_is_impossible});
+  if (!runs.rows.empty()) out.blocks.emplace_back(std::move(runs));
+  if (plan.best) {
+    doc::append(out.blocks, best_blocks(plan));
+  } else if (plan.shortage) {
+    doc::append(out.blocks, shortage_blocks(plan));
+  } else {
+    out.blocks.emplace_back(doc::Paragraph{doc::bad("There is no plan: " + plan.unanswered + ".")});
+  }
+  doc::append(out.blocks, alternative_blocks(plan));
+  doc::append(out.blocks, front_blocks(plan));
+  doc::append(out.blocks, rung_blocks(plan.up, "Ladder", "the same recipe, closer and closer to the limit", plan));
+  doc::append(out.blocks, rung_blocks(plan.down, "If it still runs out of memory", "try in this order", plan));
+  doc::append(out.blocks, fix_blocks(plan));
+  if (!plan.left_out.empty()) out.blocks.emplace_back(doc::Paragraph{left_out_text(plan.left_out)});
+  doc::append(out.blocks, number_blocks(plan));
+  doc::append(out.blocks, notes_of(plan));
   return out;
 }
 
@@ -401,25 +421,25 @@ Json plans_json(const std::vector<Plan>& plans, const CommandOf& command) {
   return out;
 }
 
-std::string plans_table(const std::vector<Plan>& plans, const CommandOf& command, const Style& style) {
-  std::string out =
-      style.bold(fmt::format("{} on {} device{}", plans.front().as_is.job.model, plans.size(), plans.size() == 1 ? "" : "s")) +
-      style.dim(fmt::format("  {}", goal_text(plans.front()))) + "\n";
-  out += style.dim(
-             fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}", "device", "has", "needs", "", "a sample", "batch", "command")) +
-         "\n";
+doc::Document plans_document(const std::vector<Plan>& plans, const CommandOf& command) {
+  using doc::Kind;
+  doc::Document out{fmt::format("{} on {} device{}", plans.front().as_is.job.model, plans.size(), plans.size() == 1 ? "" : "s"),
+                    doc::dim(goal_text(plans.front()))};
+  doc::Table table{
+      {{"device"}, {"has", Kind::size}, {"needs", Kind::size}, {"", Kind::percent}, {"per sample", Kind::number}, {"batch"}, {"command"}}};
   for (const Plan& p : plans) {
-    const std::string has = p.device.capacity ? to_string(p.device.capacity->bytes) : "?";
+    doc::Row row{{printable(p.device.name, 30), p.device.capacity ? doc::Text(p.device.capacity->bytes) : doc::Text("?")}};
     if (!p.best) {
-      const std::string why = p.shortage ? to_string(p.shortage->missing) + " are missing at the least" : p.unanswered;
-      out += fmt::format("  {:<30} {:>10} {}\n", printable(p.device.name, 30), has, style.red(why));
-      continue;
+      row.details.push_back(doc::bad(p.shortage ? doc::Text("at least ") + p.shortage->missing + " short" : doc::Text(p.unanswered)));
+    } else {
+      const PlannedRun& r = p.best->run;
+      for (const doc::Text& cell : {doc::Text(r.need.device.bytes), share_text(r.need, p.device), doc::Text(seconds_text(per_sample(r))),
+                                    doc::Text(batch_text(r)), doc::code(command(r))})
+        row.cells.push_back(cell);
     }
-    const PlannedRun& r = p.best->run;
-    out +=
-        fmt::format("  {:<30} {:>10} {:>11} {:>8}  {:<10} {:<14} {}\n", printable(p.device.name, 30), has, to_string(r.need.device.bytes),
-                    share_text(r.need, p.device), seconds_text(per_sample(r)), batch_text(r), style.dim(command(r)));
+    table.rows.push_back(std::move(row));
   }
+  out.blocks.emplace_back(std::move(table));
   return out;
 }
 

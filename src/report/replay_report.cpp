@@ -13,14 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string row(const char* name, int64_t bytes, const std::string& note) {
-  return fmt::format("  {:<22} {:>11}{}{}\n", name, to_string(Bytes{bytes}), note.empty() ? "" : "   ", note);
-}
-
-std::string count_row(const std::string& name, int64_t count, const std::string& note) {
-  return fmt::format("  {:<22} {:>11}{}{}\n", name, count, note.empty() ? "" : "   ", note);
-}
-
 Json moment_json(const CudaMoment& m) {
   return {{"event", m.at_event},
           {"allocated_bytes", m.allocated},
@@ -55,24 +47,30 @@ Json oom_json(const Trace& trace, const CudaOom& oom) {
 
 }  // namespace
 
-std::string timeline_text(const Trace& trace, const CudaTimeline& t, const std::string& conf, const ReplayDevice& device,
-                          const Style& style) {
+doc::Document timeline_document(const Trace& trace, const CudaTimeline& t, const std::string& conf, const ReplayDevice& device) {
   const CudaMoment& at = t.at_reserved_peak;
-  std::string out = style.bold("PyTorch's caching allocator") +
-                    fmt::format("  {} events, {}, {}\n", trace.events.size(), conf.empty() ? "default settings" : conf,
-                                device.memory ? "device of " + to_string(Bytes{*device.memory}) : "no limit");
-  out += row("allocated peak", t.allocated_peak, "torch.cuda.max_memory_allocated()");
-  out += row("reserved peak", t.reserved_peak, "torch.cuda.max_memory_reserved()");
-  out += row("fragmentation", at.fragmentation(),
-             fmt::format("reserved but in no tensor at the reserved peak, {}", percent_of(Bytes{at.fragmentation()}, Bytes{at.reserved})));
-  out += row("  not releasable", at.inactive_split, "of it, free pieces of segments in use");
-  out += row("rounding", at.rounding(), "of the allocated bytes, blocks larger than their tensors");
-  out += count_row("segments", at.segments, "at the reserved peak");
-  out += count_row("retries", t.retries, "times the cache was emptied to make room");
+  doc::Text circumstances = fmt::format("{} events, {}, ", trace.events.size(), conf.empty() ? "default settings" : conf);
+  circumstances += device.memory ? doc::Text("device of ") + Bytes{*device.memory} : doc::Text("no limit");
+  doc::Document out{"PyTorch's caching allocator", circumstances};
+  doc::Facts facts;
+  const auto row = [&](const std::string& name, int64_t bytes, const doc::Text& note, int level = 0) {
+    facts.facts.push_back({name, Bytes{bytes}, note, level});
+  };
+  row("allocated peak", t.allocated_peak, "torch.cuda.max_memory_allocated()");
+  row("reserved peak", t.reserved_peak, "torch.cuda.max_memory_reserved()");
+  row("fragmentation", at.fragmentation(),
+      doc::Text("reserved but in no tensor at the reserved peak, ") + doc::Share{Bytes{at.fragmentation()}, Bytes{at.reserved}});
+  row("not releasable", at.inactive_split, "of it, free pieces of segments in use", 1);
+  row("rounding", at.rounding(), "of the allocated bytes, blocks larger than their tensors");
+  facts.facts.push_back({"segments", doc::Count{at.segments}, "at the reserved peak"});
+  facts.facts.push_back({"retries", doc::Count{t.retries}, "times the cache was emptied to make room"});
   for (size_t i = 0; i < t.steps.size(); ++i)
-    out += row(fmt::format("step {}", i + 1).c_str(), t.steps[i].allocated, "reserved " + to_string(Bytes{t.steps[i].reserved}));
-  if (t.oom)
-    out += style.red("does not fit") + fmt::format(": {}\n  {}\n", failed_event(trace, t.oom->at_event), oom_message(t.oom->numbers));
+    row(fmt::format("step {}", i + 1), t.steps[i].allocated, doc::Text("reserved ") + Bytes{t.steps[i].reserved});
+  out.blocks.emplace_back(std::move(facts));
+  if (t.oom) {
+    out.blocks.emplace_back(doc::Paragraph{doc::bad("does not fit") + ": " + failed_event(trace, t.oom->at_event)});
+    out.blocks.emplace_back(doc::Paragraph{oom_message(t.oom->numbers)});
+  }
   return out;
 }
 
@@ -96,11 +94,14 @@ Json timeline_json(const Trace& trace, const CudaTimeline& t, const std::string&
   return j;
 }
 
-std::string figures_text(const Trace& trace, const TraceAllocator& allocator, const AllocatorFigures& f, const Style& style) {
-  std::string out = style.bold(allocator.summary) + fmt::format("  {} events, {}\n", trace.events.size(), f.circumstances);
+doc::Document figures_document(const Trace& trace, const TraceAllocator& allocator, const AllocatorFigures& f) {
+  doc::Document out{allocator.summary, fmt::format("{} events, {}", trace.events.size(), f.circumstances)};
+  doc::Facts facts;
   for (const AllocatorFigure& figure : f.figures)
-    out += figure.is_bytes ? row(figure.name, figure.value, figure.note) : count_row(figure.name, figure.value, figure.note);
-  if (f.oom_event) out += style.red("does not fit") + fmt::format(": {}\n", failed_event(trace, *f.oom_event));
+    facts.facts.push_back(
+        {figure.name, figure.is_bytes ? doc::Text(Bytes{figure.value}) : doc::Text(doc::Count{figure.value}), figure.note});
+  out.blocks.emplace_back(std::move(facts));
+  if (f.oom_event) out.blocks.emplace_back(doc::Paragraph{doc::bad("does not fit") + ": " + failed_event(trace, *f.oom_event)});
   return out;
 }
 

@@ -7,7 +7,7 @@
 
 #include "allocator/cuda_timeline.h"
 #include "allocator/trace_allocators.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
@@ -19,12 +19,11 @@ struct ReplayDevice {
 };
 
 // A trace under PyTorch's caching allocator.
-std::string timeline_text(const Trace& trace, const CudaTimeline& t, const std::string& conf, const ReplayDevice& device,
-                          const Style& style);
+doc::Document timeline_document(const Trace& trace, const CudaTimeline& t, const std::string& conf, const ReplayDevice& device);
 nlohmann::ordered_json timeline_json(const Trace& trace, const CudaTimeline& t, const std::string& conf, const ReplayDevice& device);
 
 // A trace under another allocator.
-std::string figures_text(const Trace& trace, const TraceAllocator& allocator, const AllocatorFigures& f, const Style& style);
+doc::Document figures_document(const Trace& trace, const TraceAllocator& allocator, const AllocatorFigures& f);
 nlohmann::ordered_json figures_json(const Trace& trace, const TraceAllocator& allocator, const AllocatorFigures& f,
                                     const ReplayDevice& device);
 

@@ -16,82 +16,82 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kSlices = 64, kRows = 8;
-constexpr int kBar = 24;
+constexpr int kDeepest = 2;
 
 // The most in each of so many slices of the run.
-std::string curve_text(const Json& timeline, const Style& style) {
+doc::Curve curve_of(const Json& timeline) {
   const Json& changes = timeline["bytes"];
   const size_t n = std::min(kSlices, changes.size());
-  if (n == 0) return "";
-  const double most = static_cast<double>(std::max<int64_t>(1, timeline["peak_bytes"].get<int64_t>()));
-  std::string out;
+  doc::Curve out{"over time", {}, Bytes{timeline["peak_bytes"].get<int64_t>()}};
   int64_t now = 0;
   for (size_t i = 0; i < n; ++i) {
     int64_t top = now;
     for (size_t k = i * changes.size() / n; k < (i + 1) * changes.size() / n; ++k) top = std::max(top, now += changes[k].get<int64_t>());
-    out += style.level(static_cast<double>(top) / most * 0.999);
+    out.levels.push_back({Bytes{top}, ""});
   }
-  return fmt::format("  over time       {}\n", out);
+  return out;
 }
 
-void tree_rows(const Json& node, int64_t all, int depth, int deepest, const Style& style, std::string& out) {
+// The largest parts; the others are summed into one.
+std::vector<doc::Branch> branches_of(const Json& node, int64_t all, int depth) {
+  std::vector<doc::Branch> out;
   const Json children = node.value("children", Json::array());
   int64_t rest = 0;
   for (size_t i = 0; i < children.size(); ++i) {
-    const int64_t bytes = children[i]["bytes"].get<int64_t>();
+    const Json& child = children[i];
+    const int64_t bytes = child["bytes"].get<int64_t>();
     if (i >= kRows || bytes * 200 < all) {
       rest += bytes;
       continue;
     }
-    const std::string name = children[i]["name"].get<std::string>() +
-                             (children[i].contains("repeats") ? fmt::format(" (x {})", children[i]["repeats"].get<int64_t>()) : "");
-    out += fmt::format("{:<52} {:>11} {:>8}  {}\n", std::string(static_cast<size_t>(2 * depth), ' ') + name, size_text(bytes),
-                       percent_of(Bytes{bytes}, Bytes{all}),
-                       style.bar(static_cast<double>(bytes) / static_cast<double>(std::max<int64_t>(all, 1)), kBar));
-    if (depth < deepest) tree_rows(children[i], all, depth + 1, deepest, style, out);
+    const std::string repeats = child.contains("repeats") ? fmt::format(" (x {})", child["repeats"].get<int64_t>()) : "";
+    out.push_back({child["name"].get<std::string>() + repeats, Bytes{bytes}});
+    if (depth < kDeepest) out.back().children = branches_of(child, all, depth + 1);
   }
-  if (rest > 0)
-    out += fmt::format("{:<52} {:>11} {:>8}\n", std::string(static_cast<size_t>(2 * depth), ' ') + "[smaller]", size_text(rest),
-                       percent_of(Bytes{rest}, Bytes{all}));
+  if (rest > 0) out.push_back({"[smaller]", Bytes{rest}});
+  return out;
 }
 
 }  // namespace
 
-std::string run_text(const Json& page, const Style& style) {
-  std::string out = style.bold(page["title"].get<std::string>()) + "  " + page["subtitle"].get<std::string>() + "\n\n";
-  for (const Json& n : page["numbers"])
-    out += fmt::format("  {:<14}  {:>11}   {}\n", n["name"].get<std::string>(), size_text(n["bytes"].get<int64_t>()),
-                       style.dim(with_commas(n["bytes"].get<int64_t>()) + " bytes"));
-  out += curve_text(page["timeline"], style);
-  out += "  " + page["verdict"]["sentence"].get<std::string>() + "\n\n" + style.bold("What is alive at the peak") + "\n";
-  tree_rows(page["tree"], page["tree"]["bytes"].get<int64_t>(), 1, 3, style, out);
-  if (!page["assumptions"].empty()) out += "\n";
-  for (const Json& note : page["assumptions"]) out += style.dim(note.get<std::string>()) + "\n";
+doc::Document run_document(const Json& page) {
+  doc::Document out{page["title"].get<std::string>(), page["subtitle"].get<std::string>()};
+  doc::Facts numbers;
+  for (const Json& n : page["numbers"]) {
+    const int64_t bytes = n["bytes"].get<int64_t>();
+    numbers.facts.push_back({n["name"].get<std::string>(), Bytes{bytes}, doc::dim(with_commas(bytes) + " bytes")});
+  }
+  out.blocks.emplace_back(std::move(numbers));
+  if (doc::Curve curve = curve_of(page["timeline"]); !curve.levels.empty()) out.blocks.emplace_back(std::move(curve));
+  const int64_t all = page["tree"]["bytes"].get<int64_t>();
+  doc::append(out.blocks, {doc::Paragraph{page["verdict"]["sentence"].get<std::string>()}, doc::Heading{"What is alive at the peak"},
+                           doc::Tree{branches_of(page["tree"], all, 0), Bytes{all}}});
+  for (const Json& note : page["assumptions"]) out.blocks.emplace_back(doc::Paragraph{doc::dim(note.get<std::string>())});
   return out;
 }
 
-std::string stats_text(const MemoryStats& s, const Style& style) {
-  std::string out = style.bold("torch.cuda.memory_stats()") + "\n\n";
-  const auto row = [&](const char* name, std::optional<int64_t> bytes, const char* meaning) {
-    if (bytes) out += fmt::format("  {:<18} {:>11}   {}\n", name, size_text(*bytes), style.dim(meaning));
+doc::Document stats_document(const MemoryStats& s) {
+  doc::Facts facts;
+  const auto row = [&](const char* name, std::optional<int64_t> bytes, const char* meaning, int level = 0) {
+    if (bytes) facts.facts.push_back({name, Bytes{*bytes}, doc::dim(meaning), level});
   };
   row("allocated peak", s.allocated_peak, "the most that tensors had at once: max_memory_allocated()");
   row("reserved peak", s.reserved_peak, "the most that was held from the device: max_memory_reserved()");
   row("allocated now", s.allocated, "");
   row("reserved now", s.reserved, "");
-  row("  in no tensor", s.reserved - s.allocated, "kept for later, or lost to fragmentation");
-  row("  not releasable", s.inactive_split, "of it, free pieces of segments in use");
-  if (s.requested) row("  rounding", s.allocated - *s.requested, "of the allocated bytes, blocks larger than what was asked for");
+  row("in no tensor", s.reserved - s.allocated, "kept for later, or lost to fragmentation", 1);
+  row("not releasable", s.inactive_split, "of it, free pieces of segments in use", 1);
+  if (s.requested) row("rounding", s.allocated - *s.requested, "of the allocated bytes, blocks larger than what was asked for", 1);
   const auto count = [&](const char* name, std::optional<int64_t> n, const char* meaning) {
-    if (n) out += fmt::format("  {:<18} {:>11}   {}\n", name, with_commas(*n), style.dim(meaning));
+    if (n) facts.facts.push_back({name, doc::Count{*n}, doc::dim(meaning)});
   };
   count("segments", s.segments, "");
   count("retries", s.retries, "times an allocation failed and the cache was emptied to make room");
   count("out of memory", s.ooms, "times that was not enough");
-  out += "\n";
+  doc::List findings;
   const Json json = stats_json(s);
-  for (const Json& sentence : json["findings"]) out += "  " + sentence.get<std::string>() + "\n";
-  return out;
+  for (const Json& sentence : json["findings"]) findings.items.emplace_back(sentence.get<std::string>());
+  return {"torch.cuda.memory_stats()", {}, {std::move(facts), doc::Heading{"What it means"}, std::move(findings)}};
 }
 
 Json stats_json(const MemoryStats& s) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <nlohmann/json.hpp>
 
 #include "job/settings.h"
 
@@ -11,15 +12,6 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// A cell ends at '|'.
-std::string cell(const std::string& text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? "\\|" : std::string(1, c);
-  return out;
-}
-
-std::string code(const std::string& text) { return text.empty() ? "" : "`" + cell(text) + "`"; }
 
 std::string default_text(const Setting& s) {
   const Json& value = default_of(s);
@@ -57,15 +49,15 @@ Json settings_json() {
   return out;
 }
 
-std::string settings_markdown() {
-  std::string out;
+doc::Document settings_document() {
+  doc::Document out;
   const Setting* before = nullptr;
+  const auto code = [](const std::string& text) { return text.empty() ? doc::Text() : doc::code(text); };
   for (const Setting& s : job_settings()) {
     if (!before || before->group != s.group)
-      out +=
-          fmt::format("{}### {}\n\n| key | value | default | for | meaning |\n|---|---|---|---|---|\n", before ? "\n" : "", title(s.group));
-    out += fmt::format("| `{}` | {} | {} | {} | {} |\n", s.key, code(value_text(s)), code(default_text(s)), program_text(s.programs),
-                       cell(s.help));
+      doc::append(out.blocks, {doc::Heading{title(s.group), {}, 2}, doc::Table{{{"key"}, {"value"}, {"default"}, {"for"}, {"meaning"}}}});
+    std::get<doc::Table>(out.blocks.back())
+        .rows.push_back({{doc::code(s.key), code(value_text(s)), code(default_text(s)), program_text(s.programs), s.help}});
     before = &s;
   }
   return out;

@@ -1,12 +1,13 @@
-// The table of settings for people and pages: docs/job-file.md holds what settings_markdown() gives.
+// The table of settings for people and programs: docs/job-file.md holds this document as Markdown.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
-#include <string>
+
+#include "report/document.h"
 
 namespace plimsoll {
 
 nlohmann::ordered_json settings_json();  // a row per setting
-std::string settings_markdown();         // a table per group
+doc::Document settings_document();       // a table per group
 
 }  // namespace plimsoll

@@ -60,15 +60,18 @@ std::string check_text(const ReplayCheck& c) {
                      plural(c.operations, "operation", "operations"));
 }
 
-std::string head_text(const SnapshotReport& r, const Style& style) {
-  const RecordedRun& run = r.run;
-  std::string out =
-      style.bold("PyTorch memory snapshot") + fmt::format("  device {}, {}", run.device, plural(run.entries, "entry", "entries"));
+doc::Text recorded_text(const RecordedRun& run) {
+  std::string out = fmt::format("device {}, {}", run.device, plural(run.entries, "entry", "entries"));
   if (run.microseconds >= 1000) out += fmt::format(" in {:.3f} s", static_cast<double>(run.microseconds) / 1e6);
   out += ", " + plural(static_cast<size_t>(run.streams), "stream", "streams");
   if (run.private_pools > 0) out += ", " + plural(static_cast<size_t>(run.private_pools), "private pool", "private pools");
-  const auto line = [&](const char* name, const std::string& text) { out += fmt::format("  {:<12} {}\n", name, text); };
-  out += "\n";
+  return out;
+}
+
+doc::Facts recording_facts(const SnapshotReport& r) {
+  const RecordedRun& run = r.run;
+  doc::Facts out;
+  const auto line = [&](const char* name, const std::string& text) { out.facts.push_back({name, text}); };
   line("recording", recording_text(run));
   if (!r.settings.note.empty()) line("settings", r.settings.note);
   line("memory", memory_text(r));
@@ -79,69 +82,74 @@ std::string head_text(const SnapshotReport& r, const Style& style) {
     line("left out", fmt::format("{} that do not fit the final state, the first is entry {}",
                                  with_commas(static_cast<int64_t>(run.left_out)), *run.first_left_out));
   if (run.unknown_actions > 0) line("not known", plural(run.unknown_actions, "action", "actions") + " of a later PyTorch, ignored");
-  out += "\n";
   for (const ReplayColumn& c : r.columns) line(c.name, c.explanation);
-  return out + "\n";
-}
-
-std::string table_text(const SnapshotReport& r) {
-  std::string out = fmt::format("  {:<20}", "");
-  for (const ReplayColumn& c : r.columns) out += fmt::format(" {:>12}", c.name);
-  out += "\n";
-  const auto row = [&](const char* name, const std::function<std::string(const SnapshotReplay&)>& cell, const char* note) {
-    out += fmt::format("  {:<20}", name);
-    for (const ReplayColumn& c : r.columns) out += fmt::format(" {:>12}", cell(c.replay));
-    out += fmt::format("{}{}\n", *note ? "   " : "", note);
-  };
-  using R = const SnapshotReplay&;
-  row(
-      "allocated peak", [](R t) { return size_text(t.allocated_peak); }, "torch.cuda.max_memory_allocated()");
-  row(
-      "reserved peak", [](R t) { return size_text(t.reserved_peak); }, "torch.cuda.max_memory_reserved()");
-  row(
-      "fragmentation", [](R t) { return size_text(t.at_reserved_peak.fragmentation()); },
-      "reserved but in no tensor, at the reserved peak");
-  row(
-      "", [](R t) { return percent_of(Bytes{t.at_reserved_peak.fragmentation()}, Bytes{t.at_reserved_peak.reserved}); },
-      "of the reserved bytes");
-  row(
-      "  not releasable", [](R t) { return size_text(t.at_reserved_peak.inactive_split); }, "of it, free pieces of segments in use");
-  row(
-      "rounding", [](R t) { return size_text(t.at_reserved_peak.rounding()); }, "of the allocated bytes, blocks larger than their tensors");
-  row(
-      "segments", [](R t) { return with_commas(t.at_reserved_peak.segments); }, "at the reserved peak");
-  row(
-      "retries", [](R t) { return with_commas(t.retries); }, "times the cache was emptied to make room");
-  if (r.run.ooms > 0)
-    row(
-        "out of memory", [&](R t) { return fmt::format("{} of {}", t.ooms_repeated, r.run.ooms); },
-        "of the failures in the recording, that fail here too");
-  row(
-      "allocated at the end", [](R t) { return t.oom ? "-" : size_text(t.end.allocated); }, "");
-  row(
-      "reserved at the end", [](R t) { return t.oom ? "-" : size_text(t.end.reserved); }, "");
   return out;
 }
 
-std::string failure_text(const SnapshotReport& r, const ReplayColumn& c, const Style& style) {
-  const ReplayOom& oom = *c.replay.oom;
-  std::string out = style.red("does not fit") + fmt::format(" ({}): ", c.name);
-  if (!oom.entry) return out + fmt::format("what was there when the recording began needs more than {}\n", size_text(oom.numbers.capacity));
-  const std::string place = place_of(r, *oom.entry);
-  return out + fmt::format("entry {}{} asked for {}\n  {}\n", *oom.entry, place.empty() ? "" : ", " + place + ",", size_text(oom.bytes),
-                           oom_message(oom.numbers, r.run.device));
+// A column for each replay.
+doc::Table replays_table(const SnapshotReport& r) {
+  doc::Table out{{{""}}};
+  for (const ReplayColumn& c : r.columns) out.columns.push_back({c.name, doc::Kind::size});
+  out.columns.push_back({""});
+  const auto row = [&](const char* name, const std::function<doc::Text(const SnapshotReplay&)>& cell, const char* note) {
+    doc::Row line{{name}};
+    for (const ReplayColumn& c : r.columns) line.cells.push_back(cell(c.replay));
+    line.cells.emplace_back(note);
+    out.rows.push_back(std::move(line));
+  };
+  using R = const SnapshotReplay&;
+  const auto size = [](int64_t bytes) { return doc::Text(Bytes{bytes}); };
+  row(
+      "allocated peak", [&](R t) { return size(t.allocated_peak); }, "torch.cuda.max_memory_allocated()");
+  row(
+      "reserved peak", [&](R t) { return size(t.reserved_peak); }, "torch.cuda.max_memory_reserved()");
+  row(
+      "fragmentation", [&](R t) { return size(t.at_reserved_peak.fragmentation()); }, "reserved but in no tensor, at the reserved peak");
+  row(
+      "",
+      [](R t) {
+        return doc::Text(doc::Share{Bytes{t.at_reserved_peak.fragmentation()}, Bytes{t.at_reserved_peak.reserved}});
+      },
+      "of the reserved bytes");
+  row(
+      "not releasable", [&](R t) { return size(t.at_reserved_peak.inactive_split); }, "of it, free pieces of segments in use");
+  row(
+      "rounding", [&](R t) { return size(t.at_reserved_peak.rounding()); }, "of the allocated bytes, blocks larger than their tensors");
+  row(
+      "segments", [](R t) { return doc::Text(doc::Count{t.at_reserved_peak.segments}); }, "at the reserved peak");
+  row(
+      "retries", [](R t) { return doc::Text(doc::Count{t.retries}); }, "times the cache was emptied to make room");
+  if (r.run.ooms > 0)
+    row(
+        "out of memory", [&](R t) { return doc::Text(fmt::format("{} of {}", t.ooms_repeated, r.run.ooms)); },
+        "failures of the recording that also fail here");
+  row(
+      "allocated at the end", [&](R t) { return t.oom ? doc::Text("-") : size(t.end.allocated); }, "");
+  row(
+      "reserved at the end", [&](R t) { return t.oom ? doc::Text("-") : size(t.end.reserved); }, "");
+  return out;
 }
 
-std::string repeated_text(const SnapshotReport& r, const ReplayColumn& c, const Style& style) {
+doc::Blocks failure_blocks(const SnapshotReport& r, const ReplayColumn& c) {
+  const ReplayOom& oom = *c.replay.oom;
+  const doc::Text what = doc::bad("does not fit") + fmt::format(" ({}): ", c.name);
+  if (!oom.entry) return {doc::Paragraph{what + "what was there when the recording began needs more than " + Bytes{oom.numbers.capacity}}};
+  const std::string place = place_of(r, *oom.entry);
+  return {
+      doc::Paragraph{what + fmt::format("entry {}{} asked for ", *oom.entry, place.empty() ? "" : ", " + place + ",") + Bytes{oom.bytes}},
+      doc::Paragraph{oom_message(oom.numbers, r.run.device)}};
+}
+
+doc::Paragraph repeated(const SnapshotReport& r, const ReplayColumn& c) {
   const uint32_t entry = *c.replay.first_repeated;
   const std::string place = place_of(r, entry);
-  return style.red("out of memory as recorded") +
-         fmt::format(" ({}): entry {}{} asked for {}\n", c.name, entry, place.empty() ? "" : ", " + place + ",",
-                     size_text(r.snapshot.traces[static_cast<size_t>(r.run.device)].entries[entry].size));
+  return {doc::bad("out of memory as recorded") +
+          fmt::format(" ({}): entry {}{} asked for ", c.name, entry, place.empty() ? "" : ", " + place + ",") +
+          Bytes{static_cast<int64_t>(r.snapshot.traces[static_cast<size_t>(r.run.device)].entries[entry].size)}};
 }
 
 // What the asked settings change, against the same start.
-std::string verdict_text(const SnapshotReport& r) {
+std::string effect_text(const SnapshotReport& r) {
   if (r.columns.size() < 2) return "";
   const ReplayColumn &asked = r.columns.back(), &base = r.columns[r.columns.size() - 2];
   if (asked.replay.oom || base.replay.oom) return "";
@@ -151,8 +159,8 @@ std::string verdict_text(const SnapshotReport& r) {
   if (asked.replay.ooms_repeated == 0 && base.replay.ooms_repeated > 0) more += ", and what failed in the recording does not fail";
   const int64_t change = asked.replay.reserved_peak - base.replay.reserved_peak;
   const std::string what = asked.conf.empty() ? "The default settings" : asked.conf;
-  if (change == 0) return fmt::format("{}: the same reserved peak{}.\n", what, more);
-  return fmt::format("{}: {} {} at the reserved peak ({}){}.\n", what, size_text(std::abs(change)), change < 0 ? "less" : "more",
+  if (change == 0) return fmt::format("{}: the same reserved peak{}.", what, more);
+  return fmt::format("{}: {} {} at the reserved peak ({}){}.", what, size_text(std::abs(change)), change < 0 ? "less" : "more",
                      percent_of(Bytes{std::abs(change)}, Bytes{base.replay.reserved_peak}), more);
 }
 
@@ -208,17 +216,17 @@ Json column_json(const SnapshotReport& r, const ReplayColumn& c) {
 
 }  // namespace
 
-std::string snapshot_text(const SnapshotReport& r, const Style& style) {
-  std::string out = head_text(r, style) + table_text(r);
+doc::Document snapshot_document(const SnapshotReport& r) {
+  doc::Document out{"PyTorch memory snapshot", recorded_text(r.run)};
+  out.blocks = {recording_facts(r), doc::Heading{"Replayed"}, replays_table(r)};
   const std::string place = place_of(r, r.columns.back().replay.at_reserved_peak);
   if (!place.empty())
-    out += fmt::format("\nThe reserved peak{} is reached in {}.\n", r.columns.size() > 1 ? fmt::format(" ({})", r.columns.back().name) : "",
-                       place);
-  const std::string verdict = verdict_text(r);
-  if (!verdict.empty()) out += (place.empty() ? "\n" : "") + verdict;
+    out.blocks.emplace_back(doc::Paragraph{fmt::format("The reserved peak{} is reached in {}.",
+                                                       r.columns.size() > 1 ? fmt::format(" ({})", r.columns.back().name) : "", place)});
+  if (const std::string effect = effect_text(r); !effect.empty()) out.blocks.emplace_back(doc::Paragraph{effect});
   for (const ReplayColumn& c : r.columns) {
-    if (c.replay.oom) out += failure_text(r, c, style);
-    if (c.replay.first_repeated) out += repeated_text(r, c, style);
+    if (c.replay.oom) doc::append(out.blocks, failure_blocks(r, c));
+    if (c.replay.first_repeated) out.blocks.emplace_back(repeated(r, c));
   }
   return out;
 }

@@ -28,7 +28,7 @@ struct SnapshotReport {
   std::vector<ReplayColumn> columns;  // at least one; the last is the answer
 };
 
-std::string snapshot_text(const SnapshotReport& r, const Style& style);
+doc::Document snapshot_document(const SnapshotReport& r);
 nlohmann::ordered_json snapshot_json(const SnapshotReport& r);
 
 }  // namespace plimsoll

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kHolders = 12, kSegments = 16;
-constexpr int kMapWidth = 56, kStoryBar = 16;
+constexpr int kMapWidth = 56;
 
 SnapshotReport replay_of(const Snapshot& snapshot, const SnapshotStory& s) {
   const std::string conf = alloc_conf_text(s.settings.conf);
@@ -34,23 +34,22 @@ int64_t sum_of(const std::vector<Holder>& holders) {
   return out;
 }
 
-std::string holders_text(const std::vector<Holder>& holders, const char* title, const char* note, const Style& style) {
-  if (holders.empty()) return "";
-  std::string out = "\n" + style.bold(title) + style.dim(std::string("  ") + note) + "\n";
-  const int64_t all = sum_of(holders);
-  for (size_t i = 0; i < std::min(holders.size(), kHolders); ++i) {
-    const Holder& h = holders[i];
-    out += fmt::format("  {:>11} {:>7}  {} {}{}\n", size_text(h.bytes), percent_of(Bytes{h.bytes}, Bytes{all}),
-                       style.bar(static_cast<double>(h.bytes) / static_cast<double>(std::max<int64_t>(all, 1)), kStoryBar), h.name,
-                       style.dim(h.blocks > 1 ? fmt::format("  {} blocks", with_commas(h.blocks)) : ""));
-  }
+doc::Blocks holder_blocks(const std::vector<Holder>& holders, const char* title, const char* note) {
+  using doc::Kind;
+  if (holders.empty()) return {};
+  const Bytes all{sum_of(holders)};
+  doc::Table table{{{"size", Kind::size}, {"share", Kind::percent}, {"", Kind::bar}, {"blocks", Kind::number}, {"place"}}};
+  const auto row = [&](Bytes bytes, const doc::Text& blocks, const std::string& name) {
+    table.rows.push_back({{bytes, doc::Share{bytes, all}, doc::Share{bytes, all}, blocks, name}});
+  };
+  for (size_t i = 0; i < std::min(holders.size(), kHolders); ++i)
+    row(Bytes{holders[i].bytes}, doc::Count{static_cast<int64_t>(holders[i].blocks)}, holders[i].name);
   if (holders.size() > kHolders) {
     int64_t rest = 0;
     for (size_t i = kHolders; i < holders.size(); ++i) rest += holders[i].bytes;
-    out += fmt::format("  {:>11} {:>7}  {} [{} others]\n", size_text(rest), percent_of(Bytes{rest}, Bytes{all}),
-                       std::string(kStoryBar, ' '), holders.size() - kHolders);
+    row(Bytes{rest}, "", fmt::format("[{} others]", holders.size() - kHolders));
   }
-  return out;
+  return {doc::Heading{title, note}, std::move(table)};
 }
 
 struct SegmentFigures {
@@ -71,9 +70,8 @@ SegmentFigures figures_of(const PlacedSegment& s) {
 }
 
 // Character by character what part of its bytes is used.
-std::string strip(const PlacedSegment& s, const Style& style) {
-  static constexpr const char* kFancy[] = {"·", "░", "▒", "▓", "█"};
-  static constexpr const char* kPlain[] = {".", "-", "+", "x", "#"};
+std::string strip(const PlacedSegment& s) {
+  static constexpr const char* kMarks[] = {"·", "░", "▒", "▓", "█"};
   std::string out;
   size_t block = 0;
   int64_t begin = 0;  // of that block
@@ -88,14 +86,13 @@ std::string strip(const PlacedSegment& s, const Style& style) {
       ++block;
     }
     const double share = to > from ? static_cast<double>(used) / static_cast<double>(to - from) : 0;
-    const int level = share <= 0 ? 0 : share >= 1 ? 4 : 1 + std::min(2, static_cast<int>(share * 3));
-    out += (style.unicode ? kFancy : kPlain)[level];
+    out += kMarks[share <= 0 ? 0 : share >= 1 ? 4 : 1 + std::min(2, static_cast<int>(share * 3))];
   }
   return out;
 }
 
-std::string map_text(const SnapshotStory& s, const Style& style) {
-  if (s.final_segments.empty()) return "";
+doc::Blocks map_blocks(const SnapshotStory& s) {
+  if (s.final_segments.empty()) return {};
   int64_t held = 0, used = 0, hole = 0;
   for (const PlacedSegment& seg : s.final_segments) {
     const SegmentFigures f = figures_of(seg);
@@ -103,41 +100,40 @@ std::string map_text(const SnapshotStory& s, const Style& style) {
     used += f.used;
     hole = std::max(hole, f.hole);
   }
-  return "\n" + style.bold("Segments at the end") +
-         style.dim(fmt::format("  {} of {}: {} in use, {} free, the largest hole {}; {} used, {} free", s.final_segments.size(),
-                               size_text(held), size_text(used), size_text(held - used), size_text(hole), style.unicode ? "█" : "#",
-                               style.unicode ? "·" : ".")) +
-         "\n" + segment_map(s.final_segments, kSegments, style);
+  const doc::Text note = fmt::format("{} of ", s.final_segments.size()) + doc::Text(Bytes{held}) + ": " + Bytes{used} + " in use, " +
+                         Bytes{held - used} + " free, the largest hole " + Bytes{hole} + "; █ used, · free";
+  return {doc::Heading{"Segments at the end", note}, segment_map(s.final_segments, kSegments)};
 }
 
-std::string leaks_text(const SnapshotStory& s, const Style& style) {
-  if (s.run.nothing_recorded()) return "";
-  std::string out = "\n" + style.bold("What grows from step to step");
+doc::Blocks leak_blocks(const SnapshotStory& s) {
+  using doc::Kind;
+  if (s.run.nothing_recorded()) return {};
+  const char* title = "What grows from step to step";
   if (s.marks.at.size() < 3)
-    return out +
-           style.dim("  no steps were found; name them: --marks 120,4500,8800 (entries) or --marks train_step (an annotation, a place)") +
-           "\n";
-  out += style.dim(fmt::format("  {} marks: {}", s.marks.at.size(), s.marks.source)) + "\n";
-  if (s.leaks.empty()) return out + "  nothing: no place has blocks alive at the end that were born step after step\n";
+    return {doc::Heading{title}, doc::Paragraph{"No steps were found; name them: --marks 120,4500,8800 (entries) or --marks train_step (an "
+                                                "annotation, a place)."}};
+  const doc::Heading heading{title, fmt::format("{} marks: {}", s.marks.at.size(), s.marks.source)};
+  if (s.leaks.empty()) return {heading, doc::Paragraph{"Nothing: no place has blocks alive at the end that were born step after step."}};
+  doc::Table table{{{"per step", Kind::size}, {"in all", Kind::size}, {"steps", Kind::number}, {"blocks", Kind::number}, {"place"}}};
   for (const Leak& l : s.leaks)
-    out += fmt::format("  {:>11} a step, {} in {} of {} steps, {} blocks   {}\n", size_text(l.bytes_per_step), size_text(l.bytes), l.steps,
-                       s.marks.at.size() + 1, with_commas(l.blocks), l.place);
-  return out;
+    table.rows.push_back({{Bytes{l.bytes_per_step}, Bytes{l.bytes}, fmt::format("{} of {}", l.steps, s.marks.at.size() + 1),
+                           doc::Count{static_cast<int64_t>(l.blocks)}, l.place}});
+  return {heading, std::move(table)};
 }
 
-std::string others_text(const SnapshotStory& s, const Style& style) {
-  if (s.others.empty()) return "";
-  std::string out = "\n" + style.bold("The same run under other settings") +
-                    style.dim("  what was there at the start is laid out anew in all of them") + "\n";
-  for (size_t i = 0; i < s.others.size(); ++i) {
-    const OtherSettings& o = s.others[i];
-    const int64_t change = o.reserved_peak - s.others[0].reserved_peak;
-    out += fmt::format("  {:<36} {:>11} reserved  {:>14}  {} retries{}\n",
-                       (o.conf.empty() ? "default settings" : o.conf) + (i == 0 ? " (as recorded)" : ""), size_text(o.reserved_peak),
-                       i == 0 || change == 0 ? "" : fmt::format("{}{}", change > 0 ? "+" : "", size_text(change)), o.retries,
-                       o.runs_out ? style.red("  runs out") : "");
+doc::Blocks other_blocks(const SnapshotStory& s) {
+  using doc::Kind;
+  if (s.others.empty()) return {};
+  doc::Table table{{{"settings"}, {"reserved", Kind::size}, {"change", Kind::size}, {"retries", Kind::number}, {""}}};
+  for (const OtherSettings& o : s.others) {
+    const bool recorded = &o == &s.others.front();
+    const Bytes change{o.reserved_peak - s.others[0].reserved_peak};
+    table.rows.push_back({{(o.conf.empty() ? "default settings" : o.conf) + (recorded ? " (as recorded)" : ""), Bytes{o.reserved_peak},
+                           recorded || change.count == 0 ? doc::Text() : doc::Text(doc::Change{change}), doc::Count{o.retries},
+                           o.runs_out ? doc::bad("runs out") : doc::Text()}});
   }
-  return out;
+  return {doc::Heading{"The same run under other settings", "what was there at the start is laid out anew in all of them"},
+          std::move(table)};
 }
 
 Json holders_json(const std::vector<Holder>& holders) {
@@ -162,7 +158,8 @@ Json segments_json(const std::vector<PlacedSegment>& segments) {
 
 }  // namespace
 
-std::string segment_map(const std::vector<PlacedSegment>& segments, size_t most, const Style& style) {
+doc::Table segment_map(const std::vector<PlacedSegment>& segments, size_t most) {
+  using doc::Kind;
   std::vector<std::pair<const PlacedSegment*, SegmentFigures>> rows;
   for (const PlacedSegment& s : segments) rows.emplace_back(&s, figures_of(s));
   // Holes of segments in use are what cannot be given back; then the size.
@@ -170,22 +167,24 @@ std::string segment_map(const std::vector<PlacedSegment>& segments, size_t most,
     const auto lost = [](const auto& r) { return r.second.used > 0 ? r.first->size - r.second.used : int64_t{0}; };
     return std::pair(lost(a), a.first->size) > std::pair(lost(b), b.first->size);
   });
-  std::string out;
+  doc::Table out{{{"size", Kind::size}, {""}, {"used", Kind::percent}, {""}}};
   for (size_t i = 0; i < std::min(most, rows.size()); ++i) {
     const auto& [s, f] = rows[i];
-    out +=
-        fmt::format("  {:>11} {} {:>7} used{}\n", size_text(s->size), strip(*s, style), percent_of(Bytes{f.used}, Bytes{s->size}),
-                    f.hole > 0 ? fmt::format(", {} {}, the largest {}", f.holes, f.holes == 1 ? "hole" : "holes", size_text(f.hole)) : "");
+    doc::Text holes;
+    if (f.hole > 0) holes = fmt::format("{} {}, the largest ", f.holes, f.holes == 1 ? "hole" : "holes") + doc::Text(Bytes{f.hole});
+    out.rows.push_back({{Bytes{s->size}, strip(*s), doc::Share{Bytes{f.used}, Bytes{s->size}}, holes}});
   }
-  if (rows.size() > most) out += fmt::format("  [{} others]\n", rows.size() - most);
+  if (rows.size() > most) out.rows.push_back({{"", fmt::format("[{} others]", rows.size() - most)}});
   return out;
 }
 
-std::string story_text(const Snapshot& snapshot, const SnapshotStory& s, const Style& style) {
-  return snapshot_text(replay_of(snapshot, s), style) +
-         holders_text(s.by_place, "Who holds memory at the peak", "the innermost frame outside of PyTorch that allocated it", style) +
-         (s.by_file.size() > 1 ? holders_text(s.by_file, "By file", "or module", style) : "") + leaks_text(s, style) + map_text(s, style) +
-         others_text(s, style);
+doc::Document story_document(const Snapshot& snapshot, const SnapshotStory& s) {
+  doc::Document out = snapshot_document(replay_of(snapshot, s));
+  doc::append(out.blocks,
+              holder_blocks(s.by_place, "Who holds memory at the peak", "the innermost frame outside of PyTorch that allocated it"));
+  if (s.by_file.size() > 1) doc::append(out.blocks, holder_blocks(s.by_file, "By file", "or module"));
+  for (const auto& part : {leak_blocks, map_blocks, other_blocks}) doc::append(out.blocks, part(s));
+  return out;
 }
 
 Json story_json(const Snapshot& snapshot, const SnapshotStory& s) {

@@ -1,21 +1,21 @@
-// What a recorded run says about its memory, as text with a picture of the segments, and as JSON.
+// What a recorded run says about its memory, as a document with a picture of the segments, and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "diagnose/snapshot_story.h"
+#include "report/document.h"
 #include "report/page.h"
-#include "report/style.h"
 
 namespace plimsoll {
 
-std::string story_text(const Snapshot& snapshot, const SnapshotStory& story, const Style& style);
+doc::Document story_document(const Snapshot& snapshot, const SnapshotStory& story);
 nlohmann::ordered_json story_json(const Snapshot& snapshot, const SnapshotStory& story);
 // The tables of the same for a page.
 std::vector<PageTable> story_tables(const SnapshotStory& story);
 
-// One line a segment, those with the largest holes first: what is used, what is free, where. Plain data in, text out.
-std::string segment_map(const std::vector<PlacedSegment>& segments, size_t most, const Style& style);
+// One row per segment, those with the largest holes first: what is used, what is free, where.
+doc::Table segment_map(const std::vector<PlacedSegment>& segments, size_t most);
 
 }  // namespace plimsoll

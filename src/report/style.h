@@ -1,6 +1,7 @@
-// How text output looks: colour and Unicode, decided once from the terminal, the environment and the flags.
+// How text output looks: colour, Unicode and width, decided once from the terminal, the environment and the flags.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 namespace plimsoll {
@@ -8,8 +9,10 @@ namespace plimsoll {
 struct Style {
   bool colour = false;
   bool unicode = true;
+  size_t width = 120;  // columns of a line, where the data allows it
 
   // when: "auto", "always" or "never". Auto: a terminal, NO_COLOR unset, TERM not dumb (CLICOLOR_FORCE overrides).
+  // A terminal narrower than 120 columns sets the width, but not below 80.
   static Style detect(const std::string& when, bool ascii);
 
   std::string bold(const std::string& text) const { return paint("1", text); }

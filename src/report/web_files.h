@@ -8,5 +8,6 @@ namespace plimsoll {
 std::string_view web_report_html();
 std::string_view web_report_css();
 std::string_view web_report_js();
+std::string_view web_document_css();
 
 }  // namespace plimsoll

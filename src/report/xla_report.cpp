@@ -5,72 +5,63 @@
 #include <nlohmann/json.hpp>
 
 #include "report/fit_report.h"
-#include "report/sizes.h"
 
 namespace plimsoll {
 
 namespace {
 
-std::string xla_row(const char* name, int64_t bytes, const std::string& meaning) {
-  return fmt::format("  {:<14}  {:>11}   {}\n", name, size_text(bytes), meaning);
-}
-
-std::string part(const char* name, int64_t bytes, const std::string& meaning, const Style& style) {
-  return fmt::format("    {:<12}  {:>11}   {}\n", name, size_text(bytes), style.dim(meaning));
-}
-
-std::string between(int64_t low, int64_t high, const Style& style) {
-  return style.dim(fmt::format("{} to {}; ", size_text(low), size_text(high)));
-}
+doc::Text between(int64_t low, int64_t high) { return doc::dim(doc::interval(Bytes{low}, Bytes{high}) + "; "); }
 
 nlohmann::ordered_json modelled_json(const Modelled& m) { return {{"bytes", m.usual}, {"low_bytes", m.low}, {"high_bytes", m.high}}; }
 
-std::string shown_text(const XlaEstimate& e, const std::string& device, const JaxSettings& settings, const Style& style) {
-  if (e.program.device == DeviceKind::tpu) return overheads_text(e.overheads, style);
-  if (!e.shown)
-    return fmt::format("  {:<14}  {:>11}   {}\n", "nvidia-smi", "",
-                       style.dim(fmt::format("{:g} of the device, taken at the start (--gpu for yours); preallocate: false takes {}",
-                                             settings.mem_fraction, to_string(e.pool.bytes))));
+void add_shown(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const JaxSettings& settings) {
+  if (e.program.device == DeviceKind::tpu) return add_overheads(facts, e.overheads);
+  if (!e.shown) {
+    facts.facts.push_back({"nvidia-smi", doc::dim(fmt::format("{:g} of the device, taken at the start (use --gpu for yours); "
+                                                              "preallocate: false takes ",
+                                                              settings.mem_fraction) +
+                                                  doc::Text(e.pool.bytes))});
+    return;
+  }
   const std::string why = settings.preallocate
                               ? fmt::format("{:g} of the device, taken at the start whatever the program needs", settings.mem_fraction)
                               : std::string("regions that double as the program needs them (preallocate false)");
-  return xla_row("nvidia-smi", e.shown->bytes.count,
-                 between(e.shown->low.count, e.shown->high.count, style) + why + ", and on " +
-                     (device.empty() ? std::string("some NVIDIA card") : device) + ":") +
-         overheads_text(e.overheads, style);
+  facts.facts.push_back({"nvidia-smi", e.shown->bytes,
+                         between(e.shown->low.count, e.shown->high.count) + why + " + overhead " +
+                             (device.empty() ? std::string("of a typical NVIDIA card") : "on " + device) + ":"});
+  add_overheads(facts, e.overheads);
 }
 
 }  // namespace
 
-std::string xla_text(const XlaEstimate& e, const std::string& device, const JaxSettings& settings, const Style& style) {
+void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const JaxSettings& settings) {
   const XlaMemory& p = e.program;
-  std::string out;
-  out += xla_row("arguments", p.arguments,
-                 fmt::format("exact: {} parameters, {} state, {} batch", size_text(p.parameter_bytes), size_text(p.state_bytes),
-                             size_text(p.batch_bytes)));
-  if (p.device == DeviceKind::tpu && p.argument_padding > 0) out += part("padding", p.argument_padding, "of them, tiles of 8 x 128", style);
-  out +=
-      xla_row("outputs", p.outputs,
-              p.aliased > 0 ? fmt::format("exact: the new state and the loss; {} in the place of donated arguments", size_text(p.aliased))
-                            : std::string("exact: the new state and the loss, beside the old state"));
-  out += xla_row("temporaries", p.temporaries.usual,
-                 between(p.temporaries.low, p.temporaries.high, style) + "modelled: fusion, order and packing");
-  out += part("residuals", p.residuals, "of the forward pass, alive where the derivative begins", style);
-  out += part("packing", p.packing, "of the one allocation, more than is alive at its peak", style);
-  out += fmt::format("  {:<14}  {}   {}\n", "program", style.bold(fmt::format("{:>11}", size_text(p.program.usual))),
-                     between(p.program.low, p.program.high, style) + "arguments + outputs - aliased + temporaries: memory_analysis()");
-  out += shown_text(e, device, settings, style);
-  return out;
+  const auto add = [&](const char* name, doc::Text size, const doc::Text& meaning) {
+    facts.facts.push_back({name, std::move(size), meaning});
+  };
+  const auto part = [&](const char* name, int64_t bytes, const char* meaning) {
+    facts.facts.push_back({name, Bytes{bytes}, doc::dim(meaning), 1});
+  };
+  add("arguments", Bytes{p.arguments},
+      doc::Text("exact: ") + Bytes{p.parameter_bytes} + " parameters, " + Bytes{p.state_bytes} + " state, " + Bytes{p.batch_bytes} +
+          " batch");
+  if (p.device == DeviceKind::tpu && p.argument_padding > 0) part("padding", p.argument_padding, "of them, tiles of 8 x 128");
+  add("outputs", Bytes{p.outputs},
+      p.aliased > 0 ? doc::Text("exact: the new state and the loss; ") + Bytes{p.aliased} + " reuse donated arguments"
+                    : doc::Text("exact: the new state and the loss, beside the old state"));
+  add("temporaries", Bytes{p.temporaries.usual}, between(p.temporaries.low, p.temporaries.high) + "modelled: fusion, order and packing");
+  part("residuals", p.residuals, "of the forward pass, alive where the derivative begins");
+  part("packing", p.packing, "of the one allocation, more than is alive at its peak");
+  add("program", doc::bold(Bytes{p.program.usual}),
+      between(p.program.low, p.program.high) + "arguments + outputs - aliased + temporaries: memory_analysis()");
+  add_shown(facts, e, device, settings);
 }
 
-std::string xla_certainty(const Style& style) {
-  return style.dim(
-             "How sure: sizes of arguments, outputs, optimizer states and tiles are exact. Which intermediate results XLA fuses away, when "
-             "it\n") +
-         style.dim(
-             "runs what and how it packs the rest is modelled; the interval goes from the most fusion to none across matrix products. "
-             "No\n") +
-         style.dim("recorded JAX runs were there to check it against (docs/xla.md).\n");
+std::string xla_certainty() {
+  return "How sure: sizes of arguments, outputs, optimizer states and tiles are exact. Which intermediate results XLA fuses away, when it "
+         "runs what and how it packs the rest is modelled; the interval goes from the most fusion to none across matrix products. No "
+         "recorded "
+         "JAX runs were available to check it against (docs/xla.md).";
 }
 
 nlohmann::ordered_json xla_json(const XlaEstimate& e) {

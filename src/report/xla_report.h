@@ -5,12 +5,12 @@
 #include <string>
 
 #include "estimate/xla_memory.h"
-#include "report/style.h"
+#include "report/document.h"
 
 namespace plimsoll {
 
-std::string xla_text(const XlaEstimate& e, const std::string& device, const JaxSettings& settings, const Style& style);
-std::string xla_certainty(const Style& style);
+void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const JaxSettings& settings);
+std::string xla_certainty();
 nlohmann::ordered_json xla_json(const XlaEstimate& e);
 
 }  // namespace plimsoll

@@ -33,86 +33,50 @@ std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share);
 std::string precise(double share) { return fmt::format("{:.2f} %", 100 * share); }
 std::string with_sign(double share) { return fmt::format("{:+.2f} %", 100 * share); }
 
-// A row of cells for each summary; "-" where nothing was predicted.
-std::vector<std::string> cells(const PublishedSummary& s) {
-  const bool any = s.predicted > 0;
-  auto known = [&](const std::string& text) { return any ? text : std::string("-"); };
-  return {s.name,
-          std::to_string(s.rows),
-          std::to_string(s.predicted),
-          known(precise(s.median)),
-          known(with_sign(s.signed_median)),
-          percent(s.within_5),
-          percent(s.within_10),
-          known(percent(s.below)),
-          known(percent(s.above_high)),
-          known(percent(s.inside))};
+// "-" where nothing was predicted.
+doc::Table summary_table(const std::vector<PublishedScore>& scores) {
+  doc::Table out{{{"rows of"}}};
+  for (const char* name :
+       {"rows", "done", "median error", "signed", "in 5 %", "in 10 %", "under-predicted", "above the high", "in the interval"})
+    out.columns.push_back({name, doc::Kind::number});
+  for (const PublishedSummary& s : summaries(scores)) {
+    const auto known = [&](const std::string& text) { return s.predicted > 0 ? text : std::string("-"); };
+    out.rows.push_back(
+        {{s.name, std::to_string(s.rows), std::to_string(s.predicted), known(precise(s.median)), known(with_sign(s.signed_median)),
+          percent(s.within_5), percent(s.within_10), known(percent(s.below)), known(percent(s.above_high)), known(percent(s.inside))}});
+  }
+  return out;
 }
 
-const std::vector<std::string> kHeadings{
-    "rows of", "rows", "done", "median error", "signed", "in 5 %", "in 10 %", "under-predicted", "above the high", "in the interval"};
+const char* place_of(const PublishedScore& s) {
+  return s.measured > s.predicted.high.count ? "above the interval" : s.measured < s.predicted.low.count ? "below the interval" : "";
+}
+
+doc::Table rows_table(const std::vector<PublishedScore>& scores, bool every_row) {
+  using doc::Kind;
+  doc::Table out{{{"row"}, {"kind"}, {"measured", Kind::size}, {"predicted", Kind::size}, {"error", Kind::number}, {"interval"}}};
+  for (const PublishedScore& s : scores) {
+    if (!s.unsupported.empty() || (!every_row && std::abs(s.error()) <= 0.05)) continue;
+    const std::string place = place_of(s);
+    out.rows.push_back({{s.id, to_string(s.kind), Bytes{s.measured}, s.predicted.bytes, with_sign(s.error()),
+                         doc::interval(s.predicted.low, s.predicted.high) + (place.empty() ? "" : ": " + place)}});
+  }
+  return out;
+}
 
 Ordered number(double value) { return std::isfinite(value) ? Ordered(value) : Ordered(nullptr); }
 
 }  // namespace
 
-std::string published_text(const std::vector<PublishedScore>& scores, bool every_row) {
-  std::string out = fmt::format("{:<62} {:<16} {:>10} {:>10} {:>9} {:>21}  {}\n", "row", "kind", "measured", "predicted", "error",
-                                "low to high, GiB", "");
-  auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
-  int hidden = 0;
-  for (const PublishedScore& s : scores) {
-    const bool known = s.unsupported.empty();
-    if (!every_row && (!known || std::abs(s.error()) <= 0.05)) {
-      ++hidden;
-      continue;
-    }
-    out += fmt::format("{:<62} {:<16} {:>10.3f} ", s.id.substr(0, 62), to_string(s.kind), gib(s.measured));
-    out += known ? fmt::format("{:>10.3f} {:>9} {:>21}  {}\n", gib(s.predicted.bytes.count), with_sign(s.error()),
-                               fmt::format("{:.3f} to {:.3f}", gib(s.predicted.low.count), gib(s.predicted.high.count)),
-                               s.measured > s.predicted.high.count  ? "above the interval"
-                               : s.measured < s.predicted.low.count ? "below the interval"
-                                                                    : "")
-                 : fmt::format("{:>10} {:>9} {:>21}  cannot: {}\n", "-", "-", "-", s.unsupported);
-  }
-  if (hidden > 0) out += fmt::format("({} rows within 5 % or not predicted are not listed; --all lists them)\n", hidden);
-  out += "\n";
-  for (const std::vector<std::string>& line : [&] {
-         std::vector<std::vector<std::string>> lines{kHeadings};
-         for (const PublishedSummary& s : summaries(scores)) lines.push_back(cells(s));
-         return lines;
-       }()) {
-    out += fmt::format("{:<26}", line[0]);
-    for (size_t i = 1; i < line.size(); ++i) out += fmt::format(" {:>{}}", line[i], std::max<size_t>(8, kHeadings[i].size()));
-    out += "\n";
-  }
-  return out;
-}
-
-std::string published_markdown(const std::vector<PublishedScore>& scores) {
-  auto row = [](const std::vector<std::string>& line) {
-    std::string out = "|";
-    for (const std::string& cell : line) out += " " + cell + " |";
-    return out + "\n";
-  };
-  std::string out = row(kHeadings) + "|---|" + [] {
-    std::string rule;
-    for (size_t i = 1; i < kHeadings.size(); ++i) rule += "--:|";
-    return rule;
-  }() + "\n";
-  for (const PublishedSummary& s : summaries(scores)) out += row(cells(s));
-  std::string misses = row({"row", "kind", "measured", "predicted", "error"}) + "|---|---|--:|--:|--:|\n";
+doc::Document published_document(const std::vector<PublishedScore>& scores, bool every_row) {
   std::map<std::string, int> reasons;
-  for (const PublishedScore& s : scores) {
-    if (!s.unsupported.empty()) {
-      ++reasons[s.family + ": " + s.unsupported];
-    } else if (std::abs(s.error()) > 0.05) {
-      misses += row({s.id, to_string(s.kind), to_string(Bytes{s.measured}), to_string(s.predicted.bytes), with_sign(s.error())});
-    }
-  }
-  out +=
-      "\nRows more than 5 % off:\n\n" + misses + "\nRows that cannot be expressed:\n\n" + row({"family: reason", "rows"}) + "|---|--:|\n";
-  for (const auto& [reason, count] : reasons) out += row({reason, std::to_string(count)});
+  for (const PublishedScore& s : scores)
+    if (!s.unsupported.empty()) ++reasons[s.family + ": " + s.unsupported];
+  doc::Document out;
+  out.blocks = {summary_table(scores), doc::Paragraph{every_row ? "Every row:" : "Rows more than 5 % off:"}, rows_table(scores, every_row)};
+  doc::Table refused{{{"family: reason"}, {"rows", doc::Kind::number}}};
+  for (const auto& [reason, count] : reasons) refused.rows.push_back({{reason, std::to_string(count)}});
+  doc::append(out.blocks, {doc::Paragraph{"Rows that cannot be expressed:"}, std::move(refused)});
   return out;
 }
 

@@ -65,24 +65,29 @@ std::string verdict_of(const Score& s) {
 
 }  // namespace
 
-std::string score_text(const std::vector<Score>& scores, bool every_row) {
+doc::Document score_document(const std::vector<Score>& scores, bool every_row) {
+  using doc::Kind;
   const ScoreSummary sum = summarise(scores);
-  std::string out = fmt::format("{:<44} {:>18} {:>18} {:>14} {:>9}  {}\n", "row", "measured", "predicted", "difference", "%", "verdict");
+  doc::Table table{
+      {{"row"}, {"measured", Kind::number}, {"predicted", Kind::number}, {"difference", Kind::number}, {"%", Kind::number}, {"verdict"}}};
   for (const Score& s : scores) {
     if (!every_row && s.exact()) continue;
     const bool known = s.unsupported.empty();
-    out += fmt::format("{:<44} {:>18} {:>18} {:>14} {:>9}  {}\n", s.id, with_commas(s.measured), known ? with_commas(s.predicted) : "-",
-                       known ? with_commas(s.error()) : "-", known ? fmt::format("{:+.3f}", percent_error(s)) : "-", verdict_of(s));
+    const auto number = [&](int64_t n) { return known ? doc::Text(doc::Count{n}) : doc::Text("-"); };
+    table.rows.push_back({{s.id, doc::Count{s.measured}, number(s.predicted), number(s.error()),
+                           known ? fmt::format("{:+.3f}", percent_error(s)) : "-", verdict_of(s)}});
   }
-  out += fmt::format(
-      "{} rows: {} equal to the byte in peak, phases, steps and breakdown; {} of {} predicted peaks equal, {} within 1 %; {} cannot be "
-      "done\n",
-      sum.rows, sum.exact, sum.equal, sum.predicted, sum.within_one_percent, sum.unsupported);
-  if (!sum.worst_id.empty()) out += fmt::format("worst: {:+.3f} % ({})\n", sum.worst_percent, sum.worst_id);
+  doc::Blocks out;
+  if (!table.rows.empty()) out.emplace_back(std::move(table));
+  out.emplace_back(
+      doc::Paragraph{fmt::format("{} rows: {} equal to the byte in peak, phases, steps and breakdown; {} of {} predicted peaks equal, {} "
+                                 "within 1 %; {} cannot be done",
+                                 sum.rows, sum.exact, sum.equal, sum.predicted, sum.within_one_percent, sum.unsupported)});
+  if (!sum.worst_id.empty()) out.emplace_back(doc::Paragraph{fmt::format("worst: {:+.3f} % ({})", sum.worst_percent, sum.worst_id)});
   if (sum.speed_up > 0)
-    out += fmt::format("speed: {:.0f} times the recorder's PyTorch run (geometric mean), at least {:.0f} times\n", sum.speed_up,
-                       sum.least_speed_up);
-  return out;
+    out.emplace_back(doc::Paragraph{fmt::format("speed: {:.0f} times the recorder's PyTorch run (geometric mean), at least {:.0f} times",
+                                                sum.speed_up, sum.least_speed_up)});
+  return {"", {}, std::move(out)};
 }
 
 nlohmann::ordered_json score_json(const std::vector<Score>& scores) {
@@ -138,10 +143,13 @@ ScoreWalk walk_events(const std::vector<RecordedRow>& rows, const std::vector<Sc
   return out;
 }
 
-std::string walk_text(const ScoreWalk& walk) {
-  std::string out;
-  for (const auto& [id, difference] : walk.differences) out += fmt::format("{}: {}\n", id, difference);
-  return out + fmt::format("{} rows walked event by event, {} equal in every event\n", walk.walked, walk.equal);
+doc::Blocks walk_blocks(const ScoreWalk& walk) {
+  doc::Facts facts;
+  for (const auto& [id, difference] : walk.differences) facts.facts.push_back({id, difference});
+  doc::Blocks out;
+  if (!facts.facts.empty()) out.emplace_back(std::move(facts));
+  out.emplace_back(doc::Paragraph{fmt::format("{} rows walked event by event, {} equal in every event", walk.walked, walk.equal)});
+  return out;
 }
 
 nlohmann::ordered_json walk_json(const ScoreWalk& walk) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/document.h"
 #include "score/score.h"
 
 namespace plimsoll {
@@ -26,9 +27,9 @@ struct ScoreWalk {
 };
 ScoreWalk walk_events(const std::vector<RecordedRow>& rows, const std::vector<Score>& scores, const std::string& folder);
 
-std::string score_text(const std::vector<Score>& scores, bool every_row);
+doc::Document score_document(const std::vector<Score>& scores, bool every_row);
 nlohmann::ordered_json score_json(const std::vector<Score>& scores);
-std::string walk_text(const ScoreWalk& walk);
+doc::Blocks walk_blocks(const ScoreWalk& walk);
 nlohmann::ordered_json walk_json(const ScoreWalk& walk);
 
 }  // namespace plimsoll

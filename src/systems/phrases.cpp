@@ -91,7 +91,7 @@ const std::map<std::string, std::string, std::less<>> kVietnamese{
     {"batch #", "batch #"},
     {"batch #, checkpointing", "batch #, checkpointing"},
     {"Declared and effective", "Khai báo và thực tế"},
-    {"Nothing was found that does not do what it says.", "Không thấy thiết lập nào không làm đúng như khai báo."},
+    {"Every setting does what it says.", "Mọi thiết lập đều làm đúng như khai báo."},
     {"How sure", "Độ tin cậy"},
     {"The architecture is not known: what follows from its weights is exact, activations are those of a stand-in, and their interval is "
      "wide.",

@@ -17,11 +17,11 @@ namespace plimsoll {
 
 namespace {
 
+using doc::Kind;
+
 constexpr size_t kTensorsOfSection = 8, kBottlenecks = 8;
 
-std::string code(const std::string& text) { return "`" + text + "`"; }
-
-std::string gigabytes(Bytes b) { return fmt::format("{} ({} B)", to_string(b), with_commas(b.count)); }
+doc::Text to_the_byte(Bytes b) { return doc::Text(b) + " (" + doc::Count{b.count} + " B)"; }
 
 // One configuration of the comparison, asked about the device.
 ComparedConfiguration configuration(Runs& runs, std::string name, const Job& job, const std::optional<TargetDevice>& device) {
@@ -52,14 +52,11 @@ std::vector<std::pair<std::string, Job>> relatives(const Job& job) {
 
 class SeedWriter {
  public:
-  SeedWriter(const SeedReport& report, Language language) : r_(report), e_(report.estimate), say_(language) {}
+  explicit SeedWriter(const SeedReport& report) : r_(report), e_(report.estimate) {}
 
-  std::string write() {
-    line(fmt::format("# {} {}", say_("Memory of"), e_.job.model));
-    line("");
-    line(recipe_text(e_.job, e_.sample) + (e_.job.trainer.empty() ? "" : fmt::format(" ({})", e_.job.trainer)));
+  doc::Document write() {
     settings();
-    heading(say_("Memory breakdown"));
+    heading("Memory breakdown");
     parameters();
     for (const auto& [category, title] : kSections) section(category, title);
     total();
@@ -67,16 +64,15 @@ class SeedWriter {
     recommendations();
     comparison();
     findings();
-    heading(say_("How sure"));
-    line(say_(
-        e_.job.family == kWeightsOnly
+    heading("How sure");
+    say(e_.job.family == kWeightsOnly
             ? "The architecture is not known: what follows from its weights is exact, activations are those of a stand-in, and their "
               "interval is wide."
         : e_.xla
             ? "The step was compiled as XLA does: arguments, outputs and aliases are exact, temporaries are modelled and have an interval."
             : "The step was executed op by op under PyTorch's memory rules, which are checked against recorded runs to the byte; intervals "
-              "hold what no simulation knows (contexts, workspaces, fragmentation)."));
-    return out_;
+              "hold what no simulation knows (contexts, workspaces, fragmentation).");
+    return {"", recipe_text(e_.job, e_.sample) + (e_.job.trainer.empty() ? "" : fmt::format(" ({})", e_.job.trainer)), std::move(blocks_)};
   }
 
  private:
@@ -91,56 +87,43 @@ class SeedWriter {
                                                                 {Category::ddp_bucket, "Gradient buckets of DDP"},
                                                                 {Category::workspace, "Workspaces of kernels"}};
 
-  void line(const std::string& text) { out_ += text + "\n"; }
-  void heading(const std::string& text) { out_ += "\n## " + text + "\n\n"; }
-  void subheading(const std::string& text) { out_ += fmt::format("\n### {}. {}\n\n", ++number_, text); }
-  void columns(const std::vector<std::string>& names) {
-    std::string head = "|", rule = "|";
-    for (const std::string& name : names) {
-      head += " " + say_(name) + " |";
-      rule += "---|";
-    }
-    line(head);
-    line(rule);
-  }
-  void row(const std::vector<std::string>& cells) {
-    std::string text = "|";
-    for (std::string cell : cells) {
-      for (size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.replace(at, 1, "\\|");
-      text += " " + cell + " |";
-    }
-    line(text);
-  }
+  void add(doc::Block block) { blocks_.push_back(std::move(block)); }
+  void say(const doc::Text& text) { add(doc::Paragraph{text}); }
+  void heading(const char* title) { add(doc::Heading{title}); }
+  void subheading(const char* title) { add(doc::Heading{fmt::format("{}. ", ++number_) + doc::Text(title), {}, 2}); }
 
   void settings() {
-    heading(say_("Settings"));
-    columns({"setting", "value", "comes from"});
+    heading("Settings");
+    doc::Table table{{{"setting"}, {"value"}, {"comes from"}}};
+    const auto row = [&](const std::string& key, const nlohmann::ordered_json& value, const std::string& origin) {
+      table.rows.push_back(
+          {{doc::code(key), doc::code(printable(value.is_string() ? value.get<std::string>() : dump(value), 80)), origin}});
+    };
     const nlohmann::ordered_json values = job_json(e_.job);
     for (const auto& [key, value] : values.items()) {
       const auto origin = e_.job.origin.find(key);
       if (key == "origin" || key == "config" || (key == "seq" && e_.job.inputs == InputKind::own && !e_.sample.empty()) ||
           (origin == e_.job.origin.end() && key != "batch" && key != "seq" && key != "precision"))
         continue;
-      row({code(key), printable(value.is_string() ? value.get<std::string>() : dump(value), 80),
-           origin == e_.job.origin.end() ? say_("default") : origin->second});
+      row(key, value, origin == e_.job.origin.end() ? "default" : origin->second);
     }
     for (const auto& [key, value] : e_.job.config.values().items()) {
       const auto origin = e_.job.origin.find("config." + key);
-      row({code(key), printable(value.is_string() ? value.get<std::string>() : dump(value), 80),
-           origin == e_.job.origin.end() ? e_.job.config.source() : origin->second});
+      row(key, value, origin == e_.job.origin.end() ? e_.job.config.source() : origin->second);
     }
+    add(std::move(table));
   }
 
   // Parameters by part: the first levels of the module tree that have more than one branch.
   void parameters() {
-    subheading(say_("Model parameters"));
-    columns({"part", "parameters", "size"});
+    subheading("Model parameters");
+    doc::Table table{{{"part"}, {"parameters", Kind::number}, {"size", Kind::size}}};
     const std::map<std::string, int64_t> parts = parameters_by_part(e_, 2);
     const std::map<std::string, Bytes> sizes = sizes_of(parts);
-    for (const auto& [part, elements] : parts) row({code(part), with_commas(elements), to_string(sizes.at(part))});
-    row({"**" + say_("total") + "**", "**" + with_commas(e_.parameters) + "**", "**" + gigabytes(share_of(Category::parameter)) + "**"});
-    if (e_.trainable != e_.parameters)
-      line(fmt::format("\n{}: {} / {}", say_("trained"), with_commas(e_.trainable), with_commas(e_.parameters)));
+    for (const auto& [part, elements] : parts) table.rows.push_back({{doc::code(part), doc::Count{elements}, sizes.at(part)}});
+    table.rows.push_back({{"total", doc::Count{e_.parameters}, to_the_byte(share_of(Category::parameter))}, {}, true});
+    add(std::move(table));
+    if (e_.trainable != e_.parameters) say(doc::Text("trained") + ": " + doc::Count{e_.trainable} + " / " + doc::Count{e_.parameters});
   }
 
   // By the tree of what is alive at the peak. Numbers of a list are one there, and share by their elements; so do, of the rest, parts that
@@ -202,38 +185,48 @@ class SeedWriter {
   void section(Category category, const char* title) {
     const Bytes at_peak = share_of(category), most = e_.category_peaks[static_cast<size_t>(category)];
     if (at_peak.count == 0 && most.count == 0) return;
-    subheading(say_(title));
-    line(fmt::format("{}: **{}**; {}: {}", say_("at the peak"), gigabytes(at_peak), say_("at most in the step"), gigabytes(most)));
-    size_t shown = 0;
+    subheading(title);
+    say(doc::Text("at the peak") + ": " + doc::bold(to_the_byte(at_peak)) + "; " + "at most in the step" + ": " + to_the_byte(most));
+    doc::Table table{{{"tensor"}, {"shape"}, {"size", Kind::size}, {"count", Kind::number}, {"total", Kind::size}, {"source"}}};
     for (const LiveTensor& t : e_.top) {
       if (t.category != category) continue;
-      if (shown == 0) {
-        line("");
-        columns({"tensor", "shape", "size", "count", "total", "source"});
-      }
       const bool outside = t.module.starts_with('[');  // inputs, the loss: no module's
       const SourceLocation* at = category == Category::workspace ? nullptr : source_of(e_.job.family, outside ? "" : t.module, t.op);
-      row({code(t.module) + " " + t.op, t.shape.empty() ? "" : code(t.shape), to_string(t.bytes), std::to_string(t.count),
-           to_string(Bytes{t.bytes.count * t.count}), at ? fmt::format("`{}` {}", at->where, at->what) : ""});
-      if (++shown == kTensorsOfSection) break;
+      table.rows.push_back({{doc::code(t.module) + " " + t.op, doc::code(t.shape), t.bytes, doc::Count{t.count},
+                             Bytes{t.bytes.count * t.count}, at ? doc::code(at->where) + " " + at->what : doc::Text()}});
+      if (table.rows.size() == kTensorsOfSection) break;
     }
+    if (!table.rows.empty()) add(std::move(table));
   }
 
   void total() {
-    heading(say_("Total"));
-    line(fmt::format("{} {}{}{}.", say_("it is reached in"), e_.steps[e_.worst].name + ", " + say_(phase_name(e_.peak_phase)),
-                     e_.peak_module.empty() ? "" : ", " + code(e_.peak_module), e_.peak_op.empty() ? "" : " (" + e_.peak_op + ")"));
-    line(say_("The peak is the sum of what is alive at one moment:"));
-    line("");
-    std::vector<std::string> terms;
-    for (const TreeNode& n : e_.by_category.children) terms.push_back(fmt::format("{} {}", say_(n.name), to_string(n.bytes)));
-    line("    " + join(terms, " + ") + " = " + gigabytes(e_.peak));
-    line("");
-    columns({"number", "expected", "interval", "meaning"});
-    row({"tensors", gigabytes(e_.peak), "", say_("tensors alive at the peak")});
+    heading("Total");
+    doc::Text place = doc::Text("it is reached in") + " " + (e_.steps[e_.worst].name + ", ") + phase_name(e_.peak_phase);
+    if (!e_.peak_module.empty()) place += ", " + doc::code(e_.peak_module);
+    if (!e_.peak_op.empty()) place += " (" + e_.peak_op + ")";
+    say(place + ".");
+    say("The peak is the sum of what is alive at one moment:");
+    std::vector<doc::Text> terms;
+    for (const TreeNode& n : e_.by_category.children) terms.push_back(doc::Text(n.name) + " " + n.bytes);
+    say(doc::joined(terms, " + ") + " = " + to_the_byte(e_.peak));
+    numbers();
+    doc::Table table{{{"step"}, {"peak", Kind::size}, {"forward", Kind::size}, {"backward", Kind::size}, {"optimizer", Kind::size}}};
+    for (const StepEstimate& s : e_.steps) {
+      const auto phase = [&](Phase p) {
+        const int64_t bytes = s.by_phase[static_cast<size_t>(p)];
+        return bytes ? doc::Text(Bytes{bytes}) : doc::Text();
+      };
+      table.rows.push_back({{s.name, s.peak, phase(Phase::forward), phase(Phase::backward), phase(Phase::optimizer)}});
+    }
+    add(std::move(table));
+  }
+
+  void numbers() {
+    doc::Table table{{{"number"}, {"expected", Kind::size}, {"interval"}, {"meaning"}}};
+    table.rows.push_back({{"tensors", to_the_byte(e_.peak), "", "tensors alive at the peak"}});
     if (e_.memory) {
       const auto range = [&](const char* name, const ByteRange& b, const char* meaning) {
-        row({name, to_string(b.bytes), fmt::format("{} - {}", to_string(b.low), to_string(b.high)), say_(meaning)});
+        table.rows.push_back({{name, b.bytes, doc::Text(b.low) + " - " + b.high, meaning}});
       };
       if (!e_.xla) {
         range("allocated", e_.memory->allocated, "what torch.cuda.max_memory_allocated() will say");
@@ -241,19 +234,12 @@ class SeedWriter {
       }
       range("device", e_.memory->device, e_.xla ? "what the device must hold" : "what nvidia-smi will show for the process");
     }
-    line("");
-    columns({"step", "peak", "forward", "backward", "optimizer"});
-    for (const StepEstimate& s : e_.steps) {
-      const auto phase = [&](Phase p) {
-        return s.by_phase[static_cast<size_t>(p)] ? to_string(Bytes{s.by_phase[static_cast<size_t>(p)]}) : "";
-      };
-      row({s.name, to_string(s.peak), phase(Phase::forward), phase(Phase::backward), phase(Phase::optimizer)});
-    }
+    add(std::move(table));
   }
 
   // What is alive at the peak, by category and part of the model.
   void bottlenecks() {
-    heading(say_("Bottlenecks, ranked"));
+    heading("Bottlenecks, ranked");
     struct Item {
       Bytes bytes;
       std::string largest;  // its largest tensors
@@ -269,89 +255,90 @@ class SeedWriter {
       item.bytes += all;
       if (all > item.largest_bytes) {
         item.largest_bytes = all;
-        item.largest = fmt::format("{} {}{}", t.count > 1 ? fmt::format("{} x", t.count) : "", t.op, t.shape.empty() ? "" : " " + t.shape);
+        item.largest = fmt::format("{}{}{}", t.count > 1 ? fmt::format("{} x ", t.count) : "", t.op, t.shape.empty() ? "" : " " + t.shape);
       }
     }
     std::vector<std::pair<std::pair<Category, std::string>, Item>> ranked(items.begin(), items.end());
     std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+    doc::List list{{}, true};
     for (size_t i = 0; i < ranked.size() && i < kBottlenecks; ++i)
-      line(fmt::format("{}. **{}**, {}: {} ({}); {}", i + 1, say_(category_name(ranked[i].first.first)), code(ranked[i].first.second),
-                       to_string(ranked[i].second.bytes), percent_of(ranked[i].second.bytes, e_.peak), ranked[i].second.largest));
+      list.items.push_back(doc::bold(category_name(ranked[i].first.first)) + ", " + doc::code(ranked[i].first.second) + ": " +
+                           ranked[i].second.bytes + " (" + doc::Share{ranked[i].second.bytes, e_.peak} + "); " + ranked[i].second.largest);
+    add(std::move(list));
   }
 
   void recommendations() {
     if (!r_.what_if) return;
-    heading(say_("Recommendations"));
-    line(say_("Each was simulated for this very run; savings are of device memory."));
-    line("");
-    std::vector<std::string> head{"change", "saves", "then"};
-    if (r_.device) head.push_back("Fits in");
-    head.push_back("cost");
-    columns(head);
-    std::map<LeverOutcome, std::vector<std::string>> rest;
+    heading("Recommendations");
+    say("Each was simulated for this very run; savings are of device memory.");
+    doc::Table table{{{"change"}, {"saves", Kind::size}, {"then", Kind::size}}};
+    if (r_.device) table.columns.push_back({"Fits in"});
+    table.columns.push_back({"cost"});
+    std::map<LeverOutcome, std::vector<doc::Text>> rest;
     for (const LeverEffect& l : r_.what_if->effects) {
       if (l.outcome != LeverOutcome::saves) {
-        rest[l.outcome].push_back(say_(l.lever.name));
+        rest[l.outcome].emplace_back(l.lever.name);
         continue;
       }
-      std::vector<std::string> cells{fmt::format("{}<br>`{}`", say_(l.lever.name), l.lever.settings.flags()),
-                                     fmt::format("{} ({})", to_string(l.saving), percent_of(l.saving, r_.what_if->device)),
-                                     to_string(l.device)};
-      if (r_.device) cells.push_back(verdict(l.verdict));
-      cells.push_back(say_(l.lever.cost));
-      row(cells);
+      doc::Row row{{l.lever.name, l.saving + (" (" + doc::Text(doc::Share{l.saving, r_.what_if->device}) + ")"), l.device},
+                   {doc::code(l.lever.settings.flags())}};
+      if (r_.device) row.cells.emplace_back(verdict(l.verdict));
+      row.cells.emplace_back(l.lever.cost);
+      table.rows.push_back(std::move(row));
     }
-    line("");
+    add(std::move(table));
+    doc::List list;
     const std::pair<LeverOutcome, const char*> kRest[]{{LeverOutcome::nothing, "Does nothing here:"},
                                                        {LeverOutcome::costs_memory, "Takes more memory:"},
                                                        {LeverOutcome::impossible, "Not possible:"}};
     for (const auto& [outcome, title] : kRest)
-      if (!rest[outcome].empty()) line(fmt::format("- {} {}", say_(title), join(rest[outcome], "; ")));
-    std::vector<std::string> left_out;
-    for (const std::string& name : r_.what_if->left_out) left_out.push_back(say_(name));
-    if (!left_out.empty()) line(fmt::format("- {} ({}): {}", say_("Left out"), say_(kOnePool), join(left_out, "; ")));
+      if (!rest[outcome].empty()) list.items.push_back(doc::Text(title) + " " + doc::joined(rest[outcome], "; "));
+    const std::vector<doc::Text> left_out(r_.what_if->left_out.begin(), r_.what_if->left_out.end());
+    if (!left_out.empty()) list.items.push_back(doc::Text("Left out") + " (" + kOnePool + "): " + doc::joined(left_out, "; "));
+    if (!list.items.empty()) add(std::move(list));
   }
 
-  std::string verdict(Verdict v) const {
+  static const char* verdict(Verdict v) {
     switch (v) {
-      case Verdict::fits: return say_("yes");
-      case Verdict::tight: return say_("maybe");
-      case Verdict::does_not_fit: return say_("no");
+      case Verdict::fits: return "yes";
+      case Verdict::tight: return "maybe";
+      case Verdict::does_not_fit: return "no";
       case Verdict::unknown: break;
     }
-    return say_("unknown");
+    return "unknown";
   }
 
   void comparison() {
     if (r_.comparison.size() < 2) return;
-    heading(say_("Comparison"));
-    std::vector<std::string> head{"configuration", "peak", "device memory", "change"};
-    if (r_.device) head.push_back("Fits in");
-    columns(head);
+    heading("Comparison");
+    doc::Table table{{{"configuration"}, {"peak", Kind::size}, {"device memory", Kind::size}, {"change", Kind::number}}};
+    if (r_.device) table.columns.push_back({"Fits in"});
     const auto memory_of = [](const ComparedConfiguration& c) {
       return c.estimate.memory ? c.estimate.memory->device.bytes : c.estimate.peak;
     };
     const double first = static_cast<double>(memory_of(r_.comparison[0]).count);
     for (const ComparedConfiguration& c : r_.comparison) {
       const double change = first > 0 ? 100.0 * (static_cast<double>(memory_of(c).count) - first) / first : 0;
-      std::vector<std::string> cells{say_(c.name), to_string(c.estimate.peak), to_string(memory_of(c)), fmt::format("{:+.0f} %", change)};
-      if (c.fit) cells.push_back(fmt::format("{} ({})", verdict(c.fit->verdict), r_.device->name));
-      row(cells);
+      doc::Row row{{c.name, c.estimate.peak, memory_of(c), fmt::format("{:+.0f} %", change)}};
+      if (c.fit) row.cells.push_back(doc::Text(verdict(c.fit->verdict)) + " (" + r_.device->name + ")");
+      table.rows.push_back(std::move(row));
     }
+    add(std::move(table));
   }
 
   void findings() {
-    heading(say_("Declared and effective"));
-    if (e_.job.findings.empty()) return line(say_("Nothing was found that does not do what it says."));
+    heading("Declared and effective");
+    if (e_.job.findings.empty()) return say("Every setting does what it says.");
+    doc::List list;
     for (const Finding& f : e_.job.findings)
-      line(fmt::format("- **{}** {}: {}{}", say_(to_string(f.effect)), f.setting.empty() ? f.source : code(f.setting), f.what,
-                       f.why.empty() ? "" : " (" + f.why + ")"));
+      list.items.push_back(doc::bold(to_string(f.effect)) + " " + (f.setting.empty() ? doc::Text(f.source) : doc::code(f.setting)) + ": " +
+                           f.what + (f.why.empty() ? "" : " (" + f.why + ")"));
+    add(std::move(list));
   }
 
   const SeedReport& r_;
   const Estimate& e_;
-  Phrases say_;
-  std::string out_;
+  doc::Blocks blocks_;
   int number_ = 0;
 };
 
@@ -375,6 +362,12 @@ SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& d
   return r;
 }
 
-std::string seed_report_markdown(const SeedReport& report, Language language) { return SeedWriter(report, language).write(); }
+doc::Document seed_report_document(const SeedReport& report, Language language) {
+  const Phrases say(language);
+  doc::Document out = SeedWriter(report).write();
+  doc::for_each_phrase(out, [&](std::string& phrase) { phrase = say(phrase); });
+  out.title = say("Memory of") + " " + report.estimate.job.model;
+  return out;
+}
 
 }  // namespace plimsoll

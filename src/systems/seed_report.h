@@ -1,4 +1,4 @@
-// The memory of a run as a document in Markdown: settings, a numbered breakdown with shapes and bytes, totals, ranked bottlenecks,
+// The memory of a run as a document: settings, a numbered breakdown with shapes and bytes, totals, ranked bottlenecks,
 // recommendations each with its simulated saving, and a comparison of configurations with a verdict for a given memory.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
 #include "plan/levers.h"
+#include "report/document.h"
 #include "systems/phrases.h"
 
 namespace plimsoll {
@@ -30,6 +31,6 @@ struct SeedReport {
 // Simulates everything the document needs. `others`: configurations to compare with; none: smaller ones of the same job are made.
 SeedReport make_seed_report(const Job& job, const std::optional<TargetDevice>& device,
                             const std::vector<std::pair<std::string, Job>>& others);
-std::string seed_report_markdown(const SeedReport& report, Language language);
+doc::Document seed_report_document(const SeedReport& report, Language language);
 
 }  // namespace plimsoll

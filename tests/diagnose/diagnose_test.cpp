@@ -17,6 +17,7 @@
 #include "diagnose/tar.h"
 #include "report/diagnosis_report.h"
 #include "report/help_bundle.h"
+#include "shown.h"
 #include "support.h"
 
 namespace plimsoll::diagnose_test {
@@ -261,16 +262,16 @@ TEST(Diagnose, WithTheRunSavingsAreComputed) {
   ASSERT_NE(saving, d.fixes.end());
   EXPECT_GT(saving->saving->count, 0);
   EXPECT_TRUE(holds(saving->flags, "--"));
-  EXPECT_TRUE(holds(diagnosis_text(d, Style{}), "saves "));
+  EXPECT_TRUE(holds(shown(diagnosis_document(d)), "saves "));
 }
 
 TEST(Diagnose, TextSaysWhatJsonSays) {
-  const std::string text = diagnosis_text(diagnosis_of("step 3\n" + kOom), Style{});
+  const std::string text = shown(diagnosis_document(diagnosis_of("step 3\n" + kOom)));
   for (const char* part : {"Out of memory: the GPU's memory", "asked for", "2.00 GiB", "15.57 GiB", "other processes",
                            "Why, the likeliest first", "What to change"})
     EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
-  EXPECT_TRUE(holds(diagnosis_text(diagnosis_of("all is well\n"), Style{}), "No out-of-memory"));
-  EXPECT_TRUE(holds(diagnosis_text(diagnosis_of(text_of("not-triton.txt")), Style{}), "Not out of device memory"));
+  EXPECT_TRUE(holds(shown(diagnosis_document(diagnosis_of("all is well\n"))), "No out-of-memory"));
+  EXPECT_TRUE(holds(shown(diagnosis_document(diagnosis_of(text_of("not-triton.txt")))), "Not out of device memory"));
 }
 
 // A log of many megabytes of the same lines: the first counts, lines are counted, memory is a window.
@@ -436,7 +437,7 @@ TEST(Diagnose, HostileLogsGiveAnAnswer) {
       }
     }
     const Diagnosis d = diagnosis_of(text);
-    EXPECT_FALSE(diagnosis_text(d, Style{}).empty());
+    EXPECT_FALSE(shown(diagnosis_document(d)).empty());
     EXPECT_NO_THROW(dump(diagnosis_json(d)));
     Redaction redact({"/root", "root", "localhost"});
     redact(text);

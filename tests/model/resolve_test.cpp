@@ -6,6 +6,7 @@
 #include "estimate/estimate.h"
 #include "formats/input.h"
 #include "report/estimate_report.h"
+#include "shown.h"
 #include "support.h"
 #include "trace/trace_file.h"
 #include "weights_files.h"
@@ -93,7 +94,7 @@ TEST(HowSure, OfAnUnknownArchitectureIsNotThatOfAnExecutedOne) {
   const TemporaryFolder folder("how_sure");
   const auto text_of = [](const std::string& model) {
     Job job = job_of(model, {{"seq", 16}});
-    return estimate_text(estimate(job, 0), Style(), {});
+    return shown(estimate_document(estimate(job, 0)));
   };
   const std::string weights = text_of(folder.write("w.safetensors", safetensors_bytes({{"embed.weight", {50, 8}}, {"a.weight", {8, 8}}})));
   EXPECT_TRUE(says(weights, "How sure: the architecture is not known.")) << weights;
@@ -102,7 +103,7 @@ TEST(HowSure, OfAnUnknownArchitectureIsNotThatOfAnExecutedOne) {
   const std::string sizes = text_of(
       folder.write("alone/config.json",
                    R"({"architectures":["NewForCausalLM"],"model_type":"new","hidden_size":16,"num_hidden_layers":1,"vocab_size":50})"));
-  EXPECT_TRUE(says(sizes, "A plain decoder of the same sizes was executed in its place")) << sizes;
+  EXPECT_TRUE(says(sizes, "A plain decoder of the same sizes was executed instead")) << sizes;
   EXPECT_TRUE(says(text_of("gpt2"), "executed op by op"));
 }
 

@@ -24,6 +24,7 @@
 #include "plan/lower_bound.h"
 #include "program/program.h"
 #include "report/layouts_report.h"
+#include "shown.h"
 #include "simulate.h"
 #include "step/torchtitan_checks.h"
 #include "support.h"
@@ -361,7 +362,7 @@ TEST(Layouts, SayWhatIsMissingAndWhatWouldFit) {
   EXPECT_TRUE(plan.fitting.empty());
   ASSERT_TRUE(plan.smallest);
   ASSERT_FALSE(plan.would_fit.empty());
-  EXPECT_NE(layouts_text(plan, Style{}).find("What would fit"), std::string::npos);
+  EXPECT_NE(shown(layouts_document(plan)).find("What would fit"), std::string::npos);
 }
 
 TEST(Layouts, TakeAsFewDevicesAsWillDo) {

@@ -9,6 +9,7 @@
 #include "estimate/estimate.h"
 #include "hardware/lookup.h"
 #include "report/levers_report.h"
+#include "shown.h"
 #include "support.h"
 
 namespace plimsoll::levers_test {
@@ -46,8 +47,8 @@ TEST(WhatIf, IsRankedAndNamesWhatDoesNothing) {
   EXPECT_EQ(w.peak_phase, Phase::optimizer);  // 64 tokens are nothing beside 8 billion parameters
   EXPECT_EQ(effect(w, "checkpoint every block").outcome, LeverOutcome::nothing);
   EXPECT_EQ(effect(w, "fused optimizer").outcome, LeverOutcome::saves);
-  const std::string text = what_if_text(w, Style{});
-  EXPECT_NE(text.find("Nothing here (under 0.5 %; the peak is in optimizer"), std::string::npos) << text;
+  const std::string text = shown(what_if_blocks(w));
+  EXPECT_NE(text.find("Saves nothing here (under 0.5 %; the peak is in optimizer"), std::string::npos) << text;
 }
 
 TEST(WhatIf, LeavesOutWhatIsOnAlready) {
@@ -80,7 +81,7 @@ TEST(WhatIf, MovesNothingToTheHostWhereThatIsTheDevice) {
     const std::vector<std::string> expected{"activations on the host", "optimizer on the host", "optimizer and gradients on the host",
                                             "weights of 4 blocks on the host", "moving average on the host"};
     EXPECT_EQ(w.left_out, expected);
-    const std::string text = what_if_text(w, Style{});
+    const std::string text = shown(what_if_blocks(w));
     EXPECT_EQ(text.find(kOnePool), text.rfind(kOnePool)) << text;
     EXPECT_NE(text.find(kOnePool), std::string::npos) << text;
     EXPECT_EQ(what_if_json(w)["left_out"]["levers"].size(), expected.size());

@@ -13,6 +13,7 @@
 #include "plan/short_runs.h"
 #include "plan/supported_space.h"
 #include "report/plan_report.h"
+#include "shown.h"
 #include "support.h"
 
 namespace plimsoll::plan_test {
@@ -304,7 +305,7 @@ TEST(Plans, KeepTheTotalBatchOrNameTheNearest) {
   ASSERT_TRUE(p.best);
   EXPECT_EQ(p.best->run.global_batch % 3, 0);
   EXPECT_NEAR(static_cast<double>(p.best->run.global_batch), 256, 5);
-  EXPECT_NE(plan_text(p, Style{}).find("in place of 256"), std::string::npos);
+  EXPECT_NE(shown(plan_document(p)).find("instead of 256"), std::string::npos);
 }
 
 // As in the seed's ladder: 3 x 21 x 4 for 256.
@@ -317,7 +318,7 @@ TEST(Plans, ComeNearestToTheTotalWithAMicroBatchThatStays) {
   ASSERT_TRUE(p.best);
   EXPECT_EQ(p.best->run.job.batch, 3);
   EXPECT_EQ(p.best->run.job.accumulation, 21);
-  EXPECT_NE(plan_text(p, Style{}).find("The total batch is 252 (3 x 21 x 4 devices) in place of 256"), std::string::npos);
+  EXPECT_NE(shown(plan_document(p)).find("The global batch is 252 (3 x 21 x 4 devices) instead of 256"), std::string::npos);
 }
 
 TEST(Plans, ClimbDownWithoutWhatIsKept) {
@@ -348,8 +349,8 @@ TEST(Plans, SayWhatIsMissingAndWhatWouldFit) {
   ASSERT_TRUE(p.shortage);
   EXPECT_EQ(p.shortage->missing.count, (p.shortage->smallest.need.device.high - p.limit).count);
   ASSERT_FALSE(p.shortage->changes.empty());
-  const std::string text = plan_text(p, Style{});
-  EXPECT_NE(text.find("missing at the least"), std::string::npos);
+  const std::string text = shown(plan_document(p));
+  EXPECT_NE(text.find("No allowed change makes it fit"), std::string::npos);
   EXPECT_NE(text.find("without --keep adapter"), std::string::npos) << text;
   EXPECT_NE(text.find("a larger device"), std::string::npos) << text;
   const auto spread = std::find_if(p.shortage->changes.begin(), p.shortage->changes.end(),
@@ -552,7 +553,7 @@ TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
     for (const Rung& rung : *rungs) EXPECT_FALSE(to_host(rung.run.changes)) << rung.name;
   for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever)) << f.lever.name;
   EXPECT_EQ(unified.left_out.size(), 4u);
-  EXPECT_NE(plan_text(unified, Style{}).find(kOnePool), std::string::npos);
+  EXPECT_NE(shown(plan_document(unified)).find(kOnePool), std::string::npos);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "api/report.h"
 #include "api/verbs.h"
 #include "report/page.h"
+#include "shown.h"
 #include "trace/trace_file.h"
 #include "util/error.h"
 
@@ -280,7 +281,7 @@ TEST_F(TracePage, OfALongTraceHasEveryEvent) {
   EXPECT_EQ(page["timeline"]["peak_bytes"], ideal_timeline(trace).peak().bytes);
   EXPECT_EQ(page["tree"]["bytes"], page["timeline"]["peak_bytes"]);
   EXPECT_EQ(page["kind"], "trace");
-  const std::string markdown = page_markdown(page);
+  const std::string markdown = doc::to_markdown(page_document(page));
   EXPECT_NE(markdown.find("# Memory of long.trace"), std::string::npos);
 }
 

@@ -17,6 +17,7 @@
 #include "diagnose/snapshot_story.h"
 #include "report/run_report.h"
 #include "report/story_report.h"
+#include "shown.h"
 #include "simulate.h"
 #include "step/train.h"
 #include "trace/memory_stats.h"
@@ -108,7 +109,7 @@ TEST(SnapshotStory, FindsWhatGrowsFromStepToStep) {
   EXPECT_EQ(s.leaks[0].bytes_per_step, 3000);
   EXPECT_EQ(s.leaks[0].blocks, 8);
   EXPECT_EQ(s.leaks[0].place, "forward (model.py:2)");
-  EXPECT_TRUE(holds(story_text(snapshot, s, {}), "2.93 KiB a step"));
+  EXPECT_TRUE(holds(shown(story_document(snapshot, s)), "2.93 KiB"));
 }
 
 TEST(SnapshotStory, TakesMarksThatAreGiven) {
@@ -137,7 +138,7 @@ TEST(SnapshotStory, ShowsHolesAndOtherSettings) {
   EXPECT_TRUE(s.others[0].runs_out);
   EXPECT_EQ(s.others[1].conf, "expandable_segments:True");
   EXPECT_FALSE(s.others[1].runs_out);
-  const std::string text = story_text(snapshot, s, {});
+  const std::string text = shown(story_document(snapshot, s));
   EXPECT_TRUE(holds(text, "1 hole, the largest 25.00 MiB"));
   const auto json = story_json(snapshot, s);
   EXPECT_EQ(json["segments_at_end"][0]["largest_hole_bytes"], 25 * kMiB);
@@ -146,10 +147,11 @@ TEST(SnapshotStory, ShowsHolesAndOtherSettings) {
 
 TEST(SegmentMap, DrawsWhatIsUsedWhere) {
   PlacedSegment s{5600, false, {{2800, 1, true}, {1400, 0, false}, {1400, 2, true}}};
-  Style plain;
-  plain.unicode = false;
-  EXPECT_TRUE(holds(segment_map({s}, 4, plain), std::string(28, '#') + std::string(14, '.') + std::string(14, '#')));
-  EXPECT_TRUE(holds(segment_map({s, s, s}, 1, plain), "[2 others]"));
+  const auto drawn = [](const std::vector<PlacedSegment>& segments, size_t most) {
+    return doc::to_text({"", {}, {segment_map(segments, most)}}, Style{false, false});
+  };
+  EXPECT_TRUE(holds(drawn({s}, 4), std::string(28, '#') + std::string(14, '.') + std::string(14, '#')));
+  EXPECT_TRUE(holds(drawn({s, s, s}, 1), "[2 others]"));
 }
 
 TEST(SnapshotStory, EverySampleHasOne) {
@@ -157,7 +159,7 @@ TEST(SnapshotStory, EverySampleHasOne) {
        {"protocol2", "protocol3", "protocol4", "protocol5", "cpp_writer", "segments_only", "torch_1_13", "two_devices", "oom"}) {
     const Snapshot snapshot = read(sample(name));
     const SnapshotStory s = snapshot_story(snapshot, {}, "");
-    EXPECT_FALSE(story_text(snapshot, s, {}).empty()) << name;
+    EXPECT_FALSE(shown(story_document(snapshot, s)).empty()) << name;
     int64_t used = 0;
     for (const PlacedSegment& segment : s.final_segments)
       for (const PlacedBlock& b : segment.blocks) used += b.used ? b.size : 0;
@@ -238,7 +240,7 @@ TEST(MemoryStats, AreReadFlatAndNested) {
   const MemoryStats s = read_memory_stats(flat, "f");
   EXPECT_EQ(s.allocated_peak, 500);
   EXPECT_EQ(s.retries, 2);
-  const std::string text = stats_text(s, {});
+  const std::string text = shown(stats_document(s));
   EXPECT_TRUE(holds(text, "ran out of memory 1 time"));
   EXPECT_TRUE(holds(text, "expandable_segments:True"));
   const std::string nested =

@@ -1,5 +1,6 @@
 // The tables of settings in the documentation are those of the program.
 #include "report/settings_report.h"
+#include "report/renderers.h"
 
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@ TEST(SettingsReport, TheTablesOfTheDocumentationAreThoseOfTheProgram) {
   const std::string begin = "<!-- settings -->\n", end = "<!-- end of settings -->";
   const size_t from = text.find(begin), to = text.find(end);
   ASSERT_TRUE(from != std::string::npos && to != std::string::npos);
-  EXPECT_EQ(text.substr(from + begin.size(), to - from - begin.size()), settings_markdown())
+  EXPECT_EQ(text.substr(from + begin.size(), to - from - begin.size()), doc::to_markdown(settings_document()))
       << "write docs/job-file.md anew: plimsoll list settings --markdown";
 }
 

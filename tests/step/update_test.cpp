@@ -9,6 +9,7 @@
 #include "allocator/timeline.h"
 #include "estimate/estimate.h"
 #include "report/optimizer_report.h"
+#include "shown.h"
 #include "simulate.h"
 #include "step/train.h"
 #include "support.h"
@@ -176,8 +177,8 @@ TEST(OptimizerCosts, TheTableInTheDocumentationIsWhatTheCommandPrints) {
   text << in.rdbuf();
   const std::string doc = text.str(), open = "<!-- optimizer bytes -->\n";
   const size_t from = doc.find(open) + open.size();
-  EXPECT_EQ(doc.substr(from, doc.find("<!-- end -->", from) - from), optimizer_costs_text(optimizer_cost_table()))
-      << "write it anew: plimsoll list optimizer-bytes";
+  EXPECT_EQ(doc.substr(from, doc.find("<!-- end -->", from) - from), doc::to_markdown(optimizer_costs_document(optimizer_cost_table())))
+      << "write it anew: plimsoll list optimizer-bytes --markdown";
 }
 
 }  // namespace

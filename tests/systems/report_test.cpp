@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "report/explain_report.h"
+#include "shown.h"
 #include "support.h"
 #include "systems/seed_report.h"
 
@@ -27,7 +28,7 @@ bool holds(const std::string& text, const std::string& part) { return text.find(
 TEST(SeedReport, HasEveryPartAndTheBytesOfTheEstimate) {
   const Job job = small_job();
   const SeedReport r = make_seed_report(job, device_of(int64_t{8} << 30), {});
-  const std::string text = seed_report_markdown(r, Language::english);
+  const std::string text = doc::to_markdown(seed_report_document(r, Language::english));
   for (const char* part : {"# Memory of gpt2", "## Settings", "### 1. Model parameters", "### 2. Gradients", "Optimizer states",
                            "Input tensors", "Activations of the forward pass", "## Total", "## Bottlenecks, ranked", "## Recommendations",
                            "## Comparison", "batch 2", "yes (small)", "(4, 64) int64", "## How sure"})
@@ -41,7 +42,8 @@ TEST(SeedReport, HasEveryPartAndTheBytesOfTheEstimate) {
 
 TEST(SeedReport, VerdictsFollowTheDevice) {
   const Job job = small_job();
-  EXPECT_TRUE(holds(seed_report_markdown(make_seed_report(job, device_of(1 << 20), {}), Language::english), "no (small)"));
+  EXPECT_TRUE(
+      holds(doc::to_markdown(seed_report_document(make_seed_report(job, device_of(1 << 20), {}), Language::english)), "no (small)"));
   Job smaller = job;
   smaller.batch = 1;
   const SeedReport r = make_seed_report(job, {}, {{"other.yaml", smaller}});
@@ -61,7 +63,8 @@ TEST(SeedReport, PeaksOfCategoriesAreNeverBelowWhatIsAliveAtThePeak) {
 }
 
 TEST(SeedReport, SpeaksVietnamese) {
-  const std::string text = seed_report_markdown(make_seed_report(small_job(), device_of(int64_t{8} << 30), {}), Language::vietnamese);
+  const std::string text =
+      doc::to_markdown(seed_report_document(make_seed_report(small_job(), device_of(int64_t{8} << 30), {}), Language::vietnamese));
   for (const char* part : {"# Bộ nhớ của gpt2", "## Thiết lập", "Tham số mô hình", "## Khuyến nghị", "## So sánh", "✅ Có"})
     EXPECT_TRUE(holds(text, part)) << part;
   for (const char* part : {"## Settings", "Recommendations", "Bottlenecks", "checkpoint every block"})
@@ -98,7 +101,7 @@ TEST(Explain, SaysWhereEachValueComesFrom) {
   job.config.watch(log);
   const Estimate e = estimate(job, 0);
   const Explanation x = explain_job(e, log->lookups(), "GPT2Config");
-  const std::string text = explain_text(x, Style{});
+  const std::string text = shown(explain_document(x));
   for (const char* part : {"n_layer", "default of GPT2Config", "vram.max_seq_len = 512", "no effect", "the model's length is used"})
     EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
   const nlohmann::ordered_json j = explain_json(x);

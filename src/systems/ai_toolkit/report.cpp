@@ -14,19 +14,13 @@ using Json = nlohmann::ordered_json;
 std::string gb(double n) { return to_fixed(n, 2) + " GB"; }
 std::string gb(const std::optional<double>& n) { return n ? gb(*n) : "-"; }
 
-std::string row(const char* name, const std::string& code, const std::string& document, const std::string& remark = "") {
-  std::string out = fmt::format("  {:<24} {:>14} {:>14}   {}", name, code, document, remark);
-  out.erase(out.find_last_not_of(' ') + 1);
-  return out + "\n";
-}
-
 const char* yes_no(bool b) { return b ? "yes" : "no"; }
 
-std::string title(const Question& q, const Style& style) {
+std::string headline(const Question& q) {
   const std::string machine =
       q.profile.unified ? fmt::format("{} GB unified", q.profile.pool()) : fmt::format("{} GB card", q.profile.vram_gb);
-  return style.bold("AI Toolkit's rules") + fmt::format("  {} at {} px, {}, {} images, {} ({}, {})\n\n", q.arch, q.resolution, machine,
-                                                        q.images, to_string(q.target), to_string(q.version), commit_of(q.version));
+  return fmt::format("{} at {} px, {}, {} images, {} ({}, {})", q.arch, q.resolution, machine, q.images, to_string(q.target),
+                     to_string(q.version), commit_of(q.version));
 }
 
 // Where not one sample fits, each still answers 1.
@@ -36,75 +30,86 @@ std::string without_room(const Budget& code, const Budget& document) {
   return fmt::format("not one sample fits {}: 1 is the least, and not enough memory", who);
 }
 
+// What the code and the document say, row by row.
+class Answers {
+ public:
+  void row(const char* name, const std::string& code, const std::string& document, const std::string& remark = "") {
+    table_.rows.push_back({{name, code, document, remark}});
+  }
+  doc::Table table() && { return std::move(table_); }
+
+ private:
+  doc::Table table_{{{""}, {"code", doc::Kind::number}, {"document", doc::Kind::number}, {""}}};
+};
+
 // Each part of the sum for unified memory.
-std::string budget_text(const CodeAnswer& code, const DocumentAnswer& document) {
-  if (!code.budget || !document.budget) return "";
+void add_budget(Answers& out, const CodeAnswer& code, const DocumentAnswer& document) {
+  if (!code.budget || !document.budget) return;
   const Budget &c = *code.budget, &d = *document.budget;
-  std::string out = row("weights", gb(c.weights), gb(d.weights));
-  out += row("optimizer states", gb(c.optimizer), gb(d.optimizer), "code: with EMA, whatever is trained; document: 2 x weights");
-  out += row("EMA", "-", gb(d.ema));
-  if (d.preservation > 0) out += row("output preservation", "-", gb(d.preservation));
-  out += row("workers", gb(c.workers), gb(d.workers), "8 GB each");
-  out += row("system", gb(c.system), gb(d.system));
-  out += row("reserved", gb(c.reserved), gb(d.reserved));
-  out += row("for batches", gb(c.available), gb(d.available), fmt::format("({} - reserved) x 0.9", c.total));
-  out += row("a sample", gb(c.per_sample), gb(d.per_sample), "4 GB a megapixel, whatever the model");
-  return out + row("divided", fmt::format("{}", c.divided), fmt::format("{}", d.divided), without_room(c, d));
+  out.row("weights", gb(c.weights), gb(d.weights));
+  out.row("optimizer states", gb(c.optimizer), gb(d.optimizer), "code: with EMA, whatever is trained; document: 2 x weights");
+  out.row("EMA", "-", gb(d.ema));
+  if (d.preservation > 0) out.row("output preservation", "-", gb(d.preservation));
+  out.row("workers", gb(c.workers), gb(d.workers), "8 GB each");
+  out.row("system", gb(c.system), gb(d.system));
+  out.row("reserved", gb(c.reserved), gb(d.reserved));
+  out.row("for batches", gb(c.available), gb(d.available), fmt::format("({} - reserved) x 0.9", c.total));
+  out.row("a sample", gb(c.per_sample), gb(d.per_sample), "4 GB a megapixel, whatever the model");
+  out.row("divided", fmt::format("{}", c.divided), fmt::format("{}", d.divided), without_room(c, d));
 }
 
-std::string answers_text(const Question& q, const CodeAnswer& code, const DocumentAnswer& document, const Style& style) {
-  std::string out = style.dim(row("", "code", "document"));
-  out += budget_text(code, document);
-  out += row("batch size", fmt::format("{}", code.batch.batch_size), fmt::format("{}", document.batch_size), "initial");
-  out += row("largest batch", fmt::format("{}", code.batch.max_batch_size), fmt::format("{}", document.max_batch_size));
-  out += row("workers", fmt::format("{}", code.num_workers), fmt::format("{}", document.num_workers));
-  out += row("memory it estimates", gb(code.estimate), gb(document.total),
-             document.total && document.total_for != code.batch_size
-                 ? fmt::format("for batches of {} and {}", code.batch_size, document.total_for)
-                 : fmt::format("for a batch of {}", code.batch_size));
-  out += row("memory its page shows", gb(code.shown), "-", "five of its nine arguments");
+doc::Table answers_table(const CodeAnswer& code, const DocumentAnswer& document) {
+  Answers out;
+  add_budget(out, code, document);
+  out.row("batch size", fmt::format("{}", code.batch.batch_size), fmt::format("{}", document.batch_size), "initial");
+  out.row("largest batch", fmt::format("{}", code.batch.max_batch_size), fmt::format("{}", document.max_batch_size));
+  out.row("workers", fmt::format("{}", code.num_workers), fmt::format("{}", document.num_workers));
+  out.row("memory it estimates", gb(code.estimate), gb(document.total),
+          document.total && document.total_for != code.batch_size
+              ? fmt::format("for batches of {} and {}", code.batch_size, document.total_for)
+              : fmt::format("for a batch of {}", code.batch_size));
+  out.row("memory its page shows", gb(code.shown), "-", "five of its nine arguments");
   if (code.gradient_checkpointing)
-    out += row("checkpointing saves", gb(-code.regularization.gradient_checkpointing_savings), gb(document.checkpointing_saves));
-  return out;
+    out.row("checkpointing saves", gb(-code.regularization.gradient_checkpointing_savings), gb(document.checkpointing_saves));
+  return std::move(out).table();
 }
 
-std::string defaults_text(const CodeAnswer& a) {
+doc::List defaults_list(const CodeAnswer& a) {
   const SmartDefaults& d = a.defaults;
-  std::string out =
-      fmt::format("  {} {} of rank {}, lr {}, {} steps, {} checkpointing {}; cache {}, prefetch {}, persistent workers {}\n", d.optimizer,
+  doc::List out;
+  const auto add = [&](std::string text) { out.items.emplace_back(std::move(text)); };
+  add(fmt::format("{} {} of rank {}, lr {}, {} steps, {} checkpointing {}; cache {}, prefetch {}, persistent workers {}", d.optimizer,
                   to_string(d.network), d.lora.rank, d.lr, d.steps, d.dtype, d.gradient_checkpointing ? "on" : "off",
-                  d.cache.cache_latents ? "in memory" : "on disk", d.gpu_prefetch_batches, yes_no(d.workers.persistent_workers));
-  if (d.low_vram) out += fmt::format("  low_vram {}\n", yes_no(*d.low_vram));
+                  d.cache.cache_latents ? "in memory" : "on disk", d.gpu_prefetch_batches, yes_no(d.workers.persistent_workers)));
+  if (d.low_vram) add(fmt::format("low_vram {}", yes_no(*d.low_vram)));
   if (d.advanced)
-    out += fmt::format("  {} schedule, warm-up {}; noise by {}, offset {}; flip {}, crop {}; samples by {} in {} steps at {}\n",
-                       d.advanced->lr_scheduler.name, d.advanced->lr_scheduler.warmup_steps, d.advanced->noise_scheduler,
-                       d.advanced->noise_offset.noise_offset, yes_no(d.advanced->augmentations.flip_x),
-                       yes_no(d.advanced->augmentations.random_crop), d.advanced->sample.sampler, d.advanced->sample.sample_steps,
-                       d.advanced->sample.guidance_scale);
-  out += fmt::format("  predicts {}, a step {}, in all {}, disk {}, {}\n", a.prediction.estimated_vram, a.prediction.step_time,
-                     a.prediction.total_time, a.prediction.disk_space, a.prediction.memory_usage);
-  for (const AdvisorMessage& m : d.messages) out += fmt::format("  {}: {}: {}\n", m.type, m.about, m.message);
-  for (const AdvisorMessage& m : a.warnings) out += fmt::format("  {}: {}: {}\n", m.type, m.about, m.message);
+    add(fmt::format("{} schedule, warm-up {}; noise by {}, offset {}; flip {}, crop {}; samples by {} in {} steps at {}",
+                    d.advanced->lr_scheduler.name, d.advanced->lr_scheduler.warmup_steps, d.advanced->noise_scheduler,
+                    d.advanced->noise_offset.noise_offset, yes_no(d.advanced->augmentations.flip_x),
+                    yes_no(d.advanced->augmentations.random_crop), d.advanced->sample.sampler, d.advanced->sample.sample_steps,
+                    d.advanced->sample.guidance_scale));
+  add(fmt::format("predicts {}, a step {}, in all {}, disk {}, {}", a.prediction.estimated_vram, a.prediction.step_time,
+                  a.prediction.total_time, a.prediction.disk_space, a.prediction.memory_usage));
+  for (const auto* messages : {&d.messages, &a.warnings})
+    for (const AdvisorMessage& m : *messages) add(fmt::format("{}: {}: {}", m.type, m.about, m.message));
   return out;
 }
 
-std::string differences_text(const Question& q, const Style& style) {
-  std::string out;
+doc::Blocks difference_blocks(const Question& q) {
+  doc::Blocks out{doc::Heading{"Where code and document differ"}};
   for (const Difference& d : differences(q))
-    out += fmt::format("  {}\n    code      {}\n    document  {}\n    {}\n", style.bold(d.about), d.code, d.document,
-                       style.dim(d.consequence));
+    doc::append(out,
+                {doc::Heading{d.about, {}, 2}, doc::Facts{{{"code", d.code}, {"document", d.document}, {"", doc::dim(d.consequence)}}}});
   return out;
 }
 
-std::string executed_text(const ExecutedRun& run) {
-  if (!run.estimate)
-    return fmt::format("  {}: not available: {}{}\n", run.model, run.why_not, run.hint.empty() ? "" : " (" + run.hint + ")");
+doc::Text executed_text(const ExecutedRun& run) {
+  if (!run.estimate) return fmt::format("{}: not available: {}{}", run.model, run.why_not, run.hint.empty() ? "" : " (" + run.hint + ")");
   const Estimate& e = *run.estimate;
-  std::string out = fmt::format("  {}, batch {}: tensors {}", run.model, e.job.batch, to_string(e.peak));
+  doc::Text out = fmt::format("{}, batch {}: tensors ", run.model, e.job.batch) + doc::Text(e.peak);
   if (e.memory)
-    out += fmt::format(", on the device {} ({} to {})", to_string(e.memory->device.bytes), to_string(e.memory->device.low),
-                       to_string(e.memory->device.high));
-  return out + "\n";
+    out += doc::Text(", on the device ") + e.memory->device.bytes + " (" + doc::interval(e.memory->device.low, e.memory->device.high) + ")";
+  return out;
 }
 
 Json budget_json(const std::optional<Budget>& b) {
@@ -222,12 +227,13 @@ Json executed_json(const ExecutedRun& run) {
 
 }  // namespace
 
-std::string ai_toolkit_text(const Question& q, const ExecutedRun& run, const Style& style) {
+doc::Document ai_toolkit_document(const Question& q, const ExecutedRun& run) {
   const CodeAnswer code = code_answer(q);
-  std::string out = title(q, style) + answers_text(q, code, document_answer(q), style);
-  out += "\n" + style.bold("What it would configure") + "\n" + defaults_text(code);
-  out += "\n" + style.bold("Where code and document part") + "\n" + differences_text(q, style);
-  return out + "\n" + style.bold("Executed") + "\n" + executed_text(run);
+  doc::Document out{"AI Toolkit's rules", headline(q)};
+  out.blocks = {answers_table(code, document_answer(q)), doc::Heading{"What it would configure"}, defaults_list(code)};
+  doc::append(out.blocks, difference_blocks(q));
+  doc::append(out.blocks, {doc::Heading{"Executed"}, doc::Paragraph{executed_text(run)}});
+  return out;
 }
 
 nlohmann::ordered_json ai_toolkit_json(const Question& q, const ExecutedRun& run) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "estimate/estimate.h"
-#include "report/style.h"
+#include "report/document.h"
 #include "systems/ai_toolkit/document.h"
 
 namespace plimsoll {
@@ -18,7 +18,7 @@ struct ExecutedRun {
   std::string why_not, hint;
 };
 
-std::string ai_toolkit_text(const ai_toolkit::Question& q, const ExecutedRun& run, const Style& style);
+doc::Document ai_toolkit_document(const ai_toolkit::Question& q, const ExecutedRun& run);
 nlohmann::ordered_json ai_toolkit_json(const ai_toolkit::Question& q, const ExecutedRun& run);
 
 }  // namespace plimsoll

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "systems/ai_toolkit/rules.h"
 
 namespace plimsoll {
@@ -58,23 +60,30 @@ Json ai_toolkit_tables_json() {
   return {{"models", models}, {"resolutions", resolutions}, {"workers", workers}};
 }
 
-std::string ai_toolkit_tables_text() {
+doc::Document ai_toolkit_tables_document() {
+  using doc::Kind;
   const Json tables = ai_toolkit_tables_json();
-  std::string out = "The AI Toolkit's tables (v3): its figures, not ours; `plimsoll ai-toolkit` sets them beside an executed step\n";
-  out += "\n  architecture   weights for the batch   in the estimate\n";
+  const auto gb = [](const Json& n) { return fmt::format("{:g} GB", n.get<double>()); };
+  const auto then = [](const Json& first, const Json& largest) {
+    return fmt::format("{}, then {}", first.get<int64_t>(), largest.get<int64_t>());
+  };
+  doc::Table models{{{"architecture"}, {"weights for the batch", Kind::number}, {"in the estimate", Kind::number}}};
   for (const Json& row : tables["models"])
-    out += fmt::format("  {:<13}  {:>18g} GB  {:>12g} GB\n", row["arch"].get<std::string>(), row["batch_gb"].get<double>(),
-                       row["estimate_gb"].get<double>());
-  out += "\n  resolution   a sample   batch on a card, at most   on unified memory, at most\n";
+    models.rows.push_back({{row["arch"].get<std::string>(), gb(row["batch_gb"]), gb(row["estimate_gb"])}});
+  doc::Table resolutions{{{"resolution", Kind::number},
+                          {"a sample", Kind::number},
+                          {"batch on a card, at most", Kind::number},
+                          {"on unified memory, at most", Kind::number}}};
   for (const Json& row : tables["resolutions"])
-    out += fmt::format("  {:>7g} px  {:>5g} GB  {:>23}  {:>24}\n", row["resolution"].get<double>(), row["sample_gb"].get<double>(),
-                       fmt::format("{}, then {}", row["card_batch"].get<int64_t>(), row["card_largest"].get<int64_t>()),
-                       fmt::format("{}, then {}", row["unified_batch"].get<int64_t>(), row["unified_largest"].get<int64_t>()));
-  out += "\n  workers   memory   saved against 8\n";
+    resolutions.rows.push_back({{fmt::format("{:g} px", row["resolution"].get<double>()), gb(row["sample_gb"]),
+                                 then(row["card_batch"], row["card_largest"]), then(row["unified_batch"], row["unified_largest"])}});
+  doc::Table workers{{{"workers", Kind::number}, {"memory", Kind::number}, {"saved against 8", Kind::number}}};
   for (const Json& row : tables["workers"])
-    out +=
-        fmt::format("  {:>7}  {:>4g} GB  {:>13g} GB\n", row["workers"].get<int>(), row["gb"].get<double>(), row["saved_gb"].get<double>());
-  return out;
+    workers.rows.push_back({{std::to_string(row["workers"].get<int>()), gb(row["gb"]), gb(row["saved_gb"])}});
+  return {"The AI Toolkit's tables (v3)",
+          "its figures, not ours; `plimsoll ai-toolkit` sets them beside an executed step",
+          {doc::Heading{"Models"}, std::move(models), doc::Heading{"Resolutions"}, std::move(resolutions), doc::Heading{"Workers"},
+           std::move(workers)}};
 }
 
 }  // namespace plimsoll

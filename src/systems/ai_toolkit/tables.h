@@ -2,12 +2,13 @@
 // resolution and the workers to need. They are its figures, not ours.
 #pragma once
 
-#include <nlohmann/json.hpp>
-#include <string>
+#include <nlohmann/json_fwd.hpp>
+
+#include "report/document.h"
 
 namespace plimsoll {
 
 nlohmann::ordered_json ai_toolkit_tables_json();
-std::string ai_toolkit_tables_text();
+doc::Document ai_toolkit_tables_document();
 
 }  // namespace plimsoll

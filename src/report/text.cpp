@@ -1,0 +1,323 @@
+// A document on a terminal.
+#include <algorithm>
+#include <optional>
+
+#include "report/display_width.h"
+#include "report/renderers.h"
+
+namespace plimsoll::doc {
+
+namespace {
+
+constexpr size_t kIndent = 2, kGap = 2, kTreeName = 42, kTreeSize = 11, kBar = 24;
+constexpr size_t kNarrow = 24;  // what is left of a line below this is not worth wrapping into
+
+struct Run {
+  std::string text;
+  Tone tone;
+};
+using Line = std::vector<Run>;
+
+size_t width_of(const Line& line) {
+  size_t width = 0;
+  for (const Run& r : line) width += display_width(r.text);
+  return width;
+}
+
+// A word may have several tones: "docs/time.md" in code, and the full stop after it.
+struct Word {
+  Line runs;
+  size_t spaces = 0;  // before it
+};
+
+class TextRenderer {
+ public:
+  explicit TextRenderer(const Style& style) : style_(style) {}
+
+  std::string render(const Document& d) {
+    if (!d.title.empty() || !d.headline.empty()) {
+      Text first = d.title.empty() ? Text() : bold(d.title);
+      if (!d.title.empty() && !d.headline.empty()) first += "  ";
+      prose(first + d.headline, 0);
+    }
+    for (const Block& block : d.blocks) {
+      gap_before(block);
+      std::visit([this](const auto& b) { add(b); }, block);
+      last_ = block.index();
+    }
+    return out_;
+  }
+
+ private:
+  template <class T>
+  static bool is(const Block& b) {
+    return std::holds_alternative<T>(b);
+  }
+
+  // A heading stands apart from what is above it, and so does a paragraph, unless it is the heading's own.
+  void gap_before(const Block& block) {
+    static const size_t kHeading = Block(Heading{}).index(), kParagraph = Block(Paragraph{}).index();
+    if (out_.empty()) return;
+    const bool apart = is<Heading>(block) || !last_ || (is<Paragraph>(block) && *last_ != kHeading && *last_ != kParagraph);
+    if (apart) out_ += "\n";
+  }
+
+  std::string clean(const std::string& text) const {
+    const std::string plain = without_controls(text);
+    return style_.unicode ? plain : in_ascii(plain);
+  }
+
+  Line line_of(const Text& text) const {
+    Line out;
+    for (const Span& s : text.spans) out.push_back({clean(print(s)), s.tone});
+    return out;
+  }
+
+  std::string painted(const Run& r) const {
+    if (r.text.find_first_not_of(' ') == std::string::npos) return r.text;
+    switch (r.tone) {
+      case Tone::bold: return style_.bold(r.text);
+      case Tone::dim: return style_.dim(r.text);
+      case Tone::good: return style_.green(r.text);
+      case Tone::bad: return style_.red(r.text);
+      case Tone::plain:
+      case Tone::code: break;
+    }
+    return r.text;
+  }
+
+  // Neighbours of one tone are painted together.
+  std::string painted(const Line& line) const {
+    std::string out;
+    Run open{"", Tone::plain};
+    for (const Run& r : line) {
+      if (r.text.empty()) continue;
+      if (r.tone != open.tone && !open.text.empty()) {
+        out += painted(open);
+        open.text.clear();
+      }
+      open.tone = r.tone;
+      open.text += r.text;
+    }
+    return out + painted(open);
+  }
+
+  // Code is one word: what is copied must not be broken.
+  static std::vector<Word> words_of(const Line& line) {
+    std::vector<Word> out(1);
+    bool in_word = false;
+    for (const Run& r : line) {
+      for (const char c : r.text) {
+        if (c == ' ' && r.tone != Tone::code) {
+          if (in_word) out.emplace_back();
+          in_word = false;
+          ++out.back().spaces;
+          continue;
+        }
+        in_word = true;
+        Line& runs = out.back().runs;
+        if (runs.empty() || runs.back().tone != r.tone) runs.push_back({"", r.tone});
+        runs.back().text += c;
+      }
+    }
+    if (out.back().runs.empty()) out.pop_back();
+    return out;
+  }
+
+  // Lines of at most `width` columns; a word that is longer has one for itself.
+  std::vector<Line> wrapped(const Text& text, size_t width) const {
+    std::vector<Line> out(1);
+    size_t used = 0;
+    for (const Word& w : words_of(line_of(text))) {
+      const size_t size = width_of(w.runs);
+      if (used > 0 && used + w.spaces + size > width) {
+        out.emplace_back();
+        used = 0;
+      }
+      if (w.spaces > 0 && (used > 0 || out.size() == 1)) {
+        out.back().push_back({std::string(w.spaces, ' '), out.back().empty() ? Tone::plain : out.back().back().tone});
+        used += w.spaces;
+      }
+      out.back().insert(out.back().end(), w.runs.begin(), w.runs.end());
+      used += size;
+    }
+    return out;
+  }
+
+  void end_line() {
+    while (!out_.empty() && out_.back() == ' ') out_.pop_back();
+    out_ += "\n";
+  }
+
+  // From column `at` on, where the line already is; further lines begin there.
+  void flow(const Text& text, size_t at) {
+    const size_t room = style_.width > at ? style_.width - at : 0;
+    bool first = true;
+    for (const Line& line : wrapped(text, room < kNarrow ? SIZE_MAX : room)) {
+      if (!first) out_ += std::string(at, ' ');
+      first = false;
+      out_ += painted(line);
+      end_line();
+    }
+  }
+
+  void prose(const Text& text, size_t indent) {
+    out_ += std::string(indent, ' ');
+    flow(text, indent);
+  }
+
+  // One cell, padded to `width` unless it is the last.
+  void cell(const Line& line, size_t width, bool right) {
+    const size_t size = width_of(line);
+    const std::string padding(width > size ? width - size : 0, ' ');
+    out_ += right ? padding + painted(line) : painted(line) + padding;
+  }
+
+  void add(const Heading& h) {
+    Text line = bold(h.title);
+    if (!h.note.empty()) line += "  " + dim(h.note);
+    prose(line, 0);
+  }
+
+  void add(const Paragraph& p) { prose(p.text, 0); }
+
+  void add(const List& l) {
+    for (size_t i = 0; i < l.items.size(); ++i) {
+      const std::string mark = l.numbered ? std::to_string(i + 1) + ". " : "- ";
+      out_ += std::string(kIndent, ' ') + mark;
+      flow(l.items[i], kIndent + mark.size());
+    }
+  }
+
+  // What stands in a column: a bar of a share, or the text itself.
+  Line cell_line(const Text& cell, Kind kind) const {
+    if (kind != Kind::bar || !cell.is_number()) return line_of(cell);
+    const auto* share = std::get_if<Share>(&cell.spans[0].value);
+    if (!share || share->whole.count == 0) return line_of(cell);
+    return {{style_.bar(static_cast<double>(share->part.count) / static_cast<double>(share->whole.count), kBar), Tone::plain}};
+  }
+
+  static bool to_the_right(Kind kind) { return kind != Kind::text && kind != Kind::bar; }
+
+  std::vector<size_t> widths_of(const Table& t) const {
+    std::vector<size_t> out;
+    for (size_t c = 0; c < t.columns.size(); ++c) {
+      size_t width = display_width(t.columns[c].name);
+      for (const Row& r : t.rows)
+        if (c < r.cells.size()) width = std::max(width, width_of(cell_line(r.cells[c], t.columns[c].kind)));
+      out.push_back(width);
+    }
+    return out;
+  }
+
+  void add(const Table& t) {
+    const std::vector<size_t> widths = widths_of(t);
+    const auto row = [&](const Row& r) {
+      size_t at = kIndent;
+      out_ += std::string(kIndent, ' ');
+      const size_t columns = std::min(r.cells.size(), widths.size());
+      for (size_t c = 0; c + 1 < columns; ++c) {
+        cell(cell_line(r.cells[c], t.columns[c].kind), widths[c], to_the_right(t.columns[c].kind));
+        out_ += std::string(kGap, ' ');
+        at += widths[c] + kGap;
+      }
+      if (columns == 0) return end_line();
+      const Kind kind = t.columns[columns - 1].kind;
+      if (kind == Kind::text) return flow(r.cells[columns - 1], at);
+      cell(cell_line(r.cells[columns - 1], kind), widths[columns - 1], to_the_right(kind));
+      end_line();
+    };
+    if (std::any_of(t.columns.begin(), t.columns.end(), [](const Column& c) { return !c.name.empty(); })) {
+      Row head;
+      for (const Column& c : t.columns) head.cells.push_back(dim(c.name));
+      row(head);
+    }
+    // Under a number stands nothing but numbers.
+    const bool numbered = !t.columns.empty() && to_the_right(t.columns[0].kind);
+    const size_t indent = numbered ? kIndent + widths[0] + kGap : 2 * kIndent;
+    for (const Row& r : t.rows) {
+      Row shown = r;
+      if (r.emphasised)
+        for (Text& text : shown.cells) text = bold(text);
+      row(shown);
+      for (const Text& detail : r.details) prose(detail, indent);
+    }
+  }
+
+  void add(const Facts& f) {
+    constexpr size_t kLeastName = 14, kLeastValue = 11, kMostValue = 40;
+    size_t name = kLeastName, value = kLeastValue;
+    for (const Fact& fact : f.facts) {
+      name = std::max(name, display_width(fact.name) + kIndent * static_cast<size_t>(fact.level));
+      if (!fact.meaning.empty()) value = std::max(value, std::min(kMostValue, width_of(line_of(fact.value))));
+    }
+    for (const Fact& fact : f.facts) {
+      const size_t indent = kIndent * static_cast<size_t>(1 + fact.level);
+      out_ += std::string(indent, ' ');
+      cell({{clean(fact.name), Tone::plain}}, name + kIndent - indent, false);
+      out_ += std::string(kGap, ' ');
+      const size_t at = kIndent + name + kGap;
+      if (fact.meaning.empty() && !fact.value.is_number()) {
+        flow(fact.value, at);
+        continue;
+      }
+      const Line shown = line_of(fact.value);
+      cell(shown, value, fact.value.is_number());
+      out_ += std::string(kGap, ' ');
+      flow(fact.meaning, at + std::max(value, width_of(shown)) + kGap);
+    }
+  }
+
+  // Names with their depth, in order.
+  void rows_of(const Branch& b, size_t depth, Bytes whole, Table& t) const {
+    t.rows.push_back(
+        {{std::string(kIndent * depth, ' ') + b.name, b.bytes, Share{b.bytes, whole}, Share{b.bytes, whole}}, {}, b.emphasised});
+    for (const Branch& child : b.children) rows_of(child, depth + 1, whole, t);
+  }
+
+  void add(const Tree& tree) {
+    Table t{{{std::string(), Kind::text}, {"", Kind::size}, {"", Kind::percent}, {"", Kind::bar}}};
+    for (const Branch& b : tree.branches) rows_of(b, 0, tree.whole, t);
+    for (Row& r : t.rows) {  // trees below each other are aligned
+      const size_t name = display_width(print(r.cells[0])), size = display_width(print(r.cells[1]));
+      if (name < kTreeName) r.cells[0] += std::string(kTreeName - name, ' ');
+      if (size < kTreeSize) r.cells[1] = std::string(kTreeSize - size, ' ') + r.cells[1];
+    }
+    add(t);
+  }
+
+  // One character for each slice, with the phases named below.
+  void add(const Curve& c) {
+    std::string levels, names;
+    for (size_t i = 0; i < c.levels.size(); ++i) {
+      levels +=
+          style_.level(static_cast<double>(c.levels[i].bytes.count) / static_cast<double>(std::max<int64_t>(c.whole.count, 1)) * 0.999);
+      if (i > 0 && c.levels[i].phase == c.levels[i - 1].phase) continue;
+      size_t end = i;
+      while (end < c.levels.size() && c.levels[end].phase == c.levels[i].phase) ++end;
+      std::string name = clean(c.levels[i].phase);
+      if (name.size() >= end - i) name.resize(std::min<size_t>(3, end - i));  // "opt"
+      names += name + std::string(end - i - name.size(), ' ');
+    }
+    add(Facts{{{c.name, levels}, {"", dim(names)}}});
+  }
+
+  void add(const Preformatted& p) {
+    const std::string text = without_controls(p.text, true);
+    out_ += style_.unicode || !p.picture ? text : in_ascii(text);
+    if (!text.empty() && text.back() != '\n') out_ += "\n";
+  }
+
+  void add(const Command& c) { out_ += std::string(kIndent, ' ') + clean(c.line) + "\n"; }
+  void add(const Link& l) { prose(l.name + ": " + l.address, kIndent); }
+
+  const Style& style_;
+  std::string out_;
+  std::optional<size_t> last_;  // which kind of block
+};
+
+}  // namespace
+
+std::string to_text(const Document& document, const Style& style) { return TextRenderer(style).render(document); }
+
+}  // namespace plimsoll::doc
