@@ -11,18 +11,20 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || (static_cast<unsigned char>(c) & 0x80) != 0; }
 
-// What would be read as markup. An underscore inside of a word is none.
+// What would be read as markup. An underscore inside of a word is none, and brackets are only before an address or as a box to tick.
 std::string markdown_text(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    const bool link = c == ']' && (next == '(' || next == ':'), box = c == '[' && i == 0 && text.size() > 2 && text[2] == ']';
     const bool inside = i > 0 && i + 1 < text.size() && is_word(text[i - 1]) && is_word(text[i + 1]);
     if (c == '<') {
       out += "&lt;";
     } else if (c == '&') {
       out += "&amp;";
     } else {
-      if (c == '\\' || c == '`' || c == '*' || c == '|' || c == '[' || c == ']' || (c == '_' && !inside)) out += '\\';
+      if (c == '\\' || c == '`' || c == '*' || c == '|' || link || box || (c == '_' && !inside)) out += '\\';
       out += c;
     }
   }

@@ -125,8 +125,8 @@ TEST(Renderers, LeaveOutATableWithoutRows) {
 }
 
 TEST(MarkdownRenderer, EscapesWhatWouldBeMarkup) {
-  EXPECT_EQ(markdown(doc::Paragraph{"a|b <script> & *c* `d` [e] _f_ max_memory \\"}),
-            "a\\|b &lt;script> &amp; \\*c\\* \\`d\\` \\[e\\] \\_f\\_ max_memory \\\\\n");
+  EXPECT_EQ(markdown(doc::Paragraph{"a|b <script> & *c* `d` [e](f) [g] _f_ max_memory \\"}),
+            "a\\|b &lt;script> &amp; \\*c\\* \\`d\\` [e\\](f) [g] \\_f\\_ max_memory \\\\\n");
   EXPECT_EQ(markdown(doc::Paragraph{doc::code("a`b")}), "`` a`b ``\n");
   EXPECT_EQ(markdown(doc::Table{{{"a"}}, {{{doc::code("x|y")}}}}), "| a |\n|---|\n| `x\\|y` |\n");
   EXPECT_TRUE(holds(markdown(doc::Preformatted{"```\nx"}), "````\n```\nx\n````"));
