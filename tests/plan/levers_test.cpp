@@ -77,7 +77,7 @@ TEST(WhatIf, MovesNothingToTheHostWhereThatIsTheDevice) {
     const TargetDevice device = target_device(find_device(id));
     ASSERT_TRUE(one_pool(device)) << id;
     const WhatIf w = what_if(job, device);
-    for (const LeverEffect& e : w.effects) EXPECT_FALSE(moves_to_host(e.lever)) << e.lever.name;
+    for (const LeverEffect& e : w.effects) EXPECT_FALSE(moves_to_host(e.lever.settings)) << e.lever.name;
     const std::vector<std::string> expected{"activations on the host", "optimizer on the host", "optimizer and gradients on the host",
                                             "weights of 4 blocks on the host", "moving average on the host"};
     EXPECT_EQ(w.left_out, expected);
