@@ -6,11 +6,11 @@
 
 namespace plimsoll {
 
-enum class Form : uint8_t { text, markdown, html, json };
+enum class OutputForm : uint8_t { text, markdown, html, json };
 constexpr const char* kForms = "text, markdown, html or json";
-Form parse_form(const std::string& name);  // also "md"
+OutputForm parse_form(const std::string& name);  // also "md"
 
 // Only what the form needs is made. `style` is of text.
-std::string rendered(Form form, const Show::MakeDocument& document, const Show::MakeJson& json, const Style& style);
+std::string rendered(OutputForm form, const Show::MakeDocument& document, const Show::MakeJson& json, const Style& style);
 
 }  // namespace plimsoll

@@ -52,7 +52,7 @@ struct OutputFlags {
   std::string format = "text";
   std::string colour = "auto";
   void add_to(CLI::App& app);
-  Form form() const;                          // throws where two are asked for
+  OutputForm form() const;                    // throws where two are asked for
   Show show(OnProgress progress = {}) const;  // prints what was asked for on stdout, notes on stderr
 };
 

@@ -49,10 +49,10 @@ void OutputFlags::add_to(CLI::App& app) {
   app.add_option("--color", colour, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->type_name("WHEN");
 }
 
-Form OutputFlags::form() const {
+OutputForm OutputFlags::form() const {
   if (json && format != "text" && format != "json")
     throw Error("[format] --json and --format " + format + " are two forms of one answer", "leave one of them out", ExitCode::usage);
-  return json ? Form::json : parse_form(format);
+  return json ? OutputForm::json : parse_form(format);
 }
 
 Show OutputFlags::show(OnProgress progress) const {

@@ -28,12 +28,15 @@ WatchRequest watch_request_of(const WatchFlags& flags) {
   r.calibrated = !flags.uncalibrated;
   if (flags.warning > flags.critical) throw Error("[watch] --warn is above --critical", "e.g. --warn 90 --critical 97", ExitCode::usage);
   r.thresholds = {flags.warning / 100, flags.critical / 100};
-  const Form form = flags.output.form();
-  if (form == Form::markdown || form == Form::html)
+  const OutputForm form = flags.output.form();
+  if (form == OutputForm::markdown || form == OutputForm::html)
     throw Error("[watch] what is watched has no form in " + flags.output.format, "--format text or json, or --jsonl", ExitCode::usage);
-  if (flags.jsonl && (flags.once || form == Form::json))
+  if (flags.jsonl && (flags.once || form == OutputForm::json))
     throw Error("[watch] --jsonl is every look, --once and --json are one", "leave one of them out", ExitCode::usage);
-  r.output = flags.jsonl ? WatchOutput::jsonl : form == Form::json ? WatchOutput::json : flags.once ? WatchOutput::once : WatchOutput::view;
+  r.output = flags.jsonl                ? WatchOutput::jsonl
+             : form == OutputForm::json ? WatchOutput::json
+             : flags.once               ? WatchOutput::once
+                                        : WatchOutput::view;
   r.style = Style::detect(flags.output.colour, flags.output.ascii);
   return r;
 }

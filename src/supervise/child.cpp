@@ -289,9 +289,9 @@ bool same_place(int a, int b) {
 }
 
 // One run of the command, from this process's side: output, signals and typing pass through until the keeper has ended.
-class Attempt {
+class ChildRun {
  public:
-  Attempt(const ChildRequest& request, Signals& signals) : request_(request), signals_(signals) {
+  ChildRun(const ChildRequest& request, Signals& signals) : request_(request), signals_(signals) {
     if (isatty(0) || isatty(1) || isatty(2)) terminal_.open();
     pty_ = terminal_.master.open();
     start_keeper();
@@ -467,7 +467,7 @@ int exit_code_of(int status) { return WIFSIGNALED(status) ? 128 + WTERMSIG(statu
 ChildEnd run_child(const ChildRequest& request, Signals& signals) {
   for (const auto& [name, value] : request.environment) setenv(name.c_str(), value.c_str(), 1);
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // for when the keeper is killed
-  return Attempt(request, signals).run();
+  return ChildRun(request, signals).run();
 }
 
 }  // namespace plimsoll

@@ -192,7 +192,7 @@ class SeedWriter {
       if (t.category != category) continue;
       const bool outside = t.module.starts_with('[');  // inputs, the loss: no module's
       const SourceLocation* at = category == Category::workspace ? nullptr : source_of(e_.job.family, outside ? "" : t.module, t.op);
-      table.rows.push_back({{doc::code(t.module) + " " + t.op, doc::code(t.shape), t.bytes, doc::Count{t.count},
+      table.rows.push_back({{doc::code(t.module) + (" " + t.op), doc::code(t.shape), t.bytes, doc::Count{t.count},
                              Bytes{t.bytes.count * t.count}, at ? doc::code(at->where) + " " + at->what : doc::Text()}});
       if (table.rows.size() == kTensorsOfSection) break;
     }
@@ -263,7 +263,8 @@ class SeedWriter {
     doc::List list{{}, true};
     for (size_t i = 0; i < ranked.size() && i < kBottlenecks; ++i)
       list.items.push_back(doc::bold(category_name(ranked[i].first.first)) + ", " + doc::code(ranked[i].first.second) + ": " +
-                           ranked[i].second.bytes + " (" + doc::Share{ranked[i].second.bytes, e_.peak} + "); " + ranked[i].second.largest);
+                           ranked[i].second.bytes + " (" + doc::Share{ranked[i].second.bytes, e_.peak} +
+                           ("); " + ranked[i].second.largest));
     add(std::move(list));
   }
 

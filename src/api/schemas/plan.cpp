@@ -11,7 +11,7 @@ namespace shape {
 
 namespace {
 
-Shape lever_kind() { return word(names_up_to(LeverKind::other_training), "what the change does to the result of training"); }
+Shape lever_kind() { return word(names_up_to(LeverKind::different_training), "what the change does to the result of training"); }
 Shape lever_outcome() { return word(names_up_to(LeverOutcome::impossible), "what the change does to memory"); }
 
 ShapeMembers planned_members() {
