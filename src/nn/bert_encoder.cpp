@@ -139,7 +139,7 @@ Tensor BertLayer::feed_forward_chunk(const Tensor& x) const {
 
 // ---- the model --------------------------------------------------------------------------------------------------------
 
-BertEncoder::BertEncoder(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name), layer(*this, "layer") {
+BertEncoder::BertEncoder(Module& parent, std::string_view name, const BertConfig& c) : Module(parent, name) {
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) layer.add(c);
 }
 

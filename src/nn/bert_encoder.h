@@ -87,7 +87,7 @@ struct BertLayer : Module {
 struct BertEncoder : Module {
   BertEncoder(Module& parent, std::string_view name, const BertConfig& c);
   Tensor operator()(const Tensor& x, const Tensor& mask);
-  ModuleList<BertLayer> layer;
+  ModuleList<BertLayer> layer{*this, "layer"};
 };
 
 struct BertPooler : Module {

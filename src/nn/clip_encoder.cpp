@@ -54,12 +54,6 @@ Config inner_config(const Config& c, const char* key) {
   return Config(fmt::format("{}: {}", c.source(), key), value ? *value : nlohmann::json::object());
 }
 
-ClipTextEmbeddings::ClipTextEmbeddings(Module& parent, std::string_view name, const ClipTextConfig& c)
-    : Module(parent, name),
-      token_embedding(*this, "token_embedding", c.vocab_size, c.hidden_size),
-      position_embedding(*this, "position_embedding", c.max_position_embeddings, c.hidden_size),
-      position_ids(buffer("position_ids", {1, c.max_position_embeddings}, DType::int64)) {}
-
 Tensor ClipTextEmbeddings::operator()(const Tensor& input_ids) const {
   Forward here(*this);
   require_positions("clip", input_ids.size(1), "max_position_embeddings", position_ids.size(1));
@@ -105,7 +99,7 @@ Tensor ClipEncoderLayer::operator()(const Tensor& x, const Tensor& mask) const {
   return hidden;
 }
 
-ClipEncoder::ClipEncoder(Module& parent, std::string_view name, const ClipLayerConfig& c) : Module(parent, name), layers(*this, "layers") {
+ClipEncoder::ClipEncoder(Module& parent, std::string_view name, const ClipLayerConfig& c) : Module(parent, name) {
   for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
 }
 
@@ -125,14 +119,6 @@ ClipVisionEmbeddings::Patches::Patches(Module& parent, std::string_view name, co
   weight = parameter("weight", {c.hidden_size, c.patches.num_channels, c.patches.patch_h, c.patches.patch_w});
   if (c.is_siglip) bias = parameter("bias", {c.hidden_size});
 }
-
-ClipVisionEmbeddings::ClipVisionEmbeddings(Module& parent, std::string_view name, const ClipVisionConfig& c)
-    : Module(parent, name),
-      config(c),
-      class_embedding(c.is_siglip ? Tensor() : parameter("class_embedding", {c.hidden_size})),
-      patch_embedding(*this, "patch_embedding", c),
-      position_embedding(*this, "position_embedding", c.num_positions(), c.hidden_size),
-      position_ids(buffer("position_ids", {1, c.num_positions()}, DType::int64)) {}
 
 Tensor ClipVisionEmbeddings::project(const Tensor& pixel_values) const {
   Forward here(patch_embedding);

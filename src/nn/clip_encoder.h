@@ -37,10 +37,12 @@ struct ClipVisionConfig : ClipLayerConfig {
 Config inner_config(const Config& config, const char* key);
 
 struct ClipTextEmbeddings : Module {
-  ClipTextEmbeddings(Module& parent, std::string_view name, const ClipTextConfig& c);
+  ClipTextEmbeddings(Module& parent, std::string_view name, const ClipTextConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& input_ids) const;  // (N, T, C)
-  Embedding token_embedding, position_embedding;
-  Tensor position_ids;
+  const ClipTextConfig& config;
+  Embedding token_embedding{*this, "token_embedding", config.vocab_size, config.hidden_size};
+  Embedding position_embedding{*this, "position_embedding", config.max_position_embeddings, config.hidden_size};
+  Tensor position_ids = buffer("position_ids", {1, config.max_position_embeddings}, DType::int64);
 };
 
 struct ClipEncoderLayer : Module {
@@ -58,11 +60,11 @@ struct ClipEncoder : Module {
   ClipEncoder(Module& parent, std::string_view name, const ClipLayerConfig& c);
   // `states`, where given, takes what every layer gets, and the result.
   Tensor operator()(const Tensor& inputs_embeds, const Tensor& mask, Tensors* states = nullptr);
-  ModuleList<ClipEncoderLayer> layers;
+  ModuleList<ClipEncoderLayer> layers{*this, "layers"};
 };
 
 struct ClipVisionEmbeddings : Module {
-  ClipVisionEmbeddings(Module& parent, std::string_view name, const ClipVisionConfig& c);
+  ClipVisionEmbeddings(Module& parent, std::string_view name, const ClipVisionConfig& c) : Module(parent, name), config(c) {}
   Tensor operator()(const Tensor& pixel_values) const;  // (N, positions, C)
 
   struct Patches : Module {
@@ -72,10 +74,10 @@ struct ClipVisionEmbeddings : Module {
   Tensor project(const Tensor& pixel_values) const;
 
   const ClipVisionConfig& config;
-  Tensor class_embedding;  // undefined in SigLIP's
-  Patches patch_embedding;
-  Embedding position_embedding;
-  Tensor position_ids;
+  Tensor class_embedding = config.is_siglip ? Tensor() : parameter("class_embedding", {config.hidden_size});
+  Patches patch_embedding{*this, "patch_embedding", config};
+  Embedding position_embedding{*this, "position_embedding", config.num_positions(), config.hidden_size};
+  Tensor position_ids = buffer("position_ids", {1, config.num_positions()}, DType::int64);
 };
 
 }  // namespace plimsoll

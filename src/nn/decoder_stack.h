@@ -13,12 +13,7 @@ namespace plimsoll {
 // (x, tables, mask).
 template <class Settings, class Layer>
 struct DecoderStack : Module {
-  DecoderStack(Module& parent, std::string_view name, const Settings& s)
-      : Module(parent, name),
-        config(s),
-        embed_tokens(s.embedding(*this, s.names.embed, s.vocab_size, s.hidden_size)),
-        layers(*this, s.names.layers),
-        norm(s.norm(add_layers(), s.names.norm, s.hidden_size)) {
+  DecoderStack(Module& parent, std::string_view name, const Settings& s) : Module(parent, name), config(s) {
     if (!s.local_rope || has_layers(false)) rotary_emb.emplace(*this, "rotary_emb", s.rope);
     if (s.local_rope && has_layers(true)) local_rotary_emb.emplace(*this, "rotary_emb", *s.local_rope);
   }
@@ -85,9 +80,9 @@ struct DecoderStack : Module {
   const Tensor& embedding() const { return embed_tokens->weight; }
 
   const Settings& config;
-  std::unique_ptr<Embedding> embed_tokens;
-  ModuleList<Layer> layers;
-  std::unique_ptr<UnaryModule> norm;
+  std::unique_ptr<Embedding> embed_tokens = config.embedding(*this, config.names.embed, config.vocab_size, config.hidden_size);
+  ModuleList<Layer> layers{*this, config.names.layers};
+  std::unique_ptr<UnaryModule> norm = config.norm(add_layers(), config.names.norm, config.hidden_size);
   std::optional<RotaryEmbedding> rotary_emb, local_rotary_emb;
 };
 

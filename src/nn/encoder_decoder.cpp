@@ -25,17 +25,6 @@ EncoderDecoderConfig::EncoderDecoderConfig(const Config& c, const EncoderDecoder
   c.require_divides("decoder_attention_heads", decoder_heads, "d_model", d_model);
 }
 
-EncoderDecoderAttention::EncoderDecoderAttention(Module& parent, std::string_view name, const EncoderDecoderConfig& c, int64_t heads,
-                                                 bool causal)
-    : Module(parent, name),
-      config(c),
-      head_dim(c.d_model / heads),
-      causal(causal),
-      k_proj(*this, "k_proj", c.d_model, c.d_model, !c.is_whisper),
-      v_proj(*this, "v_proj", c.d_model, c.d_model),
-      q_proj(*this, "q_proj", c.d_model, c.d_model),
-      out_proj(*this, "out_proj", c.d_model, c.d_model) {}
-
 Tensor EncoderDecoderAttention::heads_of(Tensor x, int64_t batch) const {
   x = transpose(view(x, {batch, -1, config.d_model / head_dim, head_dim}), 1, 2);
   return config.is_whisper ? contiguous(x) : x;

@@ -25,13 +25,17 @@ struct EncoderDecoderConfig {
 
 // BartAttention and WhisperAttention: of a sequence to itself, or to the encoder's states.
 struct EncoderDecoderAttention : Module {
-  EncoderDecoderAttention(Module& parent, std::string_view name, const EncoderDecoderConfig& c, int64_t heads, bool causal);
+  EncoderDecoderAttention(Module& parent, std::string_view name, const EncoderDecoderConfig& c, int64_t heads, bool causal)
+      : Module(parent, name), config(c), head_dim(c.d_model / heads), causal(causal) {}
   Tensor operator()(const Tensor& x, const Tensor& encoder_states, const Tensor& mask, Tensor* weights) const;  // (B, T, C)
   Tensor heads_of(Tensor x, int64_t batch) const;                                                               // (B, H, T, D)
   const EncoderDecoderConfig& config;
   int64_t head_dim;
   bool causal;
-  Linear k_proj, v_proj, q_proj, out_proj;
+  Linear k_proj{*this, "k_proj", config.d_model, config.d_model, !config.is_whisper};
+  Linear v_proj{*this, "v_proj", config.d_model, config.d_model};
+  Linear q_proj{*this, "q_proj", config.d_model, config.d_model};
+  Linear out_proj{*this, "out_proj", config.d_model, config.d_model};
 };
 
 struct EncoderLayer : Module {

@@ -25,8 +25,7 @@ struct MambaSettings {
 // Settings derive from MambaSettings. A Mixer is made of (parent, name, settings) and called with x.
 template <class Settings, class Mixer>
 struct MambaBlock : Module {
-  MambaBlock(Module& parent, std::string_view name, const Settings& c)
-      : Module(parent, name), config(c), norm(*this, "norm", c.hidden_size), mixer(*this, "mixer", c) {}
+  MambaBlock(Module& parent, std::string_view name, const Settings& c) : Module(parent, name), config(c) {}
 
   Tensor operator()(const Tensor& x) const {
     Forward here(*this);
@@ -39,18 +38,13 @@ struct MambaBlock : Module {
   }
 
   const Settings& config;
-  RMSNorm norm;
-  Mixer mixer;
+  RMSNorm norm{*this, "norm", config.hidden_size};
+  Mixer mixer{*this, "mixer", config};
 };
 
 template <class Settings, class Mixer>
 struct MambaModel : Module {
-  MambaModel(Module& parent, std::string_view name, const Settings& c)
-      : Module(parent, name),
-        config(c),
-        embeddings(*this, "embeddings", c.vocab_size, c.hidden_size),
-        layers(*this, "layers"),
-        norm_f(add_layers(), "norm_f", c.hidden_size) {}
+  MambaModel(Module& parent, std::string_view name, const Settings& c) : Module(parent, name), config(c) {}
 
   Module& add_layers() {
     for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
@@ -69,9 +63,9 @@ struct MambaModel : Module {
   }
 
   const Settings& config;
-  Embedding embeddings;
-  ModuleList<MambaBlock<Settings, Mixer>> layers;
-  RMSNorm norm_f;
+  Embedding embeddings{*this, "embeddings", config.vocab_size, config.hidden_size};
+  ModuleList<MambaBlock<Settings, Mixer>> layers{*this, "layers"};
+  RMSNorm norm_f{add_layers(), "norm_f", config.hidden_size};
 };
 
 template <class Settings, class Mixer>

@@ -42,15 +42,8 @@ DecoderConfig qwen_vl_text_config(const Config& c) {
   return d;
 }
 
-QwenVLTextModel::QwenVLTextModel(Module& parent, std::string_view name, const DecoderConfig& c)
-    : Module(parent, name),
-      embed_tokens(*this, "embed_tokens", c.vocab_size, c.hidden_size),
-      layers(*this, "layers"),
-      norm(add_layers(c), "norm", c.hidden_size),
-      rotary_emb(*this, "rotary_emb", c.rope) {}
-
-Module& QwenVLTextModel::add_layers(const DecoderConfig& c) {
-  for (int64_t i = 0; i < c.num_hidden_layers; ++i) layers.add(c);
+Module& QwenVLTextModel::add_layers() {
+  for (int64_t i = 0; i < config.num_hidden_layers; ++i) layers.add(config);
   return *this;
 }
 

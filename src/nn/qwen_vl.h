@@ -10,15 +10,16 @@ DecoderConfig qwen_vl_text_config(const Config& config);
 
 // Qwen2VLTextModel and Qwen2_5_VLTextModel
 struct QwenVLTextModel : Module {
-  QwenVLTextModel(Module& parent, std::string_view name, const DecoderConfig& c);
+  QwenVLTextModel(Module& parent, std::string_view name, const DecoderConfig& c) : Module(parent, name), config(c) {}
   // position_ids: (3, B, T); undefined: the model counts. `states`, where given, takes what every layer gets, and the result.
   Tensor operator()(const Tensor& embeds, const Tensor& position_ids, const Tensor& attention_mask, Tensors* states = nullptr);
-  Module& add_layers(const DecoderConfig& c);
+  Module& add_layers();
   CosSin rotary(const Tensor& x, const Tensor& positions) const;  // (3, B, T, D)
-  Embedding embed_tokens;
-  ModuleList<DecoderBlock> layers;
-  RMSNorm norm;
-  RotaryEmbedding rotary_emb;
+  const DecoderConfig& config;
+  Embedding embed_tokens{*this, "embed_tokens", config.vocab_size, config.hidden_size};
+  ModuleList<DecoderBlock> layers{*this, "layers"};
+  RMSNorm norm{add_layers(), "norm", config.hidden_size};
+  RotaryEmbedding rotary_emb{*this, "rotary_emb", config.rope};
 };
 
 }  // namespace plimsoll

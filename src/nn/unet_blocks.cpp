@@ -30,17 +30,15 @@ Tensor GroupNorm::operator()(const Tensor& x) const {
 
 // ---- convolutions ---------------------------------------------------------------------------------------------------
 
-ResnetBlock2D::ResnetBlock2D(Module& parent, std::string_view name, const ResnetSettings& s)
-    : Module(parent, name),
-      settings(s),
-      norm1(*this, "norm1", s.groups, s.in),
-      conv1(*this, "conv1", s.in, s.out, kSame),
-      time_emb_proj(s.temb_channels ? std::make_unique<Linear>(*this, "time_emb_proj", *s.temb_channels, s.scale_shift ? 2 * s.out : s.out)
-                                    : nullptr),
-      norm2(*this, "norm2", s.groups, s.out),
-      dropout(*this, "dropout", s.dropout),
-      conv2(*this, "conv2", s.out, s.out, kSame),
-      conv_shortcut(s.in != s.out ? std::make_unique<Conv2d>(*this, "conv_shortcut", s.in, s.out, Conv2dOptions{}) : nullptr) {}
+std::unique_ptr<Linear> ResnetBlock2D::make_time_emb_proj() {
+  if (!settings.temb_channels) return nullptr;
+  return std::make_unique<Linear>(*this, "time_emb_proj", *settings.temb_channels, settings.scale_shift ? 2 * settings.out : settings.out);
+}
+
+std::unique_ptr<Conv2d> ResnetBlock2D::make_shortcut() {
+  if (settings.in == settings.out) return nullptr;
+  return std::make_unique<Conv2d>(*this, "conv_shortcut", settings.in, settings.out, Conv2dOptions{});
+}
 
 Tensor ResnetBlock2D::operator()(const Tensor& input, const Tensor& time) const {
   Forward here(*this);
@@ -98,16 +96,6 @@ Tensor Upsample2D::operator()(const Tensor& x, int64_t height, int64_t width) co
 // ---- attention ------------------------------------------------------------------------------------------------------
 
 bool uses_xformers(const Config& config) { return config.flag({"enable_xformers_memory_efficient_attention"}, false); }
-
-ImageAttention::ImageAttention(Module& parent, std::string_view name, const AttentionSettings& s)
-    : Module(parent, name),
-      settings(s),
-      group_norm(s.norm_num_groups ? std::make_unique<GroupNorm>(*this, "group_norm", *s.norm_num_groups, s.query_dim) : nullptr),
-      to_q(*this, "to_q", s.query_dim, s.heads * s.dim_head, s.bias),
-      to_k(*this, "to_k", s.cross_attention_dim.value_or(s.query_dim), s.heads * s.dim_head, s.bias),
-      to_v(*this, "to_v", s.cross_attention_dim.value_or(s.query_dim), s.heads * s.dim_head, s.bias),
-      to_out(*this, "to_out"),
-      to_out_0(to_out, "0", s.heads * s.dim_head, s.query_dim) {}
 
 Tensor ImageAttention::head_to_batch_dim(const Tensor& x) const {
   const int64_t n = x.size(0), tokens = x.size(1);

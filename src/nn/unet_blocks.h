@@ -26,16 +26,18 @@ struct ResnetSettings {
 };
 
 struct ResnetBlock2D : Module {
-  ResnetBlock2D(Module& parent, std::string_view name, const ResnetSettings& s);
+  ResnetBlock2D(Module& parent, std::string_view name, const ResnetSettings& s) : Module(parent, name), settings(s) {}
   Tensor operator()(const Tensor& input_tensor, const Tensor& temb) const;  // (N, out, H, W)
+  std::unique_ptr<Linear> make_time_emb_proj();
+  std::unique_ptr<Conv2d> make_shortcut();
   ResnetSettings settings;
-  GroupNorm norm1;
-  Conv2d conv1;
-  std::unique_ptr<Linear> time_emb_proj;
-  GroupNorm norm2;
-  Dropout dropout;
-  Conv2d conv2;
-  std::unique_ptr<Conv2d> conv_shortcut;
+  GroupNorm norm1{*this, "norm1", settings.groups, settings.in};
+  Conv2d conv1{*this, "conv1", settings.in, settings.out, {.kernel = 3, .padding = 1}};
+  std::unique_ptr<Linear> time_emb_proj = make_time_emb_proj();
+  GroupNorm norm2{*this, "norm2", settings.groups, settings.out};
+  Dropout dropout{*this, "dropout", settings.dropout};
+  Conv2d conv2{*this, "conv2", settings.out, settings.out, {.kernel = 3, .padding = 1}};
+  std::unique_ptr<Conv2d> conv_shortcut = make_shortcut();
 };
 // The block, under a checkpoint where the build asks for it.
 Tensor run_resnet(const ResnetBlock2D& resnet, const Tensor& hidden_states, const Tensor& temb);
@@ -68,15 +70,19 @@ struct AttentionSettings {
 // diffusers.models.attention_processor.Attention with AttnProcessor2_0 (PyTorch's attention), AttnProcessor (eager) or
 // XFormersAttnProcessor.
 struct ImageAttention : Module {
-  ImageAttention(Module& parent, std::string_view name, const AttentionSettings& s);
+  ImageAttention(Module& parent, std::string_view name, const AttentionSettings& s) : Module(parent, name), settings(s) {}
   // x: (N, T, C) or (N, C, H, W); encoder_hidden_states: (N, K, cross_attention_dim), undefined: x itself.
   Tensor operator()(const Tensor& x, const Tensor& encoder_hidden_states = {}) const;
 
   AttentionSettings settings;
-  std::unique_ptr<GroupNorm> group_norm;
-  Linear to_q, to_k, to_v;
-  Module to_out;
-  Linear to_out_0;
+  int64_t inner = settings.heads * settings.dim_head, cross = settings.cross_attention_dim.value_or(settings.query_dim);
+  std::unique_ptr<GroupNorm> group_norm =
+      settings.norm_num_groups ? std::make_unique<GroupNorm>(*this, "group_norm", *settings.norm_num_groups, settings.query_dim) : nullptr;
+  Linear to_q{*this, "to_q", settings.query_dim, inner, settings.bias};
+  Linear to_k{*this, "to_k", cross, inner, settings.bias};
+  Linear to_v{*this, "to_v", cross, inner, settings.bias};
+  Module to_out{*this, "to_out"};
+  Linear to_out_0{to_out, "0", inner, settings.query_dim};
 
  private:
   Tensor head_to_batch_dim(const Tensor& x) const;

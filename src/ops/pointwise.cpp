@@ -70,11 +70,12 @@ Tensor keep_result(const char* name, const char* backward_name, const Tensor& x)
 Tensor same_memory(const Tensor& x) { return detach(x); }
 
 // The tensor that x is a view of, as far as autograd knows; undefined when x is none. Only views that keep every element
-// in order are met in place (flatten before a classifier).
+// in order are met in place (flatten before a classifier). What matmul makes of rows is no view (_unsafe_view).
 Tensor base_of(const Tensor& x) {
   const Ref<Node>& node = x.body().grad_fn;
   if (!node || std::string_view(node->name) != "view") return {};
   const Edge& edge = node->next[0];
+  if (std::string_view(edge.node->name) == "mm") return {};
   const TensorMeta& meta = edge.node->outputs[edge.input_nr];
   Tensor base = alias(x, meta.sizes, contiguous_strides(meta.sizes));
   base.body().grad_fn = edge.node;
@@ -444,7 +445,7 @@ Tensor clamp_(const Tensor& x) {
   return keep_input_(
       "clamp_",
       [](const Tensor& grad, const Tensor& saved) {
-        return clamp_backward({"gt", "lt"}, grad, saved);
+        return clamp_backward({"ge", "le"}, grad, saved);
       },
       x);
 }

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "model/resolve.h"
 #include "model/diffusion/brownian_interval.h"
 #include "model/diffusion/sdeint.h"
+#include "model/resolve.h"
 #include "ops/matmul.h"
 #include "ops/pointwise.h"
 #include "simulate.h"

@@ -1,7 +1,7 @@
 // transformers.models.bloom: BloomForCausalLM and BloomForSequenceClassification. Attention is always eager, with a bias by
 // distance (ALiBi) that is added by the product of queries and keys.
-#include "model/family.h"
 #include "model/decoder/alibi.h"
+#include "model/family.h"
 #include "nn/block_loop.h"
 #include "nn/causal_lm.h"
 #include "nn/last_token_classifier.h"

@@ -1,8 +1,8 @@
 // litgpt.model and litgpt.lora: GPT, the one class behind all of litgpt's checkpoints, with litgpt's fine-tuning loop around it (the
 // head and the loss in chunks of tokens, results in fp32 as Lightning Fabric returns them). Keys are those of litgpt.Config and of
 // model_config.yaml, and `litgpt_version`; experts, latent attention and norms of queries are not simulated.
-#include "model/family.h"
 #include "model/decoder/litgpt_lora.h"
+#include "model/family.h"
 #include "nn/model.h"
 #include "ops/attention.h"
 #include "ops/embedding.h"

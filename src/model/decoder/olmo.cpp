@@ -14,7 +14,12 @@ struct OlmoLayerNorm : UnaryModule {
   OlmoLayerNorm(Module& parent, std::string_view name, int64_t) : UnaryModule(parent, name) {}
   Tensor operator()(const Tensor& x) const override {
     Forward here(*this);
-    return to(layer_norm(to(x, DType::float32), 1, {}, {}), x.dtype());
+    Tensor normalised;
+    {
+      const Tensor wide = to(x, DType::float32);
+      normalised = layer_norm(wide, 1, {}, {});
+    }
+    return to(normalised, x.dtype());
   }
 };
 

@@ -1,8 +1,8 @@
 // diffusers Lumina2Transformer2DModel: text and image through refiners of their own, then together. Every caption is taken to fill its
 // tokens.
+#include "model/diffusion/lumina_blocks.h"
 #include "model/family.h"
 #include "nn/denoiser.h"
-#include "model/diffusion/lumina_blocks.h"
 #include "ops/copy_slices.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"

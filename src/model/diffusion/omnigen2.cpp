@@ -1,9 +1,9 @@
 // OmniGen2Transformer2DModel as the AI Toolkit has it (omnigen2/src/models): text, image and reference images through refiners of their
 // own, then together. Every caption is taken to fill its tokens. There are no reference images: their refiner works on none, and its
 // weights get gradients of zeros all the same.
+#include "model/diffusion/lumina_blocks.h"
 #include "model/family.h"
 #include "nn/denoiser.h"
-#include "model/diffusion/lumina_blocks.h"
 #include "ops/copy_slices.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"

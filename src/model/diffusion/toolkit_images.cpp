@@ -1,7 +1,7 @@
 #include "model/diffusion/toolkit_images.h"
 
-#include "nn/autoencoder_kl.h"
 #include "model/diffusion/causal_autoencoder.h"
+#include "nn/autoencoder_kl.h"
 #include "ops/pointwise.h"
 #include "ops/reshape.h"
 

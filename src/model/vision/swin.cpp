@@ -1,8 +1,8 @@
 // torchvision.models.swin_transformer: SwinTransformer, swin_t to swin_b and swin_v2_t to swin_v2_b.
 #include <nlohmann/json.hpp>
 #include "model/family.h"
-#include "nn/mlp.h"
 #include "model/vision/shifted_window_attention.h"
+#include "nn/mlp.h"
 #include "nn/stochastic_depth.h"
 #include "nn/vision.h"
 #include "ops/pointwise.h"
