@@ -22,7 +22,7 @@ std::vector<NamedRun> with_each(const std::vector<NamedRun>& runs, const Variati
   for (const NamedRun& run : runs) {
     for (const Variation::Value& v : variation.values) {
       NamedRun next = run;
-      next.job.set(variation.key, v.value, "--" + variation.key);
+      next.job.set(variation.key, v.value, "vary");
       next.name += (next.name.empty() ? "" : " ") + variation.key + "=" + v.text;
       out.push_back(std::move(next));
     }

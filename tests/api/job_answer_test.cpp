@@ -106,7 +106,7 @@ const std::map<std::string, Json>& runs() {
       {"tensor_parallel", llama({{"tensor_parallel", {{"world", 2}, {"sequence", true}}}})},
       {"megatron", llama({{"precision", "bf16"}, {"megatron", {{"world", 2}, {"tensor", 2}, {"sequence", true}}}})},
       {"torchtitan", llama({{"torchtitan", {{"world", 4}, {"tensor", 2}}}})},
-      {"framework", jax({})},
+      {"framework", jax(Json::object())},
       {"donate", jax({{"donate", true}})},
       {"replicas", jax({{"replicas", 2}})},
       {"device_kind", jax({{"device_kind", "tpu"}})},
