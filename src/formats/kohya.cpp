@@ -440,12 +440,6 @@ Document flattened(const Document& d) {
   return flat;
 }
 
-bool is_kohya_dataset(const Json& value) {
-  const auto it = value.find("datasets");
-  if (it == value.end() || !it->is_array() || it->empty()) return false;
-  return (*it)[0].is_object() && (*it)[0].contains("subsets");
-}
-
 bool matches_kohya(const Document& d) {
   if (d.kind == Document::Kind::command)
     return is_script(program_of(d)) && (program_of(d) != "train_network.py" || !d.value["flags"].contains("per_device_train_batch_size"));
@@ -469,6 +463,12 @@ void read_kohya(Reader& r) {
 }
 
 }  // namespace
+
+bool is_kohya_dataset(const Json& value) {
+  const auto it = value.find("datasets");
+  if (it == value.end() || !it->is_array() || it->empty()) return false;
+  return (*it)[0].is_object() && (*it)[0].contains("subsets");
+}
 
 const Format& kohya_format() {
   static const Format kFormat{"kohya",     "TOML or command of kohya's sd-scripts", Rank::trainer, matches_kohya, read_kohya, nullptr,

@@ -49,12 +49,15 @@ void of_ddp(const ParallelSettings& p, std::vector<Lever>& out) {
   add_zero(3, "weights, gradients and states over the ranks (DeepSpeed's ZeRO-3)", kGathered);
 }
 
-// As it is with some of its keys changed; what differs from the defaults of the stage is said.
+// As it is with some of its keys changed; beside the stage, what differs from its defaults is said.
 Json changed_zero(const DeepSpeedSettings& zero, const Json& keys) {
   Json out = to_json(zero);
   if (keys.contains("stage")) out.erase("overlap_comm");  // each stage has its own default
   out.update(keys);
-  return without_defaults(out, to_json(parse_deepspeed({{"world", zero.world}, {"stage", out["stage"]}})));
+  const Json stage = out["stage"];
+  out = without_defaults(out, to_json(parse_deepspeed({{"world", zero.world}, {"stage", stage}})));
+  out["stage"] = stage;
+  return out;
 }
 
 void of_zero(const ParallelSettings& p, std::vector<Lever>& out) {

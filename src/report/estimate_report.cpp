@@ -153,7 +153,8 @@ std::string certainty(const Estimate& e) {
   if (e.xla) return xla_certainty();
   if (e.job.family != kWeightsOnly)
     return "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to "
-           "the byte, and placed by its caching allocator. The intervals cover 90 % of fully specified GPU runs (docs/accuracy.md).";
+           "the byte, and placed by its caching allocator. The intervals hold 90 % of the published GPU runs they were fitted to; expect "
+           "fewer elsewhere (docs/accuracy.md).";
   if (e.job.config.find({"weights"}))
     return fmt::format(
         "How sure: the architecture is not known. Parameters, gradients and optimizer are those of its weights, to the byte; activations "
@@ -197,9 +198,8 @@ std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t dept
 
 doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
   const std::string trained = e.trainable == e.parameters ? "" : fmt::format(" ({} trained)", count_text(e.trainable));
-  doc::Document out{
-      e.job.model, fmt::format("{} parameters{}{}, {}", count_text(e.parameters), shards_parameters(e.job) ? " on this rank" : "",
-                               trained, recipe_text(e.job, e.sample))};
+  doc::Document out{e.job.model, fmt::format("{} parameters{}{}, {}", count_text(e.parameters),
+                                             shards_parameters(e.job) ? " on this rank" : "", trained, recipe_text(e.job, e.sample))};
   out.blocks.emplace_back(peaks(e));
   if (!e.curve.empty()) out.blocks.emplace_back(curve(e));
   out.blocks.emplace_back(doc::Heading{"What is alive at the peak"});

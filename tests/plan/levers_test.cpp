@@ -111,6 +111,22 @@ TEST(WhatIf, ArgumentsOfNoneAreNotOn) {
   EXPECT_NO_THROW(effect(w, "fused optimizer"));
 }
 
+TEST(Levers, OfZeroSayTheirStage) {
+  for (const int stage : {1, 2, 3}) {
+    const Job job = job_of("gpt2", {{"zero", {{"world", 2}, {"stage", stage}}}});
+    int seen = 0;
+    for (const Lever& l : levers_for(job)) {
+      if (l.knob != "zero") continue;
+      Job changed = job;
+      l.settings.apply(changed, "test");
+      const bool to_3 = l.name.find("(ZeRO-3)") != std::string::npos, to_2 = l.name.find("(ZeRO-2)") != std::string::npos;
+      EXPECT_EQ(changed.parallel.deepspeed->stage, to_3 ? 3 : to_2 ? 2 : stage) << l.name;
+      ++seen;
+    }
+    EXPECT_GE(seen, 2) << stage;
+  }
+}
+
 TEST(Levers, OfAVideoAreFramesAndPixelsNotItsSequence) {
   Job job;
   job.model = job.family = "wan";
