@@ -538,7 +538,7 @@ TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
     return false;
   };
   const Plan &discrete = plans[0], &unified = plans[1];
-  EXPECT_TRUE(std::any_of(discrete.fixes.begin(), discrete.fixes.end(), [](const QuickFix& f) { return moves_to_host(f.lever); }));
+  EXPECT_TRUE(std::any_of(discrete.fixes.begin(), discrete.fixes.end(), [](const QuickFix& f) { return moves_to_host(f.lever.settings); }));
   EXPECT_TRUE(discrete.left_out.empty());
   if (unified.best) {
     EXPECT_FALSE(to_host(unified.best->run.changes));
@@ -550,7 +550,7 @@ TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
   for (const PlannedRun& p : unified.front) EXPECT_FALSE(to_host(p.changes));
   for (const std::vector<Rung>* rungs : {&unified.up, &unified.down})
     for (const Rung& rung : *rungs) EXPECT_FALSE(to_host(rung.run.changes)) << rung.name;
-  for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever)) << f.lever.name;
+  for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever.settings)) << f.lever.name;
   EXPECT_EQ(unified.left_out.size(), 4u);
   EXPECT_NE(plan_text(unified, Style{}).find(kOnePool), std::string::npos);
 }
