@@ -464,7 +464,7 @@ TEST(Writer, Commands) {
                     "", {{"checkpointing", false}, {"optimizer", "Lion8bit"}, {"batch", 2}})
                 .text,
             "accelerate launch sdxl_train_network.py --pretrained_model_name_or_path x --network_dim 8 --mixed_precision bf16 "
-            "--optimizer_type Lion8bit --train_batch_size 2");
+            "--train_batch_size 2 --optimizer_type Lion8bit");
   EXPECT_EQ(written("llamafactory-cli train --stage sft --finetuning_type lora --per_device_train_batch_size 4", "", {{"seq", 512}}).text,
             "llamafactory-cli train --stage sft --finetuning_type lora --per_device_train_batch_size 4 --cutoff_len 512");
 }
@@ -540,7 +540,7 @@ TEST_F(WriterFolder, SwitchesGoWithTheirLines) {
   expect_change(script, "k.sh", {{"attention", "auto"}}, "-  --xformers\n+  --sdpa\n");
   const Rewritten r = written(script, "k.sh", {{"attention", "auto"}, {"checkpointing", false}, {"accumulation", 4}});
   EXPECT_EQ(ran(r.text),
-            "sdxl_train_network.py\n--network_dim\n8\n--train_batch_size\n2\n--sdpa\n--gradient_accumulation_steps\n4\ndone\n");
+            "sdxl_train_network.py\n--network_dim\n8\n--train_batch_size\n2\n--gradient_accumulation_steps\n4\n--sdpa\ndone\n");
 }
 
 TEST_F(WriterFolder, FilesThatACommandNames) {

@@ -533,25 +533,20 @@ TEST(Plans, LeaveTheHostItsPartOfOnePool) {
 TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
   PlanRequest r = request_for(job_of("gpt2", {{"batch", 4}, {"seq", 512}, {"lora", {{"r", 4}}}, {"config", {{"n_layer", 3}}}}));
   const std::vector<Plan> plans = make_plans(r, {card(1.5), card(1.5, "gb10")});
-  const auto to_host = [](const Patch& changes) {
-    for (const auto& [key, value] : changes)
-      if (moves_to_host(key, value)) return true;
-    return false;
-  };
   const Plan &discrete = plans[0], &unified = plans[1];
-  EXPECT_TRUE(std::any_of(discrete.fixes.begin(), discrete.fixes.end(), [](const QuickFix& f) { return moves_to_host(f.lever); }));
+  EXPECT_TRUE(std::any_of(discrete.fixes.begin(), discrete.fixes.end(), [](const QuickFix& f) { return moves_to_host(f.lever.settings); }));
   EXPECT_TRUE(discrete.left_out.empty());
   if (unified.best) {
-    EXPECT_FALSE(to_host(unified.best->run.changes));
+    EXPECT_FALSE(moves_to_host(unified.best->run.changes));
   }
   if (unified.shortage) {
-    EXPECT_FALSE(to_host(unified.shortage->smallest.changes));
+    EXPECT_FALSE(moves_to_host(unified.shortage->smallest.changes));
   }
-  for (const Alternative& a : unified.alternatives) EXPECT_FALSE(to_host(a.run.changes));
-  for (const PlannedRun& p : unified.front) EXPECT_FALSE(to_host(p.changes));
+  for (const Alternative& a : unified.alternatives) EXPECT_FALSE(moves_to_host(a.run.changes));
+  for (const PlannedRun& p : unified.front) EXPECT_FALSE(moves_to_host(p.changes));
   for (const std::vector<Rung>* rungs : {&unified.up, &unified.down})
-    for (const Rung& rung : *rungs) EXPECT_FALSE(to_host(rung.run.changes)) << rung.name;
-  for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever)) << f.lever.name;
+    for (const Rung& rung : *rungs) EXPECT_FALSE(moves_to_host(rung.run.changes)) << rung.name;
+  for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever.settings)) << f.lever.name;
   EXPECT_EQ(unified.left_out.size(), 4u);
   EXPECT_NE(shown(plan_document(unified)).find(kOnePool), std::string::npos);
 }
