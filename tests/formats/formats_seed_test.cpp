@@ -379,7 +379,7 @@ TEST(Fsdm, BatchesThatEightDevicesRefuse) {
   EXPECT_TRUE(finds(job, Effect::refused, "4 is not a multiple of 8; what follows is for 4"));
   EXPECT_EQ(job.program.jax.replicas, 4);
   EXPECT_EQ(job.batch, 1);
-  EXPECT_EQ(read_command("python main_jax.py --model vfsddpm_jax --batch_size 6").jax.replicas, 6);
+  EXPECT_EQ(read_command("python main_jax.py --model vfsddpm_jax --batch_size 6").program.jax.replicas, 6);
   EXPECT_THROW(read_command("python main_jax.py --model vfsddpm_jax --batch_size 0"), Error);
 }
 
