@@ -59,15 +59,11 @@ std::vector<Fit> other_devices(Runs& runs, const Job& job, const std::vector<Tar
   return out;
 }
 
-Plan plan_for(const Job& job, const TargetDevice& device) {
+Plan plan_for(const Runs& runs, const Job& job, const TargetDevice& device) {
   PlanRequest request;
   request.job = job;
+  request.known = &runs;
   return make_plans(request, {device}).front();
-}
-
-size_t executed_levers(const WhatIf& w) {
-  return static_cast<size_t>(
-      std::count_if(w.effects.begin(), w.effects.end(), [](const LeverEffect& e) { return e.outcome != LeverOutcome::impossible; }));
 }
 
 // Other devices, levers and a plan.
@@ -75,7 +71,7 @@ void add_recommendations(JobPage& page, Runs& runs, const Job& job, const std::v
   if (devices.size() < 2) page.table = other_devices(runs, job, devices);
   if (page.explanation.estimate.xla) return;
   page.what_if = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
-  if (!devices.empty() && devices[0].capacity) page.plan = plan_for(job, devices[0]);
+  if (!devices.empty() && devices[0].capacity) page.plan = plan_for(runs, job, devices[0]);
 }
 
 JobPage job_page(const ReportRequest& request) {
@@ -85,14 +81,16 @@ JobPage job_page(const ReportRequest& request) {
   const std::optional<DeviceSpec> device = devices.empty() ? std::nullopt : std::optional(devices[0].spec);
   JobPage page;
   Runs runs;
+  // With all that any part of the page asks for.
+  const Detail everything{.shapes = true, .work = job.program.framework == Framework::pytorch};
+  const std::shared_ptr<const Run> run = runs.execute(job, target_of(job, device), everything);
   page.explanation = explanation(runs, job, device, kTensorsOfPage);
   page.explanation.fits = fits_of(runs, job, devices);
   const Estimate& e = page.explanation.estimate;
-  const std::shared_ptr<const Run> run = runs.execute(job, target_of(job, device), {.shapes = true});
   page.trace = run->trace();
   page.ranks = ranks_of(*run, e, device);
   if (!request.brief) add_recommendations(page, runs, job, devices);
-  page.executions = runs.executed() + (page.what_if ? executed_levers(*page.what_if) : 0) + (page.plan ? page.plan->executed : 0);
+  page.executions = runs.executed() + (page.plan ? page.plan->executed - page.plan->taken : 0);
   return page;
 }
 

@@ -43,17 +43,19 @@ Need need_of(const Fit& f, std::optional<StepTime> time) {
 int64_t Candidate::global_batch() const { return checked_mul(checked_mul(job.batch, job.accumulation), replica_count(job)); }
 
 Evaluator::Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration, Cluster cluster, bool extrapolates,
-                     OnProgress progress)
+                     OnProgress progress, const Runs* known)
     : job_(std::move(job)),
       devices_(std::move(devices)),
       calibration_(std::move(calibration)),
       cluster_(cluster),
       extrapolates_(extrapolates),
+      known_(known),
       progress_(std::move(progress), "candidates executed") {}
 
 void Evaluator::measure(Candidate& c, const Job& executed) const {
   const bool pytorch = executed.program.framework == Framework::pytorch;
-  Fitting fitting(executed, {.work = pytorch});
+  Runs runs(known_);
+  Fitting fitting(runs, executed, {.work = pytorch});
   const Attempt twin = pytorch ? Attempt{} : attempt(timed_job(executed), {}, kTimed);  // none of a model that only JAX has
   for (const TargetDevice& d : devices_) {
     c.needs.push_back(need_of(need_on(fitting, d)));
@@ -65,6 +67,7 @@ void Evaluator::measure(Candidate& c, const Job& executed) const {
   }
   if (pytorch && c.changes.empty() && !devices_.empty())
     c.peak_phase = ideal_timeline(fitting.run(devices_.front())->simulation.trace).peak().phase;
+  if (runs.executed() == 0) ++taken_;
 }
 
 void Evaluator::measure_shorter(Candidate& c, const Job& executed) const {

@@ -2,6 +2,7 @@
 // device asked about, and how long its step takes there.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <map>
@@ -63,8 +64,9 @@ class Evaluator {
  public:
   // `job` is resolved. `extrapolates`: long sequences from short ones; confirm() then executes in full what matters.
   // Told after each candidate, `progress` may end it: whoever asks for another gets Cancelled.
+  // `known`: executions of others that are taken where there are such; they must outlive this.
   Evaluator(Job job, std::vector<TargetDevice> devices, Calibration calibration = {}, Cluster cluster = {}, bool extrapolates = false,
-            OnProgress progress = {});
+            OnProgress progress = {}, const Runs* known = nullptr);
   virtual ~Evaluator() = default;
 
   const Candidate& evaluate(const Patch& changes);
@@ -77,6 +79,7 @@ class Evaluator {
   const std::vector<TargetDevice>& devices() const { return devices_; }
   std::vector<const Candidate*> all() const;  // in the order of their changes
   size_t executed() const;
+  size_t taken() const { return taken_; }  // of them, those that were executed by others
 
  protected:
   // Executes. That it cannot be run is an answer; whatever else is thrown ends the question for all who ask. Tests have it throw.
@@ -94,6 +97,8 @@ class Evaluator {
   Calibration calibration_;
   Cluster cluster_;
   bool extrapolates_;
+  const Runs* known_;
+  mutable std::atomic<size_t> taken_{0};
   mutable std::mutex mutex_;
   std::map<Patch, Candidate> candidates_;  // by their changes; never removed
   std::set<Patch> under_way_;              // by somebody's prepare()

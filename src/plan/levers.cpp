@@ -212,7 +212,7 @@ Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& t
     const Estimate e = estimate(runs, job, 0);
     return {e.memory ? e.memory->device.bytes : e.peak, e.memory ? e.memory->allocated.bytes : e.peak, e.peak_phase, Verdict::unknown};
   }
-  const Fit f = Fitting(runs, job).replay_on(*target);
+  const Fit f = Fitting(runs, job, {.work = job.program.framework == Framework::pytorch}).replay_on(*target);  // as a plan does
   return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
 }
 
@@ -223,7 +223,7 @@ std::string offload_cost(const Run& run) {
                      2 * static_cast<double>(bytes) / 25e9);
 }
 
-LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, const std::optional<TargetDevice>& target) {
+LeverEffect effect_of(Runs& shared, const Job& job, const Lever& lever, const Figures& now, const std::optional<TargetDevice>& target) {
   LeverEffect e;
   e.lever = lever;
   const auto impossible = [&](const std::string& why) {
@@ -235,7 +235,7 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
   if (!patched) return impossible(patched.refused->what());
   Job changed = *patched;
   follow_training(changed, job);
-  Runs runs;
+  Runs runs(&shared);
   Figures then;
   if (const std::optional<Problem> problem = problem_in([&] { then = need_of(runs, changed, target); })) return impossible(problem->what);
   e.device = then.device;
@@ -244,6 +244,7 @@ LeverEffect effect_of(const Job& job, const Lever& lever, const Figures& now, co
   e.saving = now.device - then.device;
   if (changed.offload_activations != job.offload_activations)
     e.lever.cost = offload_cost(*runs.execute(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt)));
+  shared.keep(std::move(runs));
   // Half a percent is less than the overheads around it are known to.
   const int64_t noticed = std::max<int64_t>(now.device.count / 200, 1);
   if (e.saving.count >= noticed) e.outcome = LeverOutcome::saves;
@@ -307,7 +308,7 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
   w.effects.resize(levers.size());
   ProgressCounter progress(tell, "changes executed", levers.size());
   const auto execute_one = [&](size_t i) {
-    w.effects[i] = effect_of(job, levers[i], now, target);
+    w.effects[i] = effect_of(runs, job, levers[i], now, target);
     progress.advance();
   };
   parallel_for(levers.size(), execute_one, progress);

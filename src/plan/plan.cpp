@@ -239,13 +239,14 @@ TargetDevice beside_the_host(TargetDevice device, const Job& job) {
 std::vector<Plan> make_plans(const PlanRequest& request, std::vector<TargetDevice> devices) {
   for (TargetDevice& d : devices) d = beside_the_host(std::move(d), request.job);
   Evaluator evaluator(request.job, devices, request.calibration, request.cluster, !request.full && loops_over_tokens(request.job),
-                      request.progress);
+                      request.progress, request.known);
   const Placement placement(blocks_of(request.job, devices, evaluator.extrapolates()), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
   for (size_t i = 0; i < devices.size(); ++i) {
     const Space space = supported_space(evaluator, request.constraints, i);
     out.push_back(Planner(request, evaluator, space, placement, i).make());
     out.back().executed = evaluator.executed();
+    out.back().taken = evaluator.taken();
   }
   return out;
 }

@@ -20,6 +20,7 @@ struct PlanRequest {
   bool brief = false;  // only the answer: no ladders, effects, sensitivities
   bool full = false;   // every candidate in full, even where that takes seconds
   OnProgress progress;
+  const Runs* known = nullptr;  // executions behind the same question that need not be made again
 };
 
 // A candidate on the one device of its plan.
@@ -99,6 +100,7 @@ struct Plan {
   bool shortened = false;                  // by itself: without what `full` asks for
   std::vector<int64_t> extrapolated_from;  // tokens of the short runs; empty: every candidate was executed in full
   size_t executed = 0;                     // candidates, of all plans that were made together
+  size_t taken = 0;                        // of them, those that PlanRequest::known has
 };
 
 // One plan for each device, from shared executions.

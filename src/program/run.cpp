@@ -48,13 +48,30 @@ void follow_training(Job& changed, const Job& before) {
   if (before.eval_batch > 0 && changed.eval_batch == before.batch) changed.eval_batch = changed.batch;
 }
 
-std::shared_ptr<const Run> Runs::execute(const Job& job, const Target& target, const Detail& detail) {
-  const std::string key = key_of(job, target);
+std::shared_ptr<const Run> Runs::find(const std::string& key, const Detail& detail) const {
   {
     const std::lock_guard lock(mutex_);
     const auto [first, last] = entries_.equal_range(key);
     for (auto it = first; it != last; ++it)
       if (it->second.detail.covers(detail)) return it->second.run;
+  }
+  return others_ ? others_->find(key, detail) : nullptr;
+}
+
+void Runs::keep(Runs&& finished) {
+  constexpr size_t kMostEvents = 200'000;  // a few megabytes
+  const std::scoped_lock lock(mutex_, finished.mutex_);
+  executed_ += std::exchange(finished.executed_, 0);
+  for (auto& [key, entry] : finished.entries_)
+    if (entry.run->trace().events.size() <= kMostEvents) entries_.emplace(key, std::move(entry));
+  finished.entries_.clear();
+}
+
+std::shared_ptr<const Run> Runs::execute(const Job& job, const Target& target, const Detail& detail) {
+  const std::string key = key_of(job, target);
+  if (std::shared_ptr<const Run> known = find(key, detail)) return known;
+  {
+    const std::lock_guard lock(mutex_);
     ++executed_;
   }
   std::shared_ptr<const Run> run = plimsoll::execute(job, target, detail);

@@ -78,11 +78,19 @@ void follow_training(Job& changed, const Job& before);
 // The executions behind one question, each made once. Safe from several threads.
 class Runs {
  public:
+  Runs() = default;
+  // `others`: executions that are looked at first, and must outlive this.
+  explicit Runs(const Runs* others) : others_(others) {}
+
   std::shared_ptr<const Run> execute(const Job& job, const Target& target = {}, const Detail& detail = {});
   Attempt attempt(const Job& job, const Target& target = {}, const Detail& detail = {});
   size_t executed() const;  // jobs, not ranks
+  // Counts what another executed, and keeps its runs for questions to come, but for those whose traces are large.
+  void keep(Runs&& finished);
 
  private:
+  std::shared_ptr<const Run> find(const std::string& key, const Detail& detail) const;
+
   struct Entry {
     Detail detail;
     std::shared_ptr<const Run> run;
@@ -90,6 +98,7 @@ class Runs {
   mutable std::mutex mutex_;
   std::multimap<std::string, Entry> entries_;  // by all that decides what is executed
   size_t executed_ = 0;
+  const Runs* others_ = nullptr;
 };
 
 }  // namespace plimsoll
