@@ -11,10 +11,11 @@ namespace plimsoll {
 
 void check_master_weights(const Job& job, Problems& out) {
   if (!job.master_weights) {
-    if (job.gradient_dtype == GradientType::weights) return;
-    out.push_back({fmt::format("[job] gradient_dtype {} without master_weights: PyTorch's gradients have the type of their weights",
-                               to_string(job.gradient_dtype)),
-                   "set master_weights to fp32, or leave gradient_dtype out"});
+    if (job.gradient_dtype != GradientType::weights)
+      out.push_back({fmt::format("[job] gradient_dtype {} without master_weights: PyTorch's gradients have the type of their weights",
+                                 to_string(job.gradient_dtype)),
+                     "set master_weights to fp32, or leave gradient_dtype out"});
+    return;
   }
   if (job.precision != Precision::bf16 && job.precision != Precision::fp16)
     out.push_back({fmt::format("[job] master_weights fp32: the weights of precision {} are fp32 already", to_string(job.precision)),
