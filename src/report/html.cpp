@@ -28,24 +28,37 @@ std::string html_text(const std::string& text, bool lines = false) {
 
 // A size keeps its bytes, for whoever reads the page with a program or a pointer.
 std::string html_of(const Span& s) {
-  std::string text = html_text(print(s));
-  if (const auto* bytes = std::get_if<Bytes>(&s.value)) text = fmt::format("<data value=\"{}\">{}</data>", bytes->count, text);
-  switch (s.tone) {
-    case Tone::bold: return "<b>" + text + "</b>";
-    case Tone::dim: return "<span class=\"soft\">" + text + "</span>";
-    case Tone::code: return "<code>" + text + "</code>";
-    case Tone::good: return "<span class=\"good\">" + text + "</span>";
-    case Tone::bad: return "<span class=\"bad\">" + text + "</span>";
-    case Tone::plain: break;
-  }
-  return text;
+  const std::string text = html_text(print(s));
+  const auto* bytes = std::get_if<Bytes>(&s.value);
+  return bytes ? fmt::format("<data value=\"{}\">{}</data>", bytes->count, text) : text;
 }
 
+std::string in_tone(const std::string& html, Tone tone) {
+  if (html.empty()) return "";
+  switch (tone) {
+    case Tone::bold: return "<b>" + html + "</b>";
+    case Tone::dim: return "<span class=\"soft\">" + html + "</span>";
+    case Tone::code: return "<code>" + html + "</code>";
+    case Tone::good: return "<span class=\"good\">" + html + "</span>";
+    case Tone::bad: return "<span class=\"bad\">" + html + "</span>";
+    case Tone::plain: break;
+  }
+  return html;
+}
+
+// Neighbours of one tone are marked together.
 std::string html_of(const Text& t) {
-  std::string out;
-  for (const Span& s : t.spans)
-    if (!print(s).empty()) out += html_of(s);
-  return out;
+  std::string out, open;
+  Tone tone = Tone::plain;
+  for (const Span& s : t.spans) {
+    if (s.tone != tone) {
+      out += in_tone(open, tone);
+      open.clear();
+      tone = s.tone;
+    }
+    open += html_of(s);
+  }
+  return out + in_tone(open, tone);
 }
 
 class HtmlRenderer {

@@ -302,7 +302,7 @@ TEST_F(Cli, DoctorSaysWhatItSawAndWhatBlocks) {
   const std::string flags = "doctor --root " + folder_.string() + " --rocm-smi /nonexistent.so --nvml ";
   const Result none = run(flags + "/nonexistent.so");
   EXPECT_EQ(none.code, 6) << none.err;
-  for (const char* part : {"seen", "concluded", "in the way", "no GPU was found", "/nonexistent.so"})
+  for (const char* part : {"Seen", "Concluded", "In the way", "no GPU was found", "/nonexistent.so"})
     EXPECT_NE(none.out.find(part), std::string::npos) << part;
   const std::string answers = file("nvml", "count 1\n0.name NVIDIA GeForce RTX 4090\n0.total 25757220864\n0.reserved 373293056\n");
   setenv("PLIMSOLL_STUB_NVML", answers.c_str(), 1);
