@@ -78,7 +78,7 @@ TEST_F(Cli, EstimateSpeaksJson) {
   const Result r = run("estimate gpt2 --batch 2 --seq 128 --json");
   ASSERT_EQ(r.code, 0) << r.err;
   const auto j = nlohmann::json::parse(r.out);
-  EXPECT_EQ(j["schema"], 2);
+  EXPECT_EQ(j["schema"], 3);
   EXPECT_EQ(j["parameters"], 124439808);
   EXPECT_EQ(j["by_category"]["bytes"], j["peak_bytes"]);
   EXPECT_EQ(j["job"]["origin"]["batch"], "--batch");
@@ -437,7 +437,7 @@ TEST_F(Cli, PlanAnswersInJson) {
   const Result r = run("plan gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb --json");
   ASSERT_EQ(r.code, 0) << r.err;
   const auto j = nlohmann::json::parse(r.out);
-  EXPECT_EQ(j["schema"], 2);
+  EXPECT_EQ(j["schema"], 3);
   EXPECT_EQ(j["command"], "plan");
   EXPECT_EQ(j["kind"], "plan");
   EXPECT_EQ(j["plan"]["verdict"], "fits");
@@ -510,7 +510,7 @@ TEST_F(Cli, PlanMakesTables) {
   EXPECT_EQ(nlohmann::json::parse(matrix.out)["matrix"].size(), 4u);
   const Result devices = run("plan resnet50 --batch 64 --gpu rtx-3060-12gb,rtx-4090,a100-80gb");
   ASSERT_EQ(devices.code, 0) << devices.err;
-  EXPECT_EQ(std::count(devices.out.begin(), devices.out.end(), '\n'), 5) << devices.out;
+  EXPECT_EQ(std::count(devices.out.begin(), devices.out.end(), '\n'), 6) << devices.out;
   expect_error("plan gpt2 --matrix batch=1,2", 2, {"no device"});
   expect_error("plan gpt2 --matrix 1,2", 2, {"1,2"});
   expect_error("plan gpt2 --matrix gpu=rtx-4090,btch=1", 5, {"btch"});

@@ -243,7 +243,9 @@ TEST_F(Trainers, DeclaredButNotEffectiveInTransformers) {
   EXPECT_TRUE(job.compile);
   EXPECT_FALSE(job.host.prefetch_factor);
   EXPECT_FALSE(job.host.persistent_workers);
-  EXPECT_TRUE(problems(job).empty());  // what is left is something that DataLoader takes
+  Problems left;
+  check(job.host, left);  // something that DataLoader takes
+  EXPECT_TRUE(left.empty());
 }
 
 TEST_F(Trainers, TrlRecipe) {
@@ -403,7 +405,9 @@ TEST_F(Trainers, DeepSpeedStages) {
   EXPECT_EQ(job.parallel.deepspeed->stage, 1);
   EXPECT_EQ(job.origin.at("zero"), "one.json: zero_optimization.stage");
   EXPECT_FALSE(job.parallel.ddp);
-  EXPECT_TRUE(problems(job).empty());
+  Problems none;
+  check(job.parallel, none);
+  EXPECT_TRUE(none.empty());
   EXPECT_FALSE(job.master_weights);  // ZeRO has fp32 weights of its own
   EXPECT_FALSE(finding(job, Effect::unknown, "bf16.enabled")) << all_findings(job);
   write("two.json",

@@ -116,14 +116,14 @@ TEST(Levers, OfZeroSayTheirStage) {
     const Job job = job_of("gpt2", {{"zero", {{"world", 2}, {"stage", stage}}}});
     int seen = 0;
     for (const Lever& l : levers_for(job)) {
-      if (l.knob != "zero") continue;
+      if (!l.settings.contains("zero")) continue;
       Job changed = job;
       l.settings.apply(changed, "test");
       const bool to_3 = l.name.find("(ZeRO-3)") != std::string::npos, to_2 = l.name.find("(ZeRO-2)") != std::string::npos;
       EXPECT_EQ(changed.parallel.deepspeed->stage, to_3 ? 3 : to_2 ? 2 : stage) << l.name;
       ++seen;
     }
-    EXPECT_GE(seen, 2) << stage;
+    EXPECT_GE(seen, 1) << stage;
   }
 }
 
