@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "estimate/estimate.h"
@@ -223,7 +224,7 @@ std::string offload_cost(const Run& run) {
                      2 * static_cast<double>(bytes) / 25e9);
 }
 
-LeverEffect effect_of(Runs& shared, const Job& job, const Lever& lever, const Figures& now, const std::optional<TargetDevice>& target) {
+LeverEffect effect_of(Runs& runs, const Job& job, const Lever& lever, const Figures& now, const std::optional<TargetDevice>& target) {
   LeverEffect e;
   e.lever = lever;
   const auto impossible = [&](const std::string& why) {
@@ -235,7 +236,6 @@ LeverEffect effect_of(Runs& shared, const Job& job, const Lever& lever, const Fi
   if (!patched) return impossible(patched.refused->what());
   Job changed = *patched;
   follow_training(changed, job);
-  Runs runs(&shared);
   Figures then;
   if (const std::optional<Problem> problem = problem_in([&] { then = need_of(runs, changed, target); })) return impossible(problem->what);
   e.device = then.device;
@@ -244,7 +244,6 @@ LeverEffect effect_of(Runs& shared, const Job& job, const Lever& lever, const Fi
   e.saving = now.device - then.device;
   if (changed.offload_activations != job.offload_activations)
     e.lever.cost = offload_cost(*runs.execute(changed, target_of(changed, target ? std::optional(target->spec) : std::nullopt)));
-  shared.keep(std::move(runs));
   // Half a percent is less than the overheads around it are known to.
   const int64_t noticed = std::max<int64_t>(now.device.count / 200, 1);
   if (e.saving.count >= noticed) e.outcome = LeverOutcome::saves;
@@ -307,11 +306,16 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
   const std::vector<Lever> levers = target ? levers_for(job, *target) : levers_for(job);
   w.effects.resize(levers.size());
   ProgressCounter progress(tell, "changes executed", levers.size());
+  // Each looks at what was executed before all of them, so that their number does not depend on which is first.
+  std::deque<Runs> each;
+  for (size_t i = 0; i < levers.size(); ++i) each.emplace_back(&runs);
   const auto execute_one = [&](size_t i) {
-    w.effects[i] = effect_of(runs, job, levers[i], now, target);
+    w.effects[i] = effect_of(each[i], job, levers[i], now, target);
+    each[i].forget_large();
     progress.advance();
   };
   parallel_for(levers.size(), execute_one, progress);
+  for (Runs& r : each) runs.take(std::move(r));
   std::stable_sort(w.effects.begin(), w.effects.end(), [](const LeverEffect& a, const LeverEffect& b) {
     return std::tuple(a.outcome, b.saving) < std::tuple(b.outcome, a.saving);
   });

@@ -21,6 +21,8 @@ std::string key_of(const Job& job, const Target& target) {
   return key + "\n" + program_of(job).target_key(complete(job, target), target);
 }
 
+constexpr size_t kMostEvents = 200'000;  // of a trace that is kept: a few megabytes
+
 }  // namespace
 
 const CudaTimeline& Run::cuda() const {
@@ -58,13 +60,15 @@ std::shared_ptr<const Run> Runs::find(const std::string& key, const Detail& deta
   return others_ ? others_->find(key, detail) : nullptr;
 }
 
-void Runs::keep(Runs&& finished) {
-  constexpr size_t kMostEvents = 200'000;  // a few megabytes
+void Runs::forget_large() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [](const auto& e) { return e.second.run->trace().events.size() > kMostEvents; });
+}
+
+void Runs::take(Runs&& finished) {
   const std::scoped_lock lock(mutex_, finished.mutex_);
   executed_ += std::exchange(finished.executed_, 0);
-  for (auto& [key, entry] : finished.entries_)
-    if (entry.run->trace().events.size() <= kMostEvents) entries_.emplace(key, std::move(entry));
-  finished.entries_.clear();
+  entries_.merge(finished.entries_);
 }
 
 std::shared_ptr<const Run> Runs::execute(const Job& job, const Target& target, const Detail& detail) {

@@ -84,9 +84,9 @@ class Runs {
 
   std::shared_ptr<const Run> execute(const Job& job, const Target& target = {}, const Detail& detail = {});
   Attempt attempt(const Job& job, const Target& target = {}, const Detail& detail = {});
-  size_t executed() const;  // jobs, not ranks
-  // Counts what another executed, and keeps its runs for questions to come, but for those whose traces are large.
-  void keep(Runs&& finished);
+  size_t executed() const;     // jobs, not ranks
+  void forget_large();         // lets go of runs whose traces are large; they still count as executed
+  void take(Runs&& finished);  // what another executed
 
  private:
   std::shared_ptr<const Run> find(const std::string& key, const Detail& detail) const;

@@ -36,6 +36,7 @@ std::vector<std::pair<std::string, Job>> relatives(const Job& job) {
   const auto with_batch = [&](int64_t batch, bool checkpointing) {
     Job j = job;
     j.batch = batch;
+    follow_training(j, job);
     if (checkpointing) j.checkpointing.on = true;
     out.emplace_back(fmt::format("batch {}{}", batch, checkpointing ? ", checkpointing" : ""), j);
   };

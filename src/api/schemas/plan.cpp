@@ -70,6 +70,7 @@ std::vector<std::string> layout_titles() {
 Shape layout(std::string meaning) {
   return part("layout",
               object({{"kind", word(layout_titles(), "the way it is spread over devices")},
+                      {"all_ranks", flag("whether every rank that differs was executed; else the first alone")},
                       {"changes", settings("what differs from the run as it is")},
                       {"flags", text("the same as flags of plimsoll")},
                       {"tensor", integer("devices that share a layer")},
