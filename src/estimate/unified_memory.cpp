@@ -52,12 +52,13 @@ class PoolCalculation {
  private:
   // Nothing when the sizes at that batch do not fit in 63 bits.
   const std::optional<UnifiedPoint>& at(int64_t batch) {
-    const auto [found, fresh] = points_.try_emplace(batch);
-    if (fresh) {
-      const std::optional<Problem> problem = problem_in([&] { found->second = executed_at(batch); });
+    const auto added = points_.try_emplace(batch);
+    std::optional<UnifiedPoint>& point = added.first->second;
+    if (added.second) {
+      const std::optional<Problem> problem = problem_in([&] { point = executed_at(batch); });
       if (problem && batch == job_.batch) require_none({*problem});
     }
-    return found->second;
+    return point;
   }
 
   UnifiedPoint executed_at(int64_t batch) const {

@@ -201,7 +201,9 @@ Plan plan_for(const Source& s, const Job& now, const Patch& changes) {
   Plan plan;
   const Job asked = patched(now, changes, "plan");
   const EncodeRequest wanted{now, asked, s.file(), s.writes()};
-  for (const auto& [setting, value] : in_order_of(s.writes(), changes)) {
+  for (const auto& change : in_order_of(s.writes(), changes)) {
+    const std::string& setting = change.first;
+    const nlohmann::json& value = change.second;
     const std::vector<KeyEncoder>& keys = s.writes().keys;
     const auto key = std::find_if(keys.begin(), keys.end(), [&](const KeyEncoder& k) { return setting == k.setting; });
     if (key == keys.end() && setting == "alloc_conf") {

@@ -352,12 +352,12 @@ Tensor bias_dropout_add(const Tensor& x, const Tensor& bias, const Tensor& resid
 
 namespace {
 
-Tensor activation(const char* name, const Tensor& x, const Tensor& other, int64_t width, bool other_is_bias) {
+Tensor activation(const char* name, const Tensor& x, const Tensor& other, int64_t width) {
   Op op(x.tape(), name, {&x, &other});
   Saved sx = op.save(x), so = op.save(other);
   Dims sizes = x.sizes();
   sizes[-1] = width;
-  return op.finish(empty(x.tape(), sizes, x.dtype()), [sx = std::move(sx), so = std::move(so), other_is_bias](Tensors& g, Needs needs) {
+  return op.finish(empty(x.tape(), sizes, x.dtype()), [sx = std::move(sx), so = std::move(so)](Tensors& g, Needs needs) {
     const Tensor x = sx.unpack();
     Op op(x.tape(), "activation_backward", {});
     op.reads(g[0]);
@@ -374,9 +374,9 @@ Tensor activation(const char* name, const Tensor& x, const Tensor& other, int64_
 
 }  // namespace
 
-Tensor bias_gelu(const Tensor& x, const Tensor& bias) { return activation("bias_gelu", x, bias, x.size(-1), true); }
-Tensor fused_swiglu(const Tensor& x, const Tensor& bias) { return activation("bias_swiglu", x, bias, x.size(-1) / 2, true); }
-Tensor weighted_swiglu(const Tensor& x, const Tensor& weights) { return activation("weighted_swiglu", x, weights, x.size(-1) / 2, false); }
+Tensor bias_gelu(const Tensor& x, const Tensor& bias) { return activation("bias_gelu", x, bias, x.size(-1)); }
+Tensor fused_swiglu(const Tensor& x, const Tensor& bias) { return activation("bias_swiglu", x, bias, x.size(-1) / 2); }
+Tensor weighted_swiglu(const Tensor& x, const Tensor& weights) { return activation("weighted_swiglu", x, weights, x.size(-1) / 2); }
 
 // saves the softmax in fp32, which becomes the gradient in place; then it is cast
 Tensor vocab_parallel_cross_entropy(const Tensor& logits, const Tensor& target) {
