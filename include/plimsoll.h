@@ -66,8 +66,8 @@ PLIMSOLL_API const char* plimsoll_version(void);
 /* Answers. Texts belong to the answer and live as long as it. Of NULL the code is PLIMSOLL_USAGE and every text is "". */
 
 PLIMSOLL_API enum plimsoll_code plimsoll_answer_code(const plimsoll_answer* answer);
-/* The whole document; of an error {"schema": 1, "command": "error", "verb", "code", "message", "hint"}. "" only when there was no memory for
- * it. `size`, if not NULL, becomes its length without the NUL. */
+/* The whole document; of an error {"schema": 1, "command": "error", "verb", "code", "message", "hint"}. "" only when there was no memory
+ * for it. `size`, if not NULL, becomes its length without the NUL. */
 PLIMSOLL_API const char* plimsoll_answer_json(const plimsoll_answer* answer, size_t* size);
 /* What is wrong, and what to do about it; "" when nothing is. */
 PLIMSOLL_API const char* plimsoll_answer_message(const plimsoll_answer* answer);

@@ -122,8 +122,8 @@ class Fixes {
     });
     const bool judged = !d_.run->what_if.target.empty();
     for (const LeverEffect* e : effects)
-      d_.fixes.push_back(
-          {e->lever.name, "time: " + e->lever.cost, e->lever.settings.flags(), e->saving, judged ? std::optional(e->verdict) : std::nullopt});
+      d_.fixes.push_back({e->lever.name, "time: " + e->lever.cost, e->lever.settings.flags(), e->saving,
+                          judged ? std::optional(e->verdict) : std::nullopt});
   }
 
   void last_resorts() {

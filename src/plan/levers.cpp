@@ -208,12 +208,12 @@ struct Figures {
   Verdict verdict = Verdict::unknown;
 };
 
-Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& target) {
+Figures need_of(Runs& runs, const Job& job, const std::optional<TargetDevice>& target, const Detail& detail = {}) {
   if (!target) {
     const Estimate e = estimate(runs, job, 0);
     return {e.memory ? e.memory->device.bytes : e.peak, e.memory ? e.memory->allocated.bytes : e.peak, e.peak_phase, Verdict::unknown};
   }
-  const Fit f = Fitting(runs, job, {.work = job.program.framework == Framework::pytorch}).replay_on(*target);  // as a plan does
+  const Fit f = Fitting(runs, job, detail).replay_on(*target);
   return {f.memory.device.bytes, f.memory.allocated.bytes, Phase::setup, f.verdict};
 }
 
@@ -236,8 +236,10 @@ LeverEffect effect_of(Runs& runs, const Job& job, const Lever& lever, const Figu
   if (!patched) return impossible(patched.refused->what());
   Job changed = *patched;
   follow_training(changed, job);
+  const Detail as_planned{.work = changed.program.framework == Framework::pytorch};  // so that a plan need not execute it again
   Figures then;
-  if (const std::optional<Problem> problem = problem_in([&] { then = need_of(runs, changed, target); })) return impossible(problem->what);
+  if (const std::optional<Problem> problem = problem_in([&] { then = need_of(runs, changed, target, as_planned); }))
+    return impossible(problem->what);
   e.device = then.device;
   e.allocated = then.allocated;
   e.verdict = then.verdict;

@@ -421,8 +421,8 @@ TEST_F(Cli, AiToolkitIsCheckedToo) {
 TEST_F(Cli, PlanFindsARecipeWhoseFlagsFit) {
   const Result text = run("plan gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb");
   EXPECT_EQ(text.code, 0) << text.err;
-  for (const char* part : {"What to change", "Memory against time", "Ladder", "If it still runs out of memory", "Quick fixes, in order", "Does not help here",
-                           "Batch size", "Marginal cost"})
+  for (const char* part : {"What to change", "Memory against time", "Ladder", "If it still runs out of memory", "Quick fixes, in order",
+                           "Does not help here", "Batch size", "Marginal cost"})
     EXPECT_NE(text.out.find(part), std::string::npos) << part << text.out;
   const Result flags = run("plan gpt2 --batch 32 --seq 512 --gpu rtx-3060-12gb --flags");
   ASSERT_EQ(flags.code, 0) << flags.err;

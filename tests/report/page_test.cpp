@@ -127,16 +127,16 @@ TEST(Page, HasEverySection) {
   EXPECT_TRUE(batch);
 }
 
-// Of its own a page executes the run, once for each kind of device in its table, and each lever.
 TEST(Page, SaysHowOftenItExecuted) {
   ReportRequest r = request(DocumentFormat::json);
   EXPECT_EQ(page_of(r)["executions"], 1) << "a brief page is one run";
   r.brief = false;
   const Json page = page_of(r);
-  // The run as it is and the changes alone are candidates of the plan; other kinds of devices are not asked about there.
+  // The run as it is and the changes alone are candidates of the plan. Beside them: three other kinds of devices, the fused twin of
+  // torch.compile, which is no candidate, and a change that is found to be impossible by executing it.
   const size_t levers = page["what_if"]["levers"].size(), planned = page["plan"]["executed"].get<size_t>();
   EXPECT_GT(planned, levers);
-  EXPECT_LE(page["executions"].get<size_t>(), planned + 3);
+  EXPECT_LE(page["executions"].get<size_t>(), planned + 5);
 }
 
 TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
