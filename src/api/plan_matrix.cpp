@@ -67,7 +67,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
     for (size_t i = 0; i < recipes.size(); ++i)
       for (const std::string& value : a.values) {
         more.push_back(merged(recipes[i], {{a.key, parse_scalar(value)}}));
-        patched(job, more.back(), "plan");  // a key or value that is none is said at once
+        patched(job, more.back(), "plan");  // unknown keys and values are reported at once
         longer.push_back(names[i]);
         longer.back().push_back(value);
       }

@@ -25,7 +25,7 @@ Shape xla() {
   return object({{"device_kind", word(names_up_to(DeviceKind::tpu), "whose layouts and allocator")},
                  {"exact", object({{"argument_bytes", bytes("arguments of the compiled step")},
                                    {"output_bytes", bytes("its results")},
-                                   {"alias_bytes", bytes("results in the place of donated arguments")},
+                                   {"alias_bytes", bytes("results that reuse the memory of donated arguments")},
                                    {"parameter_bytes", bytes("parameters among the arguments")},
                                    {"state_bytes", bytes("optimizer state among the arguments")},
                                    {"batch_bytes", bytes("the batch among the arguments")},

@@ -12,7 +12,7 @@ using namespace shape;
 Shape bundle() {
   return object({{"path", text("where it was written")},
                  {"files", texts("the files in it")},
-                 {"left_out", texts("what was taken out, such as tokens and names")}},
+                 {"left_out", texts("what was removed, for example tokens and names")}},
                 "the archive to ask for help with");
 }
 

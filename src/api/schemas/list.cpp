@@ -71,7 +71,7 @@ Shape gpus() {
               {"usable_bytes", null_or(bytes("memory that a process can have"))},
               {"usable_low_bytes", null_or(bytes("the least that this may be"))},
               {"usable_high_bytes", null_or(bytes("the most that this may be"))},
-              {"usable_seen", flag("whether that was seen on such a device, and not derived")},
+              {"usable_seen", flag("whether it was measured on this device rather than derived")},
               {"usable_basis", null_or(text("how it is known"))},
               {"memory", word(names_up_to(MemoryKind::unified), "whether it has memory of its own")},
               {"memory_type", null_or(text("what it is built of; null: not established"))},

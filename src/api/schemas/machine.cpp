@@ -44,7 +44,7 @@ Shape doctor_shape() {
       {{"system", text_or_null("the operating system")},
        {"wsl", flag("whether it runs inside of Windows")},
        {"container", flag("whether it runs in a container")},
-       {"nvidia_driver", null_or(text("its version; null: there is none"))},
+       {"nvidia_driver", null_or(text("the version of the driver; null without one"))},
        {"host", object({{"total_bytes", size_or_null("RAM")},
                         {"available_bytes", size_or_null("RAM that is available now")},
                         {"swap_bytes", size_or_null("swap")},

@@ -85,7 +85,7 @@ Shape findings() {
                       {"setting", text("the setting it is about; empty: the whole file")},
                       {"source", text("where it is written")},
                       {"what", text("what happens")},
-                      {"why", text("the reason; empty where there is none to give")}}),
+                      {"why", text("the reason; may be empty")}}),
               "settings that do not do what they say, and what else is good to know");
 }
 

@@ -35,7 +35,7 @@ Shape column() {
                  {"allocated_peak_bytes", bytes("torch.cuda.max_memory_allocated()")},
                  {"reserved_peak_bytes", bytes("torch.cuda.max_memory_reserved()")},
                  {"retries", integer("times the cache was emptied to make room")},
-                 {"recorded_failures_repeated", integer("failures of the recording that happen here, too")},
+                 {"recorded_failures_repeated", integer("failures of the recording that also happen here")},
                  {"recorded_failures_avoided", integer("failures of the recording that do not happen here")},
                  {"at_start", moment(false, "when the recording began")},
                  {"at_allocated_peak", moment(false, "at the peak of allocated memory")},
