@@ -14,6 +14,7 @@
 #include "job/ema.h"
 #include "job/finding.h"
 #include "job/host_settings.h"
+#include "job/input_kind.h"
 #include "job/loss_kernel.h"
 #include "job/parallel.h"
 #include "job/platform.h"
@@ -28,15 +29,6 @@ enum class Precision : uint8_t {
   amp_fp16,  // fp32 weights, fp16 autocast with loss scaling
   bf16,      // weights, gradients and optimizer states in bf16
   fp16,      // the same in fp16
-};
-
-enum class InputKind : uint8_t {
-  lm,      // token ids that are their own labels; also encoder-decoder models
-  cls,     // token ids and one label a sample
-  image,   // pixels and one label a sample
-  pair,    // token ids that are their own labels, and one label a pair of sentences
-  vector,  // numbers and one label a sample
-  own,     // what the model makes itself: diffusion, video, audio
 };
 
 enum class Loss : uint8_t {
@@ -121,13 +113,11 @@ struct Job {
 // Names as they are written in job files and flags. Parsing throws an Error that lists what is known.
 const char* to_string(Precision p);
 const char* to_string(AttentionKernel a);
-const char* to_string(InputKind k);
 const char* to_string(Loss l);
 const char* to_string(ZeroGrad z);
 const char* to_string(GradientType g);
 Precision parse_precision(const std::string& text);
 AttentionKernel parse_attention(const std::string& text);
-InputKind parse_inputs(const std::string& text);
 Loss parse_loss(const std::string& text);
 ZeroGrad parse_zero_grad(const std::string& text);
 GradientType parse_gradient_type(const std::string& text);

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "job/job.h"
+#include "job/config.h"
+#include "job/input_kind.h"
 #include "model/decoder/megatron_defaults.h"
 #include "model/presets.h"
 #include "nn/text_encoder.h"
