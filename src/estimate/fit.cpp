@@ -124,6 +124,10 @@ Fit Fitting::replay_on(const TargetDevice& device) {
     judge_by_replay(f, run->job, run->simulation.trace, device.capacity->bytes, outside);
   }
   if (f.verdict != Verdict::fits && evaluation_decides(*run)) f.reason += "; evaluation decides it, --eval-batch 0 leaves it out";
+  if (const std::string parts = missing_parts(job_); !parts.empty() && f.verdict != Verdict::does_not_fit) {
+    f.verdict = Verdict::unknown;
+    f.reason = fmt::format("{} {} not in it", parts, parts.find(" and ") == std::string::npos ? "is" : "are");
+  }
   if (device.capacity && device.spec.memory == MemoryKind::unified) f.reason += "; the pool is the host's too, see --unified";
   return f;
 }

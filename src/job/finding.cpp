@@ -5,7 +5,7 @@
 namespace plimsoll {
 
 const char* to_string(Effect e) {
-  static constexpr std::array kNames{"no effect", "partial", "otherwise", "refused", "conflict", "not known", "note"};
+  static constexpr std::array kNames{"no effect", "partial", "otherwise", "refused", "conflict", "not known", "assumed", "missing", "note"};
   return kNames[static_cast<size_t>(e)];
 }
 

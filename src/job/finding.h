@@ -13,6 +13,8 @@ enum class Effect : uint8_t {
   refused,   // the trainer stops with an error
   conflict,  // two settings that do not go together
   unknown,   // this reader does not know the setting
+  assumed,   // nothing said it: `what` is the value that was taken
+  missing,   // a part of the run that is not in the answer, named by `setting`: whether the whole fits is unknown
   note,      // nothing is wrong, but good to know
 };
 

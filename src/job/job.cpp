@@ -19,6 +19,16 @@ constexpr std::array kGradientTypes{"weights", "fp32", "bf16", "fp16"};
 
 }  // namespace
 
+std::string missing_parts(const Job& job) {
+  std::vector<std::string> parts;
+  for (const Finding& f : job.findings)
+    if (f.effect == Effect::missing) parts.push_back(f.setting);
+  if (parts.size() < 2) return join(parts, "");
+  const std::string last = parts.back();
+  parts.pop_back();
+  return join(parts, ", ") + " and " + last;
+}
+
 const char* to_string(Precision p) { return kPrecisions[static_cast<size_t>(p)]; }
 const char* to_string(AttentionKernel a) { return kAttentions[static_cast<size_t>(a)]; }
 const char* to_string(InputKind k) { return kInputs[static_cast<size_t>(k)]; }

@@ -110,6 +110,9 @@ struct Job {
   std::vector<Finding> findings;              // where what it declares is not what happens
 };
 
+// "the VAE and the text encoders": the parts of the run that its findings call missing; empty when the answer is about all of it.
+std::string missing_parts(const Job& job);
+
 // Names as they are written in job files and flags. Parsing throws an Error that lists what is known.
 const char* to_string(Precision p);
 const char* to_string(AttentionKernel a);
