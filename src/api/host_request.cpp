@@ -84,7 +84,7 @@ UnifiedPool catalogue_pool(const std::string& name) {
   const DeviceSpec spec = find_device(name);
   if (spec.memory != MemoryKind::unified)
     throw Error(fmt::format("[--unified] {} has memory of its own ({})", spec.name, to_string(spec.memory)),
-                "--unified is for one pool of device and host: a size, or a device such as gb10 or m4-max", ExitCode::usage);
+                "--unified is for one pool of device and host: a size, or a device such as gb10 or m4-max-64gb", ExitCode::usage);
   const auto capacity = usable_memory(spec);
   if (!capacity)
     throw Error(fmt::format("[--unified] how much memory {} has is not established", spec.name), "give a size, e.g. --unified 64GiB");
@@ -94,7 +94,7 @@ UnifiedPool catalogue_pool(const std::string& name) {
   pool.source = fmt::format("{}: {}", spec.name, capacity->basis);
   if (spec.vendor == "Apple") {  // the capacity is what Metal allows, of a pool that is larger
     pool.total = capacity->high;
-    pool.source = fmt::format("{}: largest configuration", spec.name);
+    pool.source = fmt::format("{}: {:g} GB for CPU and GPU", spec.name, spec.nominal_gb.value_or(0));
     pool.device_limit = capacity->bytes;
     pool.device_limit_source = "Metal's default working set";
   }

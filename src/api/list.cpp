@@ -56,6 +56,18 @@ Json list_presets() {
   return out;
 }
 
+// Of which model a preset is, and under it what its configuration says, in words that a line can end between.
+doc::Document presets_document() {
+  doc::Table table{{{"name"}, {"family"}, {"seq", doc::Kind::number}}};
+  for (const Json& row : list_presets()) {
+    std::vector<std::string> pairs;
+    for (const auto& item : row["config"].items()) pairs.push_back(item.key() + "=" + cell_of(item.value()));
+    table.rows.push_back({{row["name"].get<std::string>(), row["family"].get<std::string>(), dump(row["seq"])}, {}});
+    if (!pairs.empty()) table.rows.back().details = {doc::dim(join(pairs, ", "))};
+  }
+  return {"", {}, {std::move(table)}};
+}
+
 Json list_optimizers() {
   Json out = Json::array();
   for (const OptimizerEntry& e : optimizer_registry()) out.push_back({{"name", e.name}, {"keeps", e.keeps}, {"library", e.library}});
@@ -96,7 +108,7 @@ struct Listing {
   doc::Document (*document)() = nullptr;  // where the columns of the JSON rows are too many for a screen
 };
 constexpr Listing kListings[] = {{"models", list_models},
-                                 {"presets", list_presets},
+                                 {"presets", list_presets, presets_document},
                                  {"optimizers", list_optimizers},
                                  {"optimizer-bytes", list_optimizer_bytes, optimizer_bytes_document},
                                  {"settings", settings_json, settings_document},

@@ -63,6 +63,18 @@ PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vect
   return out;
 }
 
+// --gpu 8xh100-sxm is --gpu h100-sxm --num-gpus 8.
+SearchRequest with_counted_devices(SearchRequest r) {
+  const int64_t count = r.devices.count();
+  if (count == 1) return r;
+  if (r.world == 0 && r.num_gpus == 1) r.num_gpus = count;
+  if (const int64_t said = r.world != 0 ? r.world : r.num_gpus; said != count)
+    throw Error(fmt::format("[plan] --gpu {} are {} devices, and {} {} says otherwise", r.devices.names[0], count,
+                            r.world != 0 ? "--world" : "--num-gpus", said),
+                "leave one of the two out", ExitCode::usage);
+  return r;
+}
+
 void check_goal(const SearchRequest& r) {
   static const std::vector<std::string> kGoals{"throughput", "memory", "batch", "sequence", "gpus"};
   const auto refuse = [](const std::string& what, const std::string& hint) { throw Error("[plan] " + what, hint, ExitCode::usage); };
@@ -291,7 +303,8 @@ ExitCode answer_layouts(const SearchRequest& request, const Job& job, const std:
 
 }  // namespace
 
-ExitCode answer(const SearchRequest& request, const Show& show) {
+ExitCode answer(const SearchRequest& asked, const Show& show) {
+  const SearchRequest request = with_counted_devices(asked);
   check(request);
   Job job = request.job.job();
   if (!request.matrix.empty()) {

@@ -57,6 +57,7 @@ ExitCode answer_matrix(const SearchRequest& request, const Job& job, const Show&
   });
   if (wanted.names.empty() && wanted.group.empty())
     throw Error("[matrix] no device is named", "add gpu=rtx-4090,... to the matrix, or --gpu", ExitCode::usage);
+  if (wanted.count() > 1) throw Error("[matrix] a row is a run on one device", "leave the count out of the device's name", ExitCode::usage);
   const std::vector<TargetDevice> devices = wanted.devices();
 
   std::vector<Patch> recipes{Patch()};

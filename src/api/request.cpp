@@ -8,6 +8,7 @@
 
 #include "formats/input.h"
 #include "hardware/detect.h"
+#include "hardware/device_words.h"
 #include "hardware/lookup.h"
 #include "job/job_file.h"
 #include "job/settings.h"
@@ -38,6 +39,24 @@ std::optional<TargetDevice> device_of_size(const std::string& text) {
   d.name = d.spec.name = text;
   d.capacity = Capacity{size, size, size, "as given"};
   return d;
+}
+
+// A card of which only the size on its box is known.
+TargetDevice card_of(double gigabytes) {
+  DeviceSpec card;
+  card.vendor = "NVIDIA";
+  card.nominal_gb = gigabytes;
+  card.id = fmt::format("{:g}gb", gigabytes);
+  card.name = fmt::format("a {:g} GB card", gigabytes);
+  return target_device(card);
+}
+
+std::vector<TargetDevice> devices_named(const std::string& typed) {
+  if (typed == "this") return devices_here();
+  const DeviceWords words = read_device_words(typed);
+  if (words.card_gb) return {card_of(*words.card_gb)};
+  if (std::optional<TargetDevice> sized = device_of_size(words.name)) return {*sized};
+  return {target_device(find_device(words.name))};
 }
 
 [[noreturn]] void wrong_value(const char* key, const nlohmann::json& value, const std::string& hint) {
@@ -78,21 +97,35 @@ Job JobRequest::job() const {
 
 std::vector<TargetDevice> DeviceRequest::devices() const {
   std::vector<TargetDevice> out;
-  for (const std::string& name : names) {
-    if (name == "this") {
-      for (TargetDevice& d : devices_here()) out.push_back(std::move(d));
-    } else if (std::optional<TargetDevice> sized = device_of_size(name)) {
-      out.push_back(*sized);
-    } else {
-      out.push_back(target_device(find_device(name)));
-    }
-  }
+  for (const std::string& name : names)
+    for (TargetDevice& d : devices_named(name)) out.push_back(std::move(d));
   if (group == "all")
     for (const DeviceSpec& d : catalogue()) out.push_back(target_device(d));
   if (!in_use.empty()) {
     if (out.empty()) throw Error("[in-use] --in-use without a device", "add --gpu NAME", ExitCode::usage);
     for (TargetDevice& d : out) d.others = parse_bytes(in_use, "--in-use");
   }
+  return out;
+}
+
+int64_t DeviceRequest::count() const {
+  int64_t most = 1;
+  for (const std::string& name : names) {
+    if (name == "this") continue;
+    const int64_t count = read_device_words(name).count;
+    if (count > 1 && names.size() > 1)
+      throw Error(fmt::format("[gpu] '{}' counts devices, beside others", printable(name, 60)),
+                  "name one kind of device, or leave the count out", ExitCode::usage);
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+std::vector<std::string> DeviceRequest::notes() const {
+  std::vector<std::string> out;
+  for (const std::string& name : names)
+    if (name != "this")
+      if (std::string note = read_device_words(name).note; !note.empty()) out.push_back(std::move(note));
   return out;
 }
 

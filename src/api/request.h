@@ -29,11 +29,15 @@ struct JobRequest {
 
 // What it is asked to fit.
 struct DeviceRequest {
-  std::vector<std::string> names;  // of the catalogue, sizes like 24GiB, or `this`
+  std::vector<std::string> names;  // of the catalogue, counted ("8xh100-sxm"), sizes like 24GiB or 24GB, or `this`
   std::string group, in_use;       // "all"; a size
 
   // Empty when none was asked for. Throws an Error for a name that fits no device, and when this machine has none.
   std::vector<TargetDevice> devices() const;
+  // How many of it there are, when one kind is named: 8 of "8xh100-sxm". Throws an Error for a count among several names.
+  int64_t count() const;
+  // What was taken for names that are none of the catalogue, one sentence each.
+  std::vector<std::string> notes() const;
 };
 
 // Those of this machine that a run may use.

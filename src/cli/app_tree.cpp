@@ -23,6 +23,13 @@ std::vector<std::string> choices_in(const std::string& type) {
   return plain && (listed || words.size() > 1) ? words : std::vector<std::string>{};
 }
 
+// What a check adds to a type is the parser's: "N:INT in [0 - 20]" is "N", "WHEN:{auto,always,never}" is what it lists.
+std::string shown_value(const std::string& type, const std::vector<std::string>& choices) {
+  const size_t check = std::min({type.find(":{"), type.find(":INT"), type.find(":UINT"), type.find(":FLOAT"), type.find(":POSITIVE"),
+                                 type.find(":NONNEGATIVE"), type.find(":NUMBER"), type.size()});
+  return type.find(":{") < type.size() && !choices.empty() ? join(choices, "|") : type.substr(0, check);
+}
+
 OptionEntry entry_of(const CLI::Option& o) {
   OptionEntry e;
   for (const std::string& n : o.get_snames()) e.names.push_back("-" + n);
@@ -30,10 +37,13 @@ OptionEntry entry_of(const CLI::Option& o) {
   e.positional = e.names.empty();
   if (e.positional) e.names.push_back(o.get_name(true));
   const std::string type = o.get_type_name();
-  if (o.get_items_expected_max() > 0 || type.starts_with("[")) e.value = type.substr(0, type.find(":{"));
+  e.takes_value = o.get_items_expected_max() > 0;
+  e.needs_value = o.get_items_expected_min() > 0;
   e.choices = choices_in(type);
+  if (e.takes_value || type.starts_with("[")) e.value = shown_value(type, e.choices);
   e.help = o.get_description();
   e.group = o.get_group();
+  if (e.names[0] == "-h" || e.names.back() == "--help" || e.names.back() == "--version") e.group = "Help";
   return e;
 }
 
@@ -51,6 +61,8 @@ const CLI::App& root_of(const CLI::App& app) {
   while (at->get_parent()) at = at->get_parent();
   return *at;
 }
+
+CommandEntry entry_of(const CLI::App& app) { return command_of(app); }
 
 std::vector<CommandEntry> app_tree(const CLI::App& root) {
   std::vector<CommandEntry> out{command_of(root)};

@@ -26,6 +26,7 @@ std::function<ExitCode()> set_up_report(CLI::App& app);
 std::function<ExitCode()> set_up_plan(CLI::App& app);
 std::function<ExitCode()> set_up_ai_toolkit(CLI::App& app);
 std::function<ExitCode()> set_up_measure(CLI::App& app);
+bool has_measure();  // whether that program is beside this one
 // Becomes the program that trains; returns only by an Error.
 ExitCode start_measure(const std::vector<std::string>& arguments);
 std::function<ExitCode()> set_up_score(CLI::App& app);

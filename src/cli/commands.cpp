@@ -41,12 +41,17 @@ const std::vector<Command>& commands() {
 }
 
 void OutputFlags::add_to(CLI::App& app) {
-  app.add_flag("--json", json, "one JSON document on stdout, sizes in bytes: --format json");
-  app.add_option("--format", format, std::string(kForms) + " (default text)")
+  constexpr const char* kGroup = "Output";
+  app.add_flag("--json", json, "one JSON document on stdout, sizes in bytes: --format json")->group(kGroup);
+  app.add_option("--format", format, "how the answer is written (default text)")
       ->check(CLI::IsMember({"text", "markdown", "md", "html", "json"}))
-      ->type_name("FORMAT");
-  app.add_flag("--ascii", ascii, "no Unicode in text output");
-  app.add_option("--color", colour, "auto, always or never")->check(CLI::IsMember({"auto", "always", "never"}))->type_name("WHEN");
+      ->type_name("FORMAT")
+      ->group(kGroup);
+  app.add_flag("--ascii", ascii, "no Unicode in text output")->group(kGroup);
+  app.add_option("--color", colour, "colours in text output (default auto)")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN")
+      ->group(kGroup);
 }
 
 OutputForm OutputFlags::form() const {

@@ -8,6 +8,9 @@
 namespace plimsoll {
 
 struct DeviceFlags : DeviceRequest {
+  bool counted = false;  // whether the command makes use of "8xh100"
+
+  // What is taken for a name that is none of the catalogue is said on stderr once all flags are parsed.
   void add_to(CLI::App& app);
 };
 

@@ -10,6 +10,10 @@
 
 namespace plimsoll {
 
+// The group of the flags that nearly every run needs, and those of all others in the order of help.
+inline constexpr const char* kCommonGroup = "Common";
+const std::vector<std::string>& job_flag_groups();
+
 struct JobFlags {
   std::vector<std::string> input;  // a model, a file, a directory, or the words of a training command
   std::string job_file;

@@ -19,6 +19,8 @@ std::string program_beside_this() {
 
 }  // namespace
 
+bool has_measure() { return access(program_beside_this().c_str(), X_OK) == 0; }
+
 ExitCode start_measure(const std::vector<std::string>& given) {
   const std::string program = program_beside_this();
   std::vector<std::string> words{program};
@@ -35,7 +37,12 @@ ExitCode start_measure(const std::vector<std::string>& given) {
 }
 
 std::function<ExitCode()> set_up_measure(CLI::App& app) {
-  app.set_help_flag();  // its own help teaches
+  app.footer(
+      "Examples:\n"
+      "  plimsoll measure --model_size small --vram 8gb --seq 64 --steps 3   the trainer's own flags\n"
+      "  plimsoll measure mamba-trainer-small --seq 64 --batch 2 --compare   beside the simulation\n"
+      "It is a program of its own, plimsoll-measure, which needs libtorch and has flags of its own: `plimsoll measure --help` shows them\n"
+      "where it is installed. To build it: libtorch-dev and libstb-dev, then cmake -DPLIMSOLL_MEASURE=ON (docs/measure.md).");
   app.prefix_command();
   return [&app] { return start_measure(app.remaining()); };
 }

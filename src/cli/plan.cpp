@@ -54,6 +54,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
   app.add_flag("--no-calibration", f->uncalibrated, "leave out what `plimsoll watch` timed of like runs on this machine")
       ->group("The goal");
   app.add_option("--rules", f->rules)->group("");  // of old, to say where it went
+  f->devices.counted = true;
   f->devices.add_to(app);
   f->output.add_to(app);
   f->job.add_to(app);

@@ -80,7 +80,7 @@ std::function<ExitCode()> set_up_watch(CLI::App& app) {
       ->type_name("PERCENT");
   app.add_option("--run", flags->run, "what is run, to predict it: a model, a file, a directory or a command in quotes")
       ->type_name("RUN")
-      ->group("The run");
+      ->group(kCommonGroup);
   app.add_flag("--no-calibration", flags->uncalibrated, "predict without what was measured of like runs on this machine");
   flags->job.add_to(app);
   constexpr const char* kMachine = "The machine";

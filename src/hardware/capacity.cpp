@@ -39,8 +39,7 @@ Capacity of_pool(const DeviceSpec& d) {
   const Bytes pool = gib(*d.nominal_gb);
   if (d.vendor == "Apple") {
     const Bytes set = apple_working_set(pool);
-    return {set, set, pool,
-            fmt::format("Metal's default working set of the largest configuration ({:g} GB), shared with the system", *d.nominal_gb)};
+    return {set, set, pool, fmt::format("Metal's default working set of {:g} GB that the system shares", *d.nominal_gb)};
   }
   return {pool, Bytes{0}, pool, "nominal size of one pool shared with the system: ask the machine"};
 }

@@ -191,10 +191,26 @@ bool same_memory(const std::vector<DeviceSpec>& rows) {
   });
 }
 
-DeviceSpec one_of(std::string_view asked, const std::vector<DeviceSpec>& rows) {
+// The candidates by memory, the size that most of them have first; several of one size by the name that stands for all of them.
+std::string by_memory(const Words& asked, const std::vector<DeviceSpec>& rows) {
+  std::vector<std::vector<DeviceSpec>> sizes;
+  for (const DeviceSpec& d : rows) {
+    const auto same = std::find_if(sizes.begin(), sizes.end(), [&](const auto& s) { return s[0].nominal_gb == d.nominal_gb; });
+    same == sizes.end() ? void(sizes.push_back({d})) : same->push_back(d);
+  }
+  std::stable_sort(sizes.begin(), sizes.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  std::vector<std::string> out;
+  for (const std::vector<DeviceSpec>& same : sizes)
+    out.push_back(same.size() == 1 || !same_memory(same) ? listed(same)
+                                                         : fmt::format("{}-{:g}gb ({:g} GB: {})", join(asked, "-"), *same[0].nominal_gb,
+                                                                       *same[0].nominal_gb, join(ids_of(same), ", ")));
+  return join(out, ", ");
+}
+
+DeviceSpec one_of(std::string_view asked, const Words& words, const std::vector<DeviceSpec>& rows) {
   if (rows.size() == 1) return rows[0];
   if (same_memory(rows)) return merged(asked, rows);
-  throw Error(fmt::format("[gpu] '{}' could be {} devices", asked, rows.size()), "name one: " + listed(rows));
+  throw Error(fmt::format("[gpu] '{}' could be {} devices", asked, rows.size()), "name one: " + by_memory(words, rows));
 }
 
 }  // namespace
@@ -207,7 +223,7 @@ DeviceSpec find_device(std::string_view asked, const std::vector<DeviceSpec>& de
   Words words = without(words_of(shown), kNoise);
   if (words.empty()) throw Error(fmt::format("[gpu] '{}' names no device", shown), "plimsoll list gpus shows what is known");
   std::vector<Named> names = named(devices);
-  if (const auto rows = matching(words, equal, names); !rows.empty()) return one_of(shown, rows);
+  if (const auto rows = matching(words, equal, names); !rows.empty()) return one_of(shown, words, rows);
   const std::optional<double> memory = take_gigabytes(words);
   drop_memory(names);
   std::vector<DeviceSpec> other_sizes;
@@ -215,7 +231,16 @@ DeviceSpec find_device(std::string_view asked, const std::vector<DeviceSpec>& de
     std::vector<DeviceSpec> rows = matching(words, match, names);
     if (!rows.empty()) other_sizes = rows;
     if (memory) std::erase_if(rows, [&](const DeviceSpec& d) { return d.nominal_gb != memory; });
-    if (!rows.empty()) return one_of(shown, rows);
+    if (!rows.empty()) return one_of(shown, words, rows);
+  }
+  // "a100-80", "m3-max 64": a size without its unit.
+  if (!memory && words.size() > 1 && words.back().size() < 4 && std::all_of(words.back().begin(), words.back().end(), ::isdigit) &&
+      words.back() != "0") {
+    Words sized = words;
+    sized.back() += "gb";
+    const Words bare(words.begin(), words.end() - 1);
+    if (!matching(bare, equal_but_prefix, names).empty() || !matching(bare, same_in_another_form, names).empty())
+      return find_device(join(sized, "-"), devices);
   }
   if (!other_sizes.empty())
     throw Error(fmt::format("[gpu] '{}': no such device has {:g} GB", shown, *memory), "known: " + listed(other_sizes));

@@ -36,6 +36,16 @@ Json read_pairs(const std::vector<std::string>& pairs, const std::string& source
   return out;
 }
 
+namespace {
+
+// A mapping has few keys: all of them, where none is near.
+std::string nearest_or_all(const std::string& key, const std::vector<std::string>& known) {
+  const std::string hint = did_you_mean(key, known);
+  return hint.starts_with("known: ") ? "known: " + join(known, ", ") : hint;
+}
+
+}  // namespace
+
 Config fields_of(const Json& value, const std::string& source, const std::vector<std::string>& known, const std::string& example) {
   Json fields = value;
   const bool all_defaults = value == true || value == "{}";  // the latter is what a flag says
@@ -44,7 +54,7 @@ Config fields_of(const Json& value, const std::string& source, const std::vector
   if (!fields.is_object()) throw Error(fmt::format("[{}] {} is not a mapping", source, dump(fields).substr(0, 80)), example);
   for (const auto& item : fields.items())
     if (std::find(known.begin(), known.end(), item.key()) == known.end())
-      throw Error(fmt::format("[{}] '{}' is not known", source, item.key()), did_you_mean(item.key(), known));
+      throw Error(fmt::format("[{}] '{}' is not known", source, item.key()), nearest_or_all(item.key(), known));
   return Config(source, fields);
 }
 

@@ -17,6 +17,20 @@ namespace {
 constexpr std::array kFrameworks{"pytorch", "jax"};
 constexpr std::array kDeviceKinds{"gpu", "tpu"};
 
+Framework parse_framework(const std::string& text) {
+  const std::string word = lower(text);
+  if (word == "mlx")
+    throw Error(
+        "[job] framework mlx is not simulated",
+        "the nearest answer is PyTorch's on the same chip: leave framework out, --gpu m3-max-64gb; weights, gradients and optimizer "
+        "states are the same, MLX may keep other activations");
+  if (word == "tensorflow" || word == "tf" || word == "keras")
+    throw Error("[job] framework " + printable(word, 40) + " is not simulated", "known: pytorch, jax");
+  if (word == "torch") return Framework::pytorch;
+  if (word == "flax") return Framework::jax;
+  return one_of<Framework>(kFrameworks, text, "framework");
+}
+
 double fraction(const Config& c) {
   const double f = c.number({"mem_fraction"}, 0.75);
   if (!(f > 0 && f <= 1)) throw Error(fmt::format("[job] mem_fraction {} is not above 0 and at most 1", f), "XLA's default is 0.75");
@@ -58,7 +72,6 @@ std::string to_string(const JaxSettings& s) {
 
 std::vector<Setting> jax_setting_entries() {
   constexpr Programs kJax = Programs::jax;
-  const auto parse_framework = [](const std::string& text) { return one_of<Framework>(kFrameworks, text, "framework"); };
   const auto read_fraction = [](const Config& c, const char*, double) { return fraction(c); };
   const auto read_kind = [](const Config& c, const char* key, std::optional<DeviceKind>) {
     return c.find({key}) ? std::optional(one_of<DeviceKind>(kDeviceKinds, c, key)) : std::nullopt;

@@ -1,6 +1,7 @@
 #include "job/job.h"
 
 #include <array>
+#include <utility>
 
 #include "job/named_value.h"
 #include "util/text.h"
@@ -37,8 +38,20 @@ const char* to_string(GradientType g) { return kGradientTypes[static_cast<size_t
 const char* to_string(ZeroGrad z) { return kZeroGrads[static_cast<size_t>(z)]; }
 
 Precision parse_precision(const std::string& text) {
-  if (text == "fp16amp") return Precision::amp_fp16;
-  if (text == "bf16-amp" || text == "mixed") return Precision::amp;
+  // Words of PyTorch, transformers and Lightning for the same.
+  static constexpr std::pair<const char*, Precision> kSynonyms[] = {
+      {"fp16amp", Precision::amp_fp16}, {"fp16-amp", Precision::amp_fp16}, {"16-mixed", Precision::amp_fp16},
+      {"bf16-amp", Precision::amp},     {"bf16-mixed", Precision::amp},    {"mixed", Precision::amp},
+      {"bfloat16", Precision::bf16},    {"bf16-true", Precision::bf16},    {"float16", Precision::fp16},
+      {"half", Precision::fp16},        {"16-true", Precision::fp16},      {"float32", Precision::fp32},
+      {"float", Precision::fp32},       {"32-true", Precision::fp32}};
+  for (const auto& [word, precision] : kSynonyms)
+    if (text == word) return precision;
+  if (text.starts_with("fp8") || text.starts_with("float8"))
+    throw Error(
+        "[job] precision " + printable(text, 40) + " is not supported",
+        "known: fp32, amp, amp-fp16, bf16, fp16; fp8 trainers keep weights in bf16 or fp32 and cast copies for matrix products: bf16 or "
+        "amp is the nearest");
   return one_of<Precision>(kPrecisions, text, "precision");
 }
 

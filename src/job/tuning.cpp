@@ -263,6 +263,42 @@ const Mapping<QuantizationSettings>& quantization_mapping() {
 
 const char* to_string(AdapterKind k) { return kKinds[static_cast<size_t>(k)]; }
 
+namespace {
+
+// Everyday names of keys where PEFT has another and no such key.
+std::string in_pefts_words(AdapterKind kind, const std::string& key) {
+  static constexpr std::pair<const char*, const char*> kNames[] = {
+      {"rank", "r"}, {"dim", "r"}, {"targets", "target_modules"}, {"modules", "target_modules"}};
+  const auto knows = [&](const std::string& name) {
+    const auto& fields = adapter_mapping(kind).fields;
+    return std::any_of(fields.begin(), fields.end(), [&](const auto& f) { return name == f.key; });
+  };
+  for (const auto& [typed, name] : kNames)
+    if (key == typed && !knows(key) && knows(name)) return name;
+  return key;
+}
+
+Json in_pefts_words(AdapterKind kind, const Json& value) {
+  if (value.is_object()) {
+    Json out = Json::object();
+    for (const auto& item : value.items()) {
+      const std::string key = in_pefts_words(kind, item.key());
+      if (out.contains(key) || (key != item.key() && value.contains(key)))
+        throw Error(fmt::format("[{}] '{}' and '{}' are the same", to_string(kind), item.key(), key), "leave one of them out");
+      out[key] = item.value();
+    }
+    return out;
+  }
+  if (!value.is_string() || value.get<std::string>().find('=') == std::string::npos) return value;
+  std::vector<std::string> pairs = split_at(value.get<std::string>(), ',');
+  for (std::string& pair : pairs)
+    if (const size_t equals = pair.find('='); equals != std::string::npos)
+      pair = in_pefts_words(kind, pair.substr(0, equals)) + pair.substr(equals);
+  return join(pairs, ",");
+}
+
+}  // namespace
+
 AdapterKind parse_adapter_kind(const std::string& text) {
   for (size_t i = 0; i < kKinds.size(); ++i)
     if (text == kKinds[i]) return static_cast<AdapterKind>(i);
@@ -279,7 +315,7 @@ std::vector<std::string> parse_name_list(const Json& value, const std::string& s
 AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
   AdapterSettings a;
   a.kind = kind;
-  return adapter_mapping(kind).read(value, std::move(a));
+  return adapter_mapping(kind).read(in_pefts_words(kind, value), std::move(a));
 }
 
 bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || q.type == "fp4" || q.type == "int8" || packed_storage(q); }

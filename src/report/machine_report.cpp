@@ -43,6 +43,7 @@ doc::Facts host_facts(const Machine& m) {
   const HostMemory& h = m.host;
   doc::Facts out;
   const auto line = [&](const char* key, const std::string& text) { out.facts.push_back({key, text}); };
+  if (m.devices.empty()) line("GPU", "none was found");
   if (!m.system.empty()) line("system", m.system + (m.wsl ? ", WSL" : "") + (m.container ? ", container" : ""));
   if (!m.nvidia_driver.empty()) line("NVIDIA driver", m.nvidia_driver);
   line("host memory", fmt::format("{} in all, {} available now, swap {}", shown(h.total), shown(h.available), shown(h.swap)));
@@ -88,11 +89,13 @@ doc::Document machine_document(const Machine& m) {
   for (const Observation& o : m.raw)
     seen.items.emplace_back(fmt::format("{}{}: {}", o.source, o.what.empty() ? "" : " " + o.what, o.value));
   doc::Document out;
-  out.blocks = {doc::Heading{"Seen"}, std::move(seen), doc::Heading{"Concluded"}, host_facts(m)};
+  // The conclusion first; what it rests on is for those who doubt it.
+  out.blocks = {doc::Heading{"Concluded"}, host_facts(m)};
   for (const DetectedDevice& d : m.devices) doc::append(out.blocks, device_blocks(d));
-  if (!m.conclusions.empty()) doc::append(out.blocks, {doc::Heading{"Notes"}, list_of(m.conclusions)});
   out.blocks.emplace_back(doc::Heading{"In the way"});
   out.blocks.emplace_back(m.blockers.empty() ? doc::List{{"nothing"}} : list_of(m.blockers));
+  if (!m.conclusions.empty()) doc::append(out.blocks, {doc::Heading{"Notes"}, list_of(m.conclusions)});
+  doc::append(out.blocks, {doc::Heading{"Seen"}, std::move(seen)});
   return out;
 }
 

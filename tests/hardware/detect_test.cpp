@@ -284,7 +284,7 @@ TEST_F(Detect, AppleSilicon) {
       {"machdep.cpu.brand_string", "Apple M2 Max"}, {"hw.memsize", std::to_string(64 * kGiB)}, {"iogpu.wired_limit_mb", "0"}};
   s_.sysctl = [&](const std::string& name) { return values.contains(name) ? std::optional(values[name]) : std::nullopt; };
   EXPECT_EQ(detect(s_).devices.at(0).usable, (Bytes{48 * kGiB}));
-  EXPECT_EQ(detect(s_).devices.at(0).catalogue_id, "m2-max");
+  EXPECT_EQ(detect(s_).devices.at(0).catalogue_id, "m2-max-64gb");
   values["iogpu.wired_limit_mb"] = "57344";
   EXPECT_EQ(detect(s_).devices.at(0).usable, (Bytes{56 * kGiB}));
   values["hw.memsize"] = "lots";

@@ -6,6 +6,7 @@
 #include "hardware/capacity.h"
 #include "hardware/catalogue.h"
 #include "hardware/csv.h"
+#include "hardware/device_words.h"
 #include "hardware/lookup.h"
 #include "util/error.h"
 
@@ -64,8 +65,8 @@ TEST(Catalogue, WhatIsNotEstablishedStaysEmpty) {
   const DeviceSpec laptop = find_device("rtx-4070-laptop");
   EXPECT_FALSE(laptop.bf16_tflops);
   EXPECT_FALSE(laptop.driver_total_mib);
-  EXPECT_FALSE(find_device("m3-ultra").bandwidth_gbs);
-  EXPECT_FALSE(usable_memory(find_device("m3-ultra")));
+  EXPECT_FALSE(find_device("arc-pro-b70").nominal_gb);
+  EXPECT_FALSE(usable_memory(find_device("m5")));
 }
 
 TEST(Catalogue, MalformedRowsNameTheLine) {
@@ -116,8 +117,10 @@ TEST(Lookup, TheNamesPeopleAndDriversUse) {
                                                         {"NVIDIA GH200 480GB", "gh200-96gb"},
                                                         {"DGX Spark", "gb10"},
                                                         {"GB10", "gb10"},
-                                                        {"Apple M2 Max", "m2-max"},
-                                                        {"m1", "m1"},
+                                                        {"Apple M2 Max 64GB", "m2-max-64gb"},
+                                                        {"M3 Max 64 GB", "m3-max-64gb"},
+                                                        {"m3-max 64", "m3-max-64gb"},
+                                                        {"m1 8gb", "m1-8gb"},
                                                         {"7900 XTX", "rx-7900-xtx"},
                                                         {"AMD Instinct MI250X", "mi250x-gcd"},
                                                         {"mi300x", "mi300x"},
@@ -139,10 +142,16 @@ TEST(Lookup, NeverBySubstring) {
 
 TEST(Lookup, AnAmbiguousNameListsTheCandidates) {
   const std::string h100 = lookup_error("h100");
-  for (const char* part : {"'h100' could be 3 devices", "h100-pcie (80 GB)", "h100-sxm (80 GB)", "h100-nvl (94 GB)"})
+  for (const char* part : {"'h100' could be 3 devices", "h100-80gb (80 GB: h100-pcie, h100-sxm), h100-nvl (94 GB)"})
     EXPECT_NE(h100.find(part), std::string::npos) << h100;
   EXPECT_NE(lookup_error("NVIDIA GeForce RTX 3080").find("rtx-3080-10gb (10 GB), rtx-3080-12gb (12 GB)"), std::string::npos);
   EXPECT_NE(lookup_error("a100").find("could be 4 devices"), std::string::npos);
+  for (const char* part : {"a100-40gb (40 GB:", "a100-80gb (80 GB:"}) EXPECT_NE(lookup_error("a100").find(part), std::string::npos);
+  for (const char* name : {"h100-80gb", "a100-40gb", "a100-80", "v100-16gb"})  // what the lists say can be typed
+    EXPECT_EQ(lookup_error(name), std::string("found ") + find_device(name).id) << name;
+  for (const char* part : {"m3-max-36gb (36 GB)", "m3-max-64gb (64 GB)", "m3-max-128gb (128 GB)"})
+    EXPECT_NE(lookup_error("m3-max").find(part), std::string::npos) << lookup_error("m3-max");
+  EXPECT_NE(lookup_error("m3-max-16c").find("m3-max-64gb (64 GB)"), std::string::npos) << lookup_error("m3-max-16c");
   EXPECT_NE(lookup_error("rtx 6000").find("rtx-6000-ada (48 GB)"), std::string::npos);
 }
 
@@ -161,6 +170,43 @@ TEST(Lookup, UnknownNamesGetAHint) {
   for (const char* name : {"", " ", "NVIDIA", "AMD Radeon Graphics!", "\xff\xfe", "80gb", "%s%n", ","})
     EXPECT_EQ(lookup_error(name).find("found"), std::string::npos) << name;
   EXPECT_EQ(lookup_error(std::string(100000, 'x')).find("found"), std::string::npos);
+}
+
+TEST(DeviceWords, ACountStandsBeforeOrBehindTheName) {
+  for (const auto& [typed, count, name] : std::vector<std::tuple<const char*, int, const char*>>{{"8xh100", 8, "h100"},
+                                                                                                 {"8 x h100-sxm", 8, "h100-sxm"},
+                                                                                                 {"2x4090", 2, "4090"},
+                                                                                                 {"2X RTX 4090", 2, "RTX 4090"},
+                                                                                                 {"4090x2", 2, "4090"},
+                                                                                                 {"h100 x8", 8, "h100"},
+                                                                                                 {"a100-80gb x 4", 4, "a100-80gb"},
+                                                                                                 {"rtx 4090", 1, "rtx 4090"},
+                                                                                                 {"rtx4090", 1, "rtx4090"},
+                                                                                                 {"gtx1080", 1, "gtx1080"},
+                                                                                                 {"4090", 1, "4090"},
+                                                                                                 {"7900 xtx", 1, "7900 xtx"},
+                                                                                                 {"mi300x", 1, "mi300x"}}) {
+    EXPECT_EQ(read_device_words(typed).count, count) << typed;
+    EXPECT_EQ(read_device_words(typed).name, name) << typed;
+    EXPECT_FALSE(read_device_words(typed).card_gb) << typed;
+  }
+  EXPECT_THROW(read_device_words("0xh100"), Error);
+}
+
+TEST(DeviceWords, ASizeInGigabytesIsACard) {
+  for (const char* typed : {"24", "24GB", "24 gb", "24g"}) {
+    EXPECT_EQ(read_device_words(typed).card_gb, 24) << typed;
+    EXPECT_NE(read_device_words(typed).note.find("24GiB"), std::string::npos) << typed;
+  }
+  for (const char* typed : {"24GiB", "24564MiB", "4090", "-24GB", "0GB", "80", "t4"})
+    EXPECT_EQ(read_device_words(typed).card_gb.has_value(), std::string(typed) == "80") << typed;
+}
+
+TEST(DeviceWords, PlacesThatLendADeviceAreNamesForIt) {
+  EXPECT_EQ(read_device_words("colab").name, "t4");
+  EXPECT_EQ(read_device_words("Kaggle").name, "t4");
+  EXPECT_NE(read_device_words("kaggle").note.find("p100"), std::string::npos);
+  for (const char* typed : {"colab-pro", "cuda", "cuda:0", "mps", "cpu"}) EXPECT_THROW(read_device_words(typed), Error) << typed;
 }
 
 TEST(Lookup, DriverNamesAreToldApartByMemoryAndTarget) {
@@ -187,8 +233,8 @@ TEST(Capacity, SeenElseDerivedWithAnInterval) {
   EXPECT_LT(super->bytes, super->high);
   const auto ada = usable_memory(find_device("rtx-6000-ada"));  // nominal only, ECC possible
   EXPECT_NEAR(gib(ada->low), 45 - 0.85, 0.001);
-  EXPECT_NEAR(gib(usable_memory(find_device("m1"))->bytes), 16.0 * 2 / 3, 0.001);
-  EXPECT_NEAR(gib(usable_memory(find_device("m2-max"))->bytes), 72, 0.001);
+  EXPECT_NEAR(gib(usable_memory(find_device("m1-16gb"))->bytes), 16.0 * 2 / 3, 0.001);
+  EXPECT_NEAR(gib(usable_memory(find_device("m2-max-96gb"))->bytes), 72, 0.001);
   for (const DeviceSpec& d : catalogue()) {
     const auto c = usable_memory(d);
     if (!c) continue;

@@ -1,0 +1,324 @@
+#include "cli/help.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "cli/job_flags.h"
+#include "util/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Lines = std::vector<std::string>;
+
+constexpr size_t kLeft = 26;  // columns of the flags; what is longer has its help on the next line
+
+// ---- words into lines
+
+Lines wrapped(const std::string& text, size_t width) {
+  Lines out{""};
+  for (const std::string& word : split_at(text, ' ')) {
+    if (word.empty()) continue;
+    if (!out.back().empty() && out.back().size() + 1 + word.size() > width) out.emplace_back();
+    out.back() += (out.back().empty() ? "" : " ") + word;
+  }
+  return out;
+}
+
+void append_wrapped(Lines& out, const std::string& text, size_t width, size_t indent = 0) {
+  for (const std::string& line : wrapped(text, width - indent)) out.push_back(std::string(indent, ' ') + line);
+}
+
+// A name and what it is, in two columns.
+void append_row(Lines& out, const std::string& name, const std::string& text, size_t left, size_t width) {
+  const Lines right = wrapped(text, width - left);
+  const bool beside = name.size() + 2 <= left;
+  if (!beside) append_wrapped(out, name, width);
+  for (size_t i = 0; i < right.size(); ++i)
+    if (!right[i].empty() || i > 0 || beside) out.push_back(fmt::format("{:<{}}{}", beside && i == 0 ? name : "", left, right[i]));
+  if (beside && right[0].empty()) out.back() = name;
+}
+
+// The words of a shell's line; what is quoted is one word.
+Lines shell_parts(const std::string& line) {
+  Lines out{""};
+  bool quoted = false;
+  for (char c : line) {
+    if (c == '\'') quoted = !quoted;
+    if (c == ' ' && !quoted) {
+      if (!out.back().empty()) out.emplace_back();
+    } else {
+      out.back() += c;
+    }
+  }
+  return out;
+}
+
+// A command that is longer than the line goes on behind a backslash.
+void append_command(Lines& out, const std::string& command, size_t width) {
+  std::string line = " ";
+  for (const std::string& word : shell_parts(command)) {
+    if (line.size() + 1 + word.size() + 2 > width && line.find_first_not_of(' ') != std::string::npos) {
+      out.push_back(line + " \\");
+      line = "     ";
+    }
+    line += " " + word;
+  }
+  out.push_back(line);
+}
+
+// ---- the footer of a command: examples, and what there is to say beside them
+
+struct Example {
+  std::string command, comment;
+};
+
+// "  plimsoll plan x.yaml      what it does" in two parts.
+Example example_of(const std::string& line) {
+  const size_t begin = line.find_first_not_of(' ');
+  const size_t gap = line.find("  ", begin);
+  if (gap == std::string::npos) return {line.substr(begin), ""};
+  return {line.substr(begin, gap - begin), line.substr(line.find_first_not_of(' ', gap))};
+}
+
+bool is_example(const std::string& line) {
+  return line.starts_with("  plimsoll ") || line.starts_with("  python ") || line.starts_with("  source ");
+}
+bool is_indented(const std::string& line) { return line.starts_with("  "); }
+
+// A run of examples: comments in one column where all of them have room, else above their command.
+void append_examples(Lines& out, const std::vector<Example>& examples, size_t width) {
+  size_t left = 0;
+  bool room = true;
+  for (const Example& e : examples)
+    if (!e.comment.empty()) left = std::max(left, e.command.size());
+  for (const Example& e : examples) room = room && (e.comment.empty() || 2 + left + 4 + e.comment.size() <= width);
+  for (const Example& e : examples) {
+    if (room && !e.comment.empty()) {
+      out.push_back(fmt::format("  {:<{}}  # {}", e.command, left, e.comment));
+      continue;
+    }
+    if (!e.comment.empty())
+      for (const std::string& line : wrapped(e.comment, width - 4)) out.push_back("  # " + line);
+    append_command(out, e.command, width);
+  }
+}
+
+// Prose is reflowed: a line goes on in the next unless it ends a sentence.
+void append_footer(Lines& out, const Lines& lines, size_t width) {
+  std::string paragraph;
+  std::vector<Example> examples;
+  const auto flush = [&] {
+    if (!paragraph.empty()) append_wrapped(out, paragraph, width);
+    append_examples(out, examples, width);
+    paragraph.clear();
+    examples.clear();
+  };
+  for (const std::string& line : lines) {
+    if (is_example(line)) {
+      if (!paragraph.empty()) flush();
+      examples.push_back(example_of(line));
+    } else if (is_indented(line)) {
+      flush();
+      const Example row = example_of(line);
+      append_row(out, "  " + row.command, row.comment, 17, width);
+    } else {
+      if (!examples.empty() || paragraph.ends_with('.') || paragraph.ends_with(':')) flush();
+      paragraph += (paragraph.empty() ? "" : " ") + line;
+    }
+  }
+  flush();
+}
+
+// All up to the last example, and the rest.
+std::pair<Lines, Lines> parts_of_footer(const CommandEntry& command) {
+  const Lines lines = command.footer.empty() ? Lines{} : split_at(command.footer, '\n');
+  const auto last = std::find_if(lines.rbegin(), lines.rend(), is_example).base();
+  return {Lines(lines.begin(), last), Lines(last, lines.end())};
+}
+
+// ---- flags
+
+// Flags that the short help shows, of every command that has them. More than one screen of others is left to the long help.
+constexpr const char* kUsual[] = {
+    "--batch",  "--seq",      "--precision", "--qlora",   "--lora",        "--like",        "--checkpointing", "--optimizer",
+    "--gpu",    "--gpus",     "--verbose",   "--json",    "--what-if",     "--keep",        "--num-gpus",      "--world",
+    "--diff",   "--write",    "--generate",  "--vary",    "--run",         "--bundle",      "--html",          "--output",
+    "--format", "--against",  "--device",    "--log",     "--once",        "--for",         "--listen",        "--history",
+    "--set",    "--retries",  "--requeue",   "--dry-run", "--resume-flag", "--checkpoints", "--limit",         "--compare",
+    "--config", "--measured", "--fix",       "--marks",   "--help",        "--total-batch"};
+constexpr size_t kFewFlags = 18;  // so many fit on one screen beside the rest
+
+bool is_usual(const OptionEntry& o) {
+  return std::any_of(std::begin(kUsual), std::end(kUsual),
+                     [&](const char* flag) { return std::find(o.names.begin(), o.names.end(), flag) != o.names.end(); });
+}
+
+// "Common" and the devices first, then what the command is about, then the details of a run, how it is printed, and help.
+int rank_of_group(const std::string& group) {
+  if (group == kCommonGroup) return 0;
+  if (group == "Devices") return 1;
+  if (group == "Output") return 100;
+  if (group == "Help") return 101;
+  const std::vector<std::string>& details = job_flag_groups();
+  const auto it = std::find(details.begin(), details.end(), group);
+  return it == details.end() ? 2 : 3 + static_cast<int>(it - details.begin());
+}
+
+std::string left_of(const OptionEntry& o) {
+  const std::string gap = o.value.empty() || o.value.starts_with("[=") ? "" : " ";
+  const bool only_long = o.names[0].starts_with("--");
+  return fmt::format("  {}{}{}{}", only_long ? "    " : "", join(o.names, ", "), gap, o.value);
+}
+
+// The first clause: a screen has no room for the rest.
+std::string brief(const std::string& help, size_t most) {
+  std::string out = help.substr(0, std::min({help.find("; "), help.find(", e.g."), help.find(" (", 1)}));
+  if (out.size() <= most) return out;
+  for (const char* end : {": ", ", "})
+    if (const size_t at = out.rfind(end, most); at != std::string::npos && at > 12) return out.substr(0, at);
+  return out;
+}
+
+std::string brief_value(const std::string& value) {
+  if (value.size() <= 20) return value;
+  const size_t second = value.find('|', value.find('|') + 1);
+  return second == std::string::npos ? value : value.substr(0, second) + "|..." + (value.ends_with("]") ? "]" : "");
+}
+
+void append_groups(Lines& out, const CommandEntry& command, HelpLength length, size_t width) {
+  std::vector<OptionEntry> options;
+  for (OptionEntry o : command.options)
+    if (!o.positional) options.push_back(std::move(o));
+  const bool is_short = length == HelpLength::one_screen;
+  if (is_short && options.size() > kFewFlags) std::erase_if(options, [](const OptionEntry& o) { return !is_usual(o); });
+  for (OptionEntry& o : options)
+    if (is_short && rank_of_group(o.group) > 2 && rank_of_group(o.group) < 100) o.group = kCommonGroup;
+  std::stable_sort(options.begin(), options.end(),
+                   [](const OptionEntry& a, const OptionEntry& b) { return rank_of_group(a.group) < rank_of_group(b.group); });
+  std::vector<std::string> groups;
+  for (const OptionEntry& o : options)
+    if (std::find(groups.begin(), groups.end(), o.group) == groups.end()) groups.push_back(o.group);
+  for (const std::string& group : groups) {
+    if (!is_short || out.size() < 1 || group != "Help") out.emplace_back();
+    if (!(is_short && group == "Help")) out.push_back((group == "Options" ? "Flags" : group) + ":");
+    for (OptionEntry o : options) {
+      if (o.group != group) continue;
+      if (is_short) o.value = brief_value(o.value);
+      append_row(out, left_of(o), is_short ? brief(o.help, width - kLeft - 4) : o.help, kLeft + 4, width);
+    }
+  }
+}
+
+std::string usage_of(const CommandEntry& command, const CommandEntry& root) {
+  std::string out = fmt::format("Usage: {} {} [flags]", root.name, command.name);
+  for (const OptionEntry& o : command.options)
+    if (o.positional) out += " " + (o.value.empty() ? o.names[0] : o.value);
+  return out;
+}
+
+std::string command_help(const CommandEntry& command, const CommandEntry& root, HelpLength length, size_t width) {
+  const bool is_short = length == HelpLength::one_screen;
+  Lines out;
+  append_wrapped(out, fmt::format("{} {}: {}", root.name, command.name, command.summary), width);
+  auto [examples, notes] = parts_of_footer(command);
+  if (is_short) {
+    std::erase_if(examples, [](const std::string& line) { return !is_example(line); });
+    constexpr size_t kMost = 5;
+    examples.resize(std::min(examples.size(), kMost));
+  }
+  if (!examples.empty()) {
+    out.emplace_back();
+    append_footer(out, examples, width);
+  }
+  out.emplace_back();
+  append_wrapped(out, usage_of(command, root), width);
+  for (const OptionEntry& o : command.options)
+    if (o.positional && !is_short) append_row(out, "  " + (o.value.empty() ? o.names[0] : o.value), o.help, kLeft + 4, width);
+  append_groups(out, command, length, width);
+  out.emplace_back();
+  if (is_short)
+    append_wrapped(out, fmt::format("Everything else: {} {} --help", root.name, command.name), width);
+  else
+    append_footer(out, notes, width);
+  while (!out.empty() && out.back().empty()) out.pop_back();
+  return join(out, "\n") + "\n";
+}
+
+// ---- the program itself
+
+struct Question {
+  const char* text;
+  std::vector<const char*> commands;
+};
+
+const std::vector<Question>& questions() {
+  static const std::vector<Question> kQuestions{
+      {"Will it fit?", {"estimate", "compare", "report"}},
+      {"What to change?", {"plan", "fix", "ai-toolkit"}},
+      {"What happened?", {"explain", "replay"}},
+      {"Keep it alive", {"watch", "run"}},
+      {"Reference", {"list", "doctor", "schema", "measure", "score", "version", "man", "completion"}},
+  };
+  return kQuestions;
+}
+
+std::string program_help(const std::vector<CommandEntry>& tree, HelpLength length, size_t width) {
+  constexpr size_t kNames = 14;
+  const CommandEntry& root = tree[0];
+  Lines out;
+  append_wrapped(out, root.summary, width);
+  const auto [examples, notes] = parts_of_footer(root);
+  out.emplace_back();
+  append_footer(out, examples, width);
+  out.emplace_back();
+  append_wrapped(out, fmt::format("Usage: {} [COMMAND] [flags] MODEL|FILE|DIR|-- COMMAND    without a command: estimate", root.name),
+                 width);
+  std::map<std::string, const CommandEntry*> left;
+  for (size_t i = 1; i < tree.size(); ++i) left[tree[i].name] = &tree[i];
+  const auto append_commands = [&](const char* title, const std::vector<std::string>& names) {
+    std::vector<const CommandEntry*> there;
+    for (const std::string& name : names)
+      if (const auto it = left.find(name); it != left.end()) there.push_back(it->second);
+    if (there.empty()) return;
+    out.emplace_back();
+    out.emplace_back(title);
+    for (const CommandEntry* c : there) {
+      append_row(out, "  " + c->name, length == HelpLength::one_screen ? brief(c->summary, width - kNames) : c->summary, kNames, width);
+      left.erase(c->name);
+    }
+  };
+  for (const Question& q : questions()) append_commands(q.text, {q.commands.begin(), q.commands.end()});
+  std::vector<std::string> others;
+  for (size_t i = 1; i < tree.size(); ++i) others.push_back(tree[i].name);
+  append_commands("More", others);
+  if (length == HelpLength::all) append_groups(out, root, length, width);
+  out.emplace_back();
+  append_footer(out, notes, width);
+  return join(out, "\n") + "\n";
+}
+
+size_t terminal_width() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::clamp<size_t>(size.ws_col, 60, 100) : 80;
+}
+
+}  // namespace
+
+std::string help_text(const CommandEntry& command, const std::vector<CommandEntry>& tree, HelpLength length, size_t width) {
+  return command.name == tree[0].name ? program_help(tree, length, width) : command_help(command, tree[0], length, width);
+}
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string, CLI::AppFormatMode mode) const {
+  return help_text(entry_of(*app), app_tree(root_of(*app)), mode == CLI::AppFormatMode::All ? HelpLength::all : HelpLength::one_screen,
+                   terminal_width());
+}
+
+}  // namespace plimsoll
