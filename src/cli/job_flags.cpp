@@ -25,6 +25,9 @@ void JobFlags::add_input_to(CLI::App& app) {
 void JobFlags::add_to(CLI::App& app) {
   constexpr const char* kGroup = "The run";
   app.add_option("--job", job_file, "job file, YAML or JSON")->type_name("FILE")->group(kGroup);
+  app.add_option("--as", as, "the reader of the file or command, where its content does not tell: axolotl, gsa, kohya, ...")
+      ->type_name("NAME")
+      ->group(kGroup);
   for (const Setting& s : job_settings()) {
     const std::string key = s.key;
     if (key == "config") {
@@ -48,7 +51,7 @@ void JobFlags::add_to(CLI::App& app) {
 }
 
 JobRequest JobFlags::request() const {
-  JobRequest out{input, job_file, {}, {}};
+  JobRequest out{input, job_file, {}, {}, as};
   for (const auto& [key, text] : values)
     if (!text.empty()) out.set(key, parse_scalar(text), "--" + key);
   if (!config.empty()) out.set("config", key_values(config, "--config"), "--config");
