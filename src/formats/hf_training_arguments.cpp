@@ -26,15 +26,17 @@ bool has_any(const Json& value, std::initializer_list<const char*> keys) {
   return false;
 }
 
-// Keys that only TrainingArguments have, or two that others have as well, where no batch is said in another trainer's words.
+// Keys that only TrainingArguments have; where no batch is said in another trainer's words, num_train_epochs, or two that others have as
+// well.
 Evidence training_arguments(const Document& d) {
   Evidence own = keys_there(d, {"per_device_train_batch_size", "per_device_eval_batch_size", "per_gpu_train_batch_size"});
   const bool certain = !own.empty();
+  const bool likely = !keys_there(d, {"num_train_epochs"}).empty();
   for (std::string& key :
        keys_there(d, {"gradient_accumulation_steps", "num_train_epochs", "gradient_checkpointing", "model_name_or_path"}))
     own.push_back(std::move(key));
   const bool other = !keys_there(d, {"batch_size", "train_batch_size", "micro_batch_size", "global_batch_size"}).empty();
-  return certain || (own.size() > 1 && !other) ? own : Evidence{};
+  return certain || ((likely || own.size() > 1) && !other) ? own : Evidence{};
 }
 
 // Keys that only TRL's configurations have.

@@ -292,7 +292,7 @@ void share_batch(Job& job) {
 [[noreturn]] void no_model(const Job& job) {
   std::vector<std::string> causes;
   for (const Finding& f : job.findings) {
-    if (f.effect != Effect::refused && f.effect != Effect::unknown && f.effect != Effect::conflict) continue;
+    if (f.effect != Effect::refused && f.effect != Effect::unknown && f.effect != Effect::conflict && f.effect != Effect::missing) continue;
     const std::string setting = f.setting.empty() ? "" : f.setting + ": ";
     causes.push_back(fmt::format("{}, {}{} ({})", f.source, setting, f.what, f.why.empty() ? to_string(f.effect) : f.why));
   }

@@ -336,13 +336,13 @@ TEST_F(Trainers, FilesNamedByACommand) {
   job = run("trl sft --config @recipe.yaml");
   EXPECT_EQ(job.batch, 2);
   job = run("python train.py --per_device_train_batch_size 2 --deepspeed not_here.json");
-  EXPECT_TRUE(finding(job, Effect::unknown, "deepspeed"));
+  EXPECT_TRUE(finding(job, Effect::missing, "the file not_here.json"));
 }
 
 TEST_F(Trainers, FilesThatNameEachOther) {
-  EXPECT_THROW(read("self.yaml", "num_train_epochs: 1\ndeepspeed: self.yaml\n"), Error);
+  EXPECT_THROW(read("self.yaml", "per_device_train_batch_size: 1\ndeepspeed: self.yaml\n"), Error);
   write("a.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: b.yaml}\n");
-  EXPECT_THROW(read("b.yaml", "num_train_epochs: 1\ndeepspeed: a.yaml\n"), Error);
+  EXPECT_THROW(read("b.yaml", "per_device_train_batch_size: 1\ndeepspeed: a.yaml\n"), Error);
   EXPECT_THROW(run("accelerate launch --config_file @a.yaml train.py --per_device_train_batch_size 1"), Error);
 }
 
@@ -907,7 +907,7 @@ TEST_F(Trainers, KohyaWithDeepSpeed) {
   EXPECT_EQ(job.parallel.deepspeed->stage, 2);
   EXPECT_TRUE(job.parallel.deepspeed->offload_optimizer);
   EXPECT_EQ(job.precision, Precision::bf16);
-  EXPECT_TRUE(finding(job, Effect::partial, "deepspeed"));
+  EXPECT_TRUE(finding(job, Effect::missing, "the fp16 copy of the weights"));
   job = run(train + "--mixed_precision bf16 --zero_stage 3");
   EXPECT_FALSE(job.parallel.deepspeed);
   EXPECT_TRUE(finding(job, Effect::unknown, "zero_stage"));
