@@ -31,6 +31,7 @@ namespace plimsoll {
   FORMAT(axolotl) \
   FORMAT(llama_factory) \
   FORMAT(torchtune) \
+  FORMAT(litgpt) \
   FORMAT(torchtitan) \
   FORMAT(kohya) \
   FORMAT(hf_training_arguments) \
