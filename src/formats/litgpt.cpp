@@ -160,10 +160,11 @@ void read_settings(Reader& r, bool lora) {
 bool is_object_at(const Json& value, const char* key) { return value.contains(key) && value[key].is_object(); }
 
 // Of all trainers only litgpt says a checkpoint's folder beside batch sizes in `train`.
-bool matches_litgpt(const Document& d) {
-  if (d.kind == Document::Kind::command) return program_of(d) == "litgpt";
-  return d.value.is_object() && has_keys(d, {"checkpoint_dir"}) && is_object_at(d.value, "train") &&
-         (has_keys(d, {"train.micro_batch_size"}) || has_keys(d, {"train.global_batch_size"}));
+Evidence evidence_of_litgpt(const Document& d) {
+  if (d.kind == Document::Kind::command) return program_of(d) == "litgpt" ? Evidence{"litgpt"} : Evidence{};
+  if (!d.value.is_object() || !has_keys(d, {"checkpoint_dir"}) || !is_object_at(d.value, "train")) return {};
+  Evidence keys = keys_there(d, {"checkpoint_dir", "train.micro_batch_size", "train.global_batch_size"});
+  return keys.size() > 1 ? keys : Evidence{};
 }
 
 void read_litgpt(Reader& r) {
@@ -216,7 +217,7 @@ const SettingsEncoder& writes_litgpt() {
 }  // namespace
 
 const Format& litgpt_format() {
-  static const Format kFormat{"litgpt",     "litgpt's fine-tuning YAML or command", Rank::trainer, matches_litgpt, read_litgpt, nullptr,
+  static const Format kFormat{"litgpt",     "litgpt's fine-tuning YAML or command", Rank::trainer, evidence_of_litgpt, read_litgpt, nullptr,
                               writes_litgpt};
   return kFormat;
 }
