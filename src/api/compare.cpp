@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
 #include "report/compare_report.h"
+#include "report/estimate_report.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -36,6 +39,16 @@ ComparedJob compared(const NamedRun& run, const std::vector<TargetDevice>& devic
   return {run.name.empty() ? job.model : run.name, estimate(runs, job, 0, only_device(devices)), fits_of(runs, job, devices)};
 }
 
+// Each once, though several of the jobs have it.
+doc::Blocks warnings_of(const std::vector<ComparedJob>& jobs) {
+  Job all;
+  std::set<std::tuple<std::string, std::string, std::string>> said;
+  for (const ComparedJob& c : jobs)
+    for (const Finding& f : c.estimate.job.findings)
+      if (said.insert({f.source, f.setting, f.what}).second) all.findings.push_back(f);
+  return warning_blocks(all);
+}
+
 // "gpt2", ["python", "train.py"], or {"name": "a", "run": "gpt2", "settings": {...}}; the settings of all come first.
 NamedRun run_of(const nlohmann::json& value, const JobRequest& common) {
   const bool whole = value.is_object();
@@ -46,6 +59,7 @@ NamedRun run_of(const nlohmann::json& value, const JobRequest& common) {
   if (out.name.empty()) out.name = join(out.job.run, " ");
   if (out.job.run.empty()) out.job.run = common.run;
   if (out.job.job_file.empty()) out.job.job_file = common.job_file;
+  if (out.job.as.empty()) out.job.as = common.as;
   out.job.add(common);
   return out;
 }
@@ -96,7 +110,13 @@ ExitCode answer(const CompareRequest& request, const Show& show) {
     jobs.push_back(compared(run, devices));
     if (show.progress && !show.progress(jobs.size(), runs.size(), "runs executed")) throw Cancelled{};
   }
-  show([&] { return compare_document(jobs); }, [&] { return compare_json(jobs); });
+  show(
+      [&] {
+        doc::Document document = compare_document(jobs);
+        doc::append(document.blocks, warnings_of(jobs));
+        return document;
+      },
+      [&] { return compare_json(jobs); });
   return ExitCode::ok;
 }
 

@@ -13,6 +13,7 @@
 #include "plan/layout_kinds.h"
 #include "plan/layouts.h"
 #include "plan/plan.h"
+#include "report/estimate_report.h"
 #include "report/layouts_report.h"
 #include "report/plan_report.h"
 #include "util/output_file.h"
@@ -332,6 +333,7 @@ ExitCode answer(const SearchRequest& asked, const Show& show) {
     show(
         [&] {
           doc::Document document = plan_document(plans[0]);
+          doc::append(document.blocks, warning_blocks(job));
           if (host) doc::append(document.blocks, host_blocks(host->sections, host->estimate));
           return document;
         },

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "estimate/typed_keys.h"
 #include "formats/input.h"
 #include "hardware/detect.h"
 #include "hardware/device_words.h"
@@ -63,6 +65,19 @@ std::vector<TargetDevice> devices_named(const std::string& typed) {
   throw Error(fmt::format("[request] {} {} is not understood", key, printable(dump(value), 80)), hint);
 }
 
+// Several words are a command. One that begins with a model is a slip: two models, or the value of a flag that takes it after '='.
+void check_words(const std::vector<std::string>& run) {
+  std::error_code error;
+  if (run.size() < 2 || !is_model_name(run[0]) || std::filesystem::exists(run[0], error)) return;
+  const std::string first = printable(run[0], 80), second = printable(run[1], 80);
+  if (is_model_name(run[1]))
+    throw Error(fmt::format("[input] two models: {} and {}", first, second),
+                fmt::format("one at a time, or side by side: plimsoll compare {} {}", first, second), ExitCode::usage);
+  throw Error(fmt::format("[input] {} is a model, and '{}' after it is not understood", first, second),
+              "a switch takes its value after '=': --checkpointing=false; the words of a training command begin with its program",
+              ExitCode::usage);
+}
+
 }  // namespace
 
 std::vector<TargetDevice> visible_devices() {
@@ -84,14 +99,20 @@ void JobRequest::add(const JobRequest& other) {
 
 Job JobRequest::job() const {
   Job job;
+  check_words(run);
   if (!job_file.empty()) read_job_file(job, job_file);
-  read_input(job, run);
+  read_input(job, run, as);
   for (const auto& [key, value] : settings) apply_setting(job, key, value, origin.at(key));
   resolve_model(job);
   Problems problems;
   check(job.host, problems);
   check_framework(job, problems);
   require_none(problems);
+  if (const nlohmann::json* config = settings.find("config"); config && config->is_object()) {
+    std::vector<std::string> typed;
+    for (const auto& item : config->items()) typed.push_back(item.key());
+    check_typed_keys(job, typed, origin.at("config"));
+  }
   return job;
 }
 
@@ -151,7 +172,8 @@ const std::vector<RequestKey>& job_keys() {
   static const std::vector<RequestKey> kKeys{
       {"run", KeyType::texts, R"(a model, a file, a directory, or the words of a training command: ["python", "train.py"])"},
       {"job", KeyType::text, "the path of a job file, which is read first"},
-      {"settings", KeyType::object, R"(settings of the run, as in a job file: {"batch": 8, "precision": "bf16"}; they win over both)"}};
+      {"settings", KeyType::object, R"(settings of the run, as in a job file: {"batch": 8, "precision": "bf16"}; they win over both)"},
+      {"as", KeyType::text, "the reader of the file or command, where its content does not tell: axolotl, gsa, kohya, ..."}};
   return kKeys;
 }
 
@@ -167,6 +189,7 @@ JobRequest job_request(const Config& request) {
   JobRequest out;
   read_value(request, job_keys()[0], out.run);
   read_value(request, job_keys()[1], out.job_file);
+  read_value(request, job_keys()[3], out.as);
   if (const nlohmann::json* settings = request.find({"settings"})) {
     if (!settings->is_object()) wrong_value("settings", *settings, R"(e.g. {"batch": 8, "precision": "bf16"}: docs/job-file.md)");
     for (const auto& item : settings->items()) out.set(item.key(), item.value(), "settings");

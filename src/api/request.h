@@ -21,6 +21,7 @@ struct JobRequest {
   std::string job_file;
   Patch settings;
   std::map<std::string, std::string> origin;  // who gave each of them: "--batch"
+  std::string as = {};                        // the reader of `run` that is insisted on; empty: its content tells
 
   void set(const std::string& key, nlohmann::json value, const std::string& origin);
   void add(const JobRequest& other);  // its settings, where this has none

@@ -124,6 +124,9 @@ void JobFlags::add_input_to(CLI::App& app) {
 
 void JobFlags::add_to(CLI::App& app) {
   app.add_option("--job", job_file, "job file, YAML or JSON")->type_name("FILE")->group(kCommonGroup);
+  app.add_option("--as", as, "the reader of the file or command, where its content does not tell: axolotl, gsa, kohya, ...")
+      ->type_name("NAME")
+      ->group(kCommonGroup);
   for (const Setting& s : job_settings()) {
     const std::string key = s.key, help = help_of_flag(s), value = value_of_flag(s);
     const char* group = group_of(s);
@@ -148,7 +151,7 @@ void JobFlags::add_to(CLI::App& app) {
 }
 
 JobRequest JobFlags::request() const {
-  JobRequest out{input, job_file, {}, {}};
+  JobRequest out{input, job_file, {}, {}, as};
   for (const auto& [key, text] : values)
     if (!text.empty()) out.set(key, parse_scalar(text), "--" + key);
   if (!config.empty()) out.set("config", key_values(config, "--config"), "--config");

@@ -16,7 +16,7 @@ const std::vector<std::string>& job_flag_groups();
 
 struct JobFlags {
   std::vector<std::string> input;  // a model, a file, a directory, or the words of a training command
-  std::string job_file;
+  std::string job_file, as;
   std::map<std::string, std::string> values;        // setting -> text of its flag; a switch is "true", or "false" by --ema=false
   std::vector<std::string> config, optimizer_args;  // KEY=VALUE
 

@@ -48,9 +48,8 @@ void read_deepspeed_plugin(Reader& r) {
   read_deepspeed(inner);
 }
 
-bool matches_accelerate(const Document& d) {
-  return d.kind != Document::Kind::command && d.value.is_object() &&
-         (d.value.contains("compute_environment") || d.value.contains("distributed_type"));
+Evidence evidence_of_accelerate(const Document& d) {
+  return d.kind != Document::Kind::command ? keys_there(d, {"compute_environment", "distributed_type"}) : Evidence{};
 }
 
 }  // namespace
@@ -168,8 +167,8 @@ const SettingsEncoder& writes_accelerate() {
 }  // namespace
 
 const Format& accelerate_format() {
-  static const Format kFormat{"accelerate",     "accelerate's configuration", Rank::launcher, matches_accelerate, read_accelerate, nullptr,
-                              writes_accelerate};
+  static const Format kFormat{
+      "accelerate", "accelerate's configuration", Rank::launcher, evidence_of_accelerate, read_accelerate, nullptr, writes_accelerate};
   return kFormat;
 }
 

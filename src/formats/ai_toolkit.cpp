@@ -8,6 +8,7 @@
 #include "formats/program.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
+#include "util/outcome.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -34,16 +35,36 @@ const Json* process_of(const Document& d) {
   return list.is_array() && !list.empty() && list[0].is_object() ? &list[0] : nullptr;
 }
 
-bool is_part(const Json& value) {
+// Sections of a process by themselves, with keys that no other trainer has in them.
+Evidence keys_of_part(const Document& d) {
   static const std::vector<std::string> kSections{"network", "train", "datasets", "model", "save", "sample", "logging"};
-  if (!value.is_object() || (!value.contains("train") && !value.contains("datasets"))) return false;
-  for (const auto& item : value.items())
-    if (std::find(kSections.begin(), kSections.end(), item.key()) == kSections.end()) return false;
-  static const std::vector<std::string> kTrain{
-      "ema_config", "diff_output_preservation", "gradient_checkpointing", "auto_scale_batch_size", "noise_scheduler", "train_unet"};
-  for (const std::string& key : kTrain)
-    if (value.contains("train") && value["train"].is_object() && value["train"].contains(key)) return true;
-  return value.contains("datasets") && value["datasets"].is_array();
+  if (!d.value.is_object()) return {};
+  for (const auto& item : d.value.items())
+    if (std::find(kSections.begin(), kSections.end(), item.key()) == kSections.end()) return {};
+  Evidence own = keys_there(d, {"train.ema_config", "train.diff_output_preservation", "train.auto_scale_batch_size",
+                                "train.noise_scheduler", "train.train_unet"});
+  const Json& sets = d.value.value("datasets", Json());
+  for (const char* key : {"folder_path", "cache_latents", "cache_latents_to_disk", "caption_ext"})
+    if (sets.is_array() && !sets.empty() && sets[0].is_object() && sets[0].contains(key)) own.push_back(std::string("datasets.") + key);
+  return own;
+}
+
+Evidence keys_of_toolkit(const Document& d) {
+  if (d.kind != Document::Kind::yaml && d.kind != Document::Kind::json) return {};
+  const Json* process = process_of(d);
+  if (!process) return keys_of_part(d);
+  Evidence own;
+  for (const char* key : {"train", "datasets"})
+    if (process->contains(key)) own.push_back(std::string("config.process.") + key);
+  return own;
+}
+
+// What run.py is given, beside the command or from the working directory.
+Evidence keys_of_named_toolkit_file(const Document& command) {
+  const Json& arguments = command.value.at("arguments");
+  if (arguments.size() != 1 || !arguments[0].is_string()) return {};
+  const Outcome<Document> file = outcome_of([&] { return read_document(arguments[0].get<std::string>()); });
+  return file ? keys_of_toolkit(*file) : Evidence{};
 }
 
 // process[0], with datasets[0] as a mapping of its own, as `r` reads no lists.
@@ -340,16 +361,7 @@ void read_yaml(Reader& outer) {
   r.finish();
 }
 
-bool matches_ai_toolkit(const Document& d) {
-  if (runs(d, {"run.py"})) {
-    const Json& arguments = d.value.at("arguments");
-    return arguments.size() == 1 && arguments[0].is_string() &&
-           (arguments[0].get<std::string>().ends_with(".yaml") || arguments[0].get<std::string>().ends_with(".yml"));
-  }
-  if (d.kind != Document::Kind::yaml && d.kind != Document::Kind::json) return false;
-  if (const Json* process = process_of(d)) return process->contains("train") || process->contains("datasets");
-  return is_part(d.value);
-}
+Evidence evidence_of_ai_toolkit(const Document& d) { return runs(d, {"run.py"}) ? keys_of_named_toolkit_file(d) : keys_of_toolkit(d); }
 
 void read_ai_toolkit(Reader& r) {
   if (r.document.kind != Document::Kind::command) return read_yaml(r);
@@ -478,7 +490,7 @@ const SettingsEncoder& writes_ai_toolkit() {
 }  // namespace
 
 const Format& ai_toolkit_format() {
-  static const Format kFormat{"ai_toolkit", "the AI Toolkit's YAML", Rank::trainer, matches_ai_toolkit, read_ai_toolkit,
+  static const Format kFormat{"ai_toolkit", "the AI Toolkit's YAML", Rank::trainer, evidence_of_ai_toolkit, read_ai_toolkit,
                               nullptr,      writes_ai_toolkit};
   return kFormat;
 }

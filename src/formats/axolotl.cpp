@@ -7,6 +7,7 @@
 #include "formats/format.h"
 #include "formats/fsdp_keys.h"
 #include "formats/launch.h"
+#include "formats/objectives.h"
 #include "formats/readers.h"
 #include "formats/trainer.h"
 #include "job/settings.h"
@@ -331,6 +332,18 @@ void ignore_rest(Reader& r) {
             "streaming_multipack_buffer_size"});
 }
 
+// `rl: dpo`, or a reward model. core/builders: an adapter's base is the reference unless rl_adapter_ref_model asks for a copy.
+void read_objective(Reader& r) {
+  const bool reward = r.flag("reward_model", false) || r.flag("process_reward_model", false);
+  const std::string name = reward ? "rm" : lower(r.text("rl"));
+  note_objective(r, {.name = name,
+                     .adapter = r.has("adapter") && !r.flag("rl_adapter_ref_model", false),
+                     .reference = !r.flag("precompute_ref_log_probs", false) && (name != "grpo" || r.number("trl.beta", 0) > 0),
+                     .vllm = r.flag("trl.use_vllm", false)});
+  if (!name.empty() && objective_in(name).empty())
+    r.finding(Effect::unknown, "rl", "not simulated: only the model's own loss on one batch is");
+}
+
 void read_settings(Reader& r) {
   r.job.trainer = kTrainer;
   set_model(r, "base_model");
@@ -353,23 +366,21 @@ void read_settings(Reader& r) {
   r.ignore({"fsdp_version", "fsdp_final_state_dict_type"});
   for (const char* key : {"tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree", "dp_shard_size"})
     if (r.integer(key, 1) > 1) not_simulated(r, key, "this kind of parallelism");
-  if (r.has("rl"))
-    r.finding(Effect::unknown, "rl", "preference losses and generation are not simulated: only the model's own loss on one batch is");
+  read_objective(r);
   for (const char* key : {"relora", "fp8", "use_onebitllms", "quantize_moe_experts", "qat"})
     if (r.has(key) && *r.find(key) != false) r.finding(Effect::unknown, key, "not simulated");
   ignore_rest(r);
   r.finish();
 }
 
-bool matches_axolotl(const Document& d) {
+Evidence evidence_of_axolotl(const Document& d) {
   if (d.kind == Document::Kind::command) {
     const std::string program = program_of(d);
-    return program == "axolotl" || program.starts_with("axolotl.cli.");
+    return program == "axolotl" || program.starts_with("axolotl.cli.") ? Evidence{program} : Evidence{};
   }
-  if (d.kind != Document::Kind::yaml || !d.value.is_object() || !d.value.contains("base_model")) return false;
-  for (const char* key : {"datasets", "pretraining_dataset", "micro_batch_size", "sequence_len", "adapter"})
-    if (d.value.contains(key)) return true;
-  return false;
+  if (d.kind != Document::Kind::yaml || !d.value.is_object() || !d.value.contains("base_model")) return {};
+  Evidence keys = keys_there(d, {"base_model", "micro_batch_size", "sequence_len", "adapter", "datasets", "pretraining_dataset"});
+  return keys.size() > 1 ? keys : Evidence{};
 }
 
 void read_axolotl(Reader& r) {
@@ -387,7 +398,7 @@ void read_axolotl(Reader& r) {
 }  // namespace
 
 const Format& axolotl_format() {
-  static const Format kFormat{"axolotl",     "axolotl's YAML or command", Rank::trainer, matches_axolotl, read_axolotl, nullptr,
+  static const Format kFormat{"axolotl",     "axolotl's YAML or command", Rank::trainer, evidence_of_axolotl, read_axolotl, nullptr,
                               writes_axolotl};
   return kFormat;
 }

@@ -74,8 +74,8 @@ void read_precision(Reader& r, bool several) {
   r.set("autocast", false, path);
   if (const int64_t stage = r.integer("zero_optimization.stage", 0); several && stage >= 1 && stage <= 3) return;  // ZeRO keeps its own
   if (several)
-    r.finding(Effect::unknown, path,
-              "the fp32 copies of the weights that DeepSpeed's optimizer updates are not part of the answer for several processes");
+    r.missing("the fp32 copy of the weights", "DeepSpeed's optimizer updates it; it is not simulated for several processes without ZeRO",
+              r.origin(path));
   else
     r.set("master_weights", "fp32", path);
 }
@@ -166,11 +166,11 @@ void read_zero(Reader& r, int64_t world) {
   r.set("zero", settings, kStage);
 }
 
-bool matches_deepspeed(const Document& d) {
-  if (d.kind != Document::Kind::json || !d.value.is_object()) return false;
-  const auto has = [&](const char* key) { return d.value.contains(key); };
-  return has("zero_optimization") || has("train_micro_batch_size_per_gpu") ||
-         (has("train_batch_size") && (has("optimizer") || has("fp16") || has("bf16")));
+Evidence evidence_of_deepspeed(const Document& d) {
+  if (d.kind != Document::Kind::json || !d.value.is_object()) return {};
+  if (Evidence own = keys_there(d, {"zero_optimization", "train_micro_batch_size_per_gpu"}); !own.empty()) return own;
+  Evidence sections = keys_there(d, {"train_batch_size", "optimizer.type", "fp16.enabled", "bf16.enabled"});
+  return d.value.contains("train_batch_size") && sections.size() > 1 ? sections : Evidence{};
 }
 
 }  // namespace
@@ -278,7 +278,7 @@ const SettingsEncoder& writes_deepspeed() {
 }  // namespace
 
 const Format& deepspeed_format() {
-  static const Format kFormat{"deepspeed",     "DeepSpeed's ds_config.json", Rank::launcher, matches_deepspeed, read_deepspeed, nullptr,
+  static const Format kFormat{"deepspeed",     "DeepSpeed's ds_config.json", Rank::launcher, evidence_of_deepspeed, read_deepspeed, nullptr,
                               writes_deepspeed};
   return kFormat;
 }

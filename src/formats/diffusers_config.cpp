@@ -5,11 +5,12 @@ namespace plimsoll {
 
 namespace {
 
-bool matches_diffusers_config(const Document& d) {
+Evidence evidence_of_diffusers_config(const Document& d) {
   if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name") || !d.value["_class_name"].is_string())
-    return false;
+    return {};
   const std::string name = d.value["_class_name"].get<std::string>();  // schedulers and image processors have no weights
-  return name.find("Scheduler") == std::string::npos && name.find("Processor") == std::string::npos;
+  const bool network = name.find("Scheduler") == std::string::npos && name.find("Processor") == std::string::npos;
+  return network ? Evidence{"_class_name"} : Evidence{};
 }
 
 ModelDescription model_of_diffusers_config(Reader& r) {
@@ -19,7 +20,7 @@ ModelDescription model_of_diffusers_config(Reader& r) {
 }  // namespace
 
 const Format& diffusers_config_format() {
-  static const Format kFormat{"diffusers_config", "config.json of diffusers", Rank::model, matches_diffusers_config,
+  static const Format kFormat{"diffusers_config", "config.json of diffusers", Rank::model, evidence_of_diffusers_config,
                               name_model,         model_of_diffusers_config};
   return kFormat;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "formats/foreign_file.h"
 #include "formats/gguf_reader.h"
 #include "formats/safetensors_reader.h"
 #include "formats/toml_reader.h"
@@ -89,7 +90,7 @@ bool looks_like_json(const std::string& text) {
 // Headers of weights, read in place; false for anything else.
 bool parse_weights(Document& d, std::string_view bytes, const std::string& extension) {
   if (bytes.starts_with("PK\3\4"))
-    throw Error("[file] " + d.name + " is a zip archive, as torch.save writes it",
+    throw Error("[input] " + d.name + " is a zip archive, as torch.save writes it",
                 "save the weights as safetensors, or name the model's config.json");
   if (looks_like_safetensors(bytes) || extension == ".safetensors") {
     parse_safetensors(bytes, d);
@@ -155,6 +156,7 @@ Document read_document(const std::string& path) {
     d.path = path;
     d.name = fs::path(path).filename().string();
     if (parse_weights(d, file.bytes(), fs::path(path).extension().string())) return d;
+    refuse_foreign_file(path, file.bytes());
   }
   return parse_document(read_text_file(path), path);
 }

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include "formats/format.h"
 
+#include <fmt/format.h>
+
 #include "formats/command_line.h"
 #include "util/outcome.h"
 #include "util/text.h"
@@ -29,6 +31,7 @@ namespace plimsoll {
   FORMAT(axolotl) \
   FORMAT(llama_factory) \
   FORMAT(torchtune) \
+  FORMAT(litgpt) \
   FORMAT(torchtitan) \
   FORMAT(kohya) \
   FORMAT(hf_training_arguments) \
@@ -48,7 +51,7 @@ const std::vector<Format>& formats() {
 
 const Format* format_of(const Document& document) {
   for (const Format& f : formats())
-    if (f.matches(document)) return &f;
+    if (!f.evidence(document).empty()) return &f;
   return nullptr;
 }
 
@@ -69,6 +72,18 @@ const Format* format_named(const std::string& name) {
   return nullptr;
 }
 
+void read_as(const Format& format, const Document& document, Job& job) {
+  Evidence by = format.evidence(document);
+  constexpr size_t kShown = 5;
+  const std::string more = by.size() > kShown ? fmt::format(" and {} more", by.size() - kShown) : "";
+  if (by.size() > kShown) by.resize(kShown);
+  if (!by.empty() && format.rank != Rank::job)
+    job.findings.push_back(
+        {Effect::note, "", document.name, fmt::format("read as {}: {}{}", format.name, printable(join(by, ", "), 300), more), ""});
+  Reader reader(job, document);
+  format.read(reader);
+}
+
 bool has_keys(const Document& document, std::initializer_list<std::string_view> paths) {
   for (const std::string_view path : paths) {
     const nlohmann::json* at = &document.value;
@@ -78,6 +93,17 @@ bool has_keys(const Document& document, std::initializer_list<std::string_view> 
     }
   }
   return true;
+}
+
+Evidence keys_there(const Document& document, std::initializer_list<std::string_view> paths) {
+  const bool command = document.kind == Document::Kind::command;
+  Evidence there;
+  for (const std::string_view path : paths) {
+    if (!command && has_keys(document, {path})) there.emplace_back(path);
+    if (command && document.value.contains("flags") && document.value["flags"].contains(std::string(path)))
+      there.push_back("--" + std::string(path));
+  }
+  return there;
 }
 
 }  // namespace plimsoll

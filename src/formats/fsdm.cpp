@@ -131,9 +131,15 @@ void read_unknown_flags(Reader& r) {
       r.finding(Effect::refused, "/flags/" + item.key(), "main_jax.py does not know the flag and stops", "argparse");
 }
 
-bool matches_fsdm(const Document& d) {
-  return runs(d, {"main_jax.py", "main.py"}) && (has_flag(d, "sample_size") || has_flag(d, "model")) &&
-         (flag_text(d, "model") == "vfsddpm_jax" || runs(d, {"main_jax.py"}));
+// A main_jax.py may be anybody's: its model's name, or two flags that nobody else has.
+Evidence evidence_of_fsdm(const Document& d) {
+  if (!runs(d, {"main_jax.py", "main.py"})) return {};
+  if (flag_text(d, "model") == "vfsddpm_jax") return {program_of(d), "--model vfsddpm_jax"};
+  Evidence own = keys_there(d, {"mode_conditioning", "encoder_tokenize_mode", "encoder_mode", "context_channels", "context_pool_size",
+                                "cross_attn_layers", "encoder_dim_head", "freeze_dit_steps"});
+  if (has_flag(d, "model") || own.size() < 2 || !runs(d, {"main_jax.py"})) return {};
+  own.insert(own.begin(), "main_jax.py");
+  return own;
 }
 
 void read_fsdm(Reader& r) {
@@ -189,7 +195,7 @@ const SettingsEncoder& writes_fsdm() {
 }  // namespace
 
 const Format& fsdm_format() {
-  static const Format kFormat{"fsdm",     "main_jax.py of few-shot diffusion models", Rank::trainer, matches_fsdm, read_fsdm, nullptr,
+  static const Format kFormat{"fsdm",     "main_jax.py of few-shot diffusion models", Rank::trainer, evidence_of_fsdm, read_fsdm, nullptr,
                               writes_fsdm};
   return kFormat;
 }

@@ -44,7 +44,7 @@ Json config_of(Reader& r, const std::string& architecture) {
   return config;
 }
 
-bool matches_gguf(const Document& d) { return d.kind == Document::Kind::gguf; }
+Evidence evidence_of_gguf(const Document& d) { return d.kind == Document::Kind::gguf ? Evidence{"the header of its tensors"} : Evidence{}; }
 
 ModelDescription model_of_gguf(Reader& r) {
   const std::string architecture = r.text("/general.architecture");
@@ -64,7 +64,7 @@ ModelDescription model_of_gguf(Reader& r) {
 }  // namespace
 
 const Format& gguf_format() {
-  static const Format kFormat{"gguf", "GGUF, the header alone", Rank::weights, matches_gguf, read_safetensors, model_of_gguf};
+  static const Format kFormat{"gguf", "GGUF, the header alone", Rank::weights, evidence_of_gguf, read_safetensors, model_of_gguf};
   return kFormat;
 }
 

@@ -28,23 +28,26 @@ Document whole(Document d) {
   return d;
 }
 
-bool is_gsa(const Document& d) {
-  if (d.kind != Document::Kind::yaml && d.kind != Document::Kind::json) return false;
-  if (has_keys(d, {"training.micro_batch_size"})) return true;
-  // A part of it, as its document shows; axolotl has the same keys beside its model's name.
-  if (has_keys(d, {"micro_batch_size", "gradient_accumulation_steps"}) && !has_keys(d, {"base_model"})) return true;
+// The section gsa with a key of its own, or a setting of its indexer. Sizes of a model and settings of training are anybody's.
+Evidence keys_of_gsa(const Document& d) {
+  if (d.kind != Document::Kind::yaml && d.kind != Document::Kind::json) return {};
   const Document full = whole(d);
-  return has_keys(full, {"model.gsa"}) || has_keys(full, {"model.n_layers", "model.d_ffn"});
+  Evidence own;
+  for (const char* key : kGsaKeys)
+    if (const std::string path = std::string("model.gsa.") + key; has_keys(full, {path})) own.push_back(path);
+  for (const char* path : {"training.indexer_warmup_steps", "training.indexer_lr_multiplier"})
+    if (has_keys(full, {path})) own.emplace_back(path);
+  return own;
 }
 
-bool names_gsa_file(const Document& command) {
+Evidence keys_of_named_file(const Document& command) {
   const std::string path = flag_text(command, "config");
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return command.value.value("program", "").ends_with("training/train.py");
+  if (!std::filesystem::is_regular_file(path, error)) return {};
   try {
-    return is_gsa(read_document(path));
+    return keys_of_gsa(read_document(path));
   } catch (const Error&) {
-    return false;
+    return {};
   }
 }
 
@@ -158,11 +161,13 @@ void read_command(Reader& r) {
   r.finish();
 }
 
-bool matches_gsa(const Document& d) {
-  if (d.kind != Document::Kind::command) return is_gsa(d);
+Evidence evidence_of_gsa(const Document& d) {
+  if (d.kind != Document::Kind::command) return keys_of_gsa(d);
   const std::string config = runs(d, {"train.py"}) ? flag_text(d, "config") : "";
-  return (config.ends_with(".yaml") || config.ends_with(".yml")) &&
-         has_only_flags(d, {"config", "output_dir", "resume_from", "wandb_run_name", "seed", "local_rank"}) && names_gsa_file(d);
+  if ((!config.ends_with(".yaml") && !config.ends_with(".yml")) ||
+      !has_only_flags(d, {"config", "output_dir", "resume_from", "wandb_run_name", "seed", "local_rank"}))
+    return {};
+  return keys_of_named_file(d);
 }
 
 void read_gsa(Reader& r) {
@@ -223,7 +228,7 @@ const SettingsEncoder& writes_gsa() {
 
 const Format& gsa_format() {
   static const Format kFormat{
-      "gsa", "Gated-Sparse-Attention's YAML, or its training/train.py", Rank::trainer, matches_gsa, read_gsa, nullptr, writes_gsa};
+      "gsa", "Gated-Sparse-Attention's YAML, or its training/train.py", Rank::trainer, evidence_of_gsa, read_gsa, nullptr, writes_gsa};
   return kFormat;
 }
 

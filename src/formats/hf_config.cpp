@@ -132,8 +132,8 @@ void read_quantization(Reader& r) {
       "--quantization none for the model before it was quantised; --quantization nf4 (with --lora) is near to other kinds of 4 bits");
 }
 
-bool matches_hf_config(const Document& d) {
-  return d.kind == Document::Kind::json && d.value.is_object() && (d.value.contains("model_type") || d.value.contains("architectures"));
+Evidence evidence_of_hf_config(const Document& d) {
+  return d.kind == Document::Kind::json ? keys_there(d, {"model_type", "architectures"}) : Evidence{};
 }
 
 ModelDescription model_of_hf_config(Reader& r) {
@@ -158,7 +158,8 @@ ModelDescription model_of_hf_config(Reader& r) {
 }  // namespace
 
 const Format& hf_config_format() {
-  static const Format kFormat{"hf_config", "config.json of transformers", Rank::model, matches_hf_config, name_model, model_of_hf_config};
+  static const Format kFormat{"hf_config",       "config.json of transformers", Rank::model, evidence_of_hf_config, name_model,
+                              model_of_hf_config};
   return kFormat;
 }
 

@@ -5,11 +5,13 @@
 
 #include "formats/format.h"
 #include "formats/launch.h"
+#include "formats/objectives.h"
 #include "formats/trainer.h"
 #include "job/distribution.h"
 #include "job/packed_storage.h"
 #include "job/quantization_kind.h"
 #include "job/settings.h"
+#include "util/outcome.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -24,9 +26,17 @@ bool has_any(const Json& value, std::initializer_list<const char*> keys) {
   return false;
 }
 
-bool has_training_arguments(const Json& value) {
-  return has_any(value, {"per_device_train_batch_size", "gradient_accumulation_steps", "per_gpu_train_batch_size", "num_train_epochs",
-                         "per_device_eval_batch_size", "gradient_checkpointing"});
+// Keys that only TrainingArguments have; where no batch is said in another trainer's words, num_train_epochs, or two that others have as
+// well.
+Evidence training_arguments(const Document& d) {
+  Evidence own = keys_there(d, {"per_device_train_batch_size", "per_device_eval_batch_size", "per_gpu_train_batch_size"});
+  const bool certain = !own.empty();
+  const bool likely = !keys_there(d, {"num_train_epochs"}).empty();
+  for (std::string& key :
+       keys_there(d, {"gradient_accumulation_steps", "num_train_epochs", "gradient_checkpointing", "model_name_or_path"}))
+    own.push_back(std::move(key));
+  const bool other = !keys_there(d, {"batch_size", "train_batch_size", "micro_batch_size", "global_batch_size"}).empty();
+  return certain || ((likely || own.size() > 1) && !other) ? own : Evidence{};
 }
 
 // Keys that only TRL's configurations have.
@@ -42,13 +52,21 @@ bool is_python_program(const Document& d) {
          (!program.empty() && program.find('.') != std::string::npos && !program.ends_with(".sh"));
 }
 
-bool names_settings(const Document& d) {
-  if (has_any(d.value["flags"], {"config", "config_file", "deepspeed"})) return true;
-  for (const Json& argument : d.value["arguments"]) {
-    const std::string text = argument.is_string() ? argument.get<std::string>() : "";
-    if (text.ends_with(".yaml") || text.ends_with(".yml") || text.ends_with(".json")) return true;
+// A file of settings that the command names and that a trainer's reader takes.
+Evidence named_settings(const Document& d) {
+  const Json& flags = d.value["flags"];
+  std::vector<std::string> names;
+  for (const char* flag : {"config", "config_file"})
+    if (flags.contains(flag) && flags[flag].is_string()) names.push_back(flags[flag].get<std::string>());
+  for (const Json& argument : d.value["arguments"])
+    if (const std::string text = argument.is_string() ? argument.get<std::string>() : "";
+        text.ends_with(".yaml") || text.ends_with(".yml") || text.ends_with(".json"))
+      names.push_back(text);
+  for (const std::string& name : names) {
+    const Outcome<Document> file = outcome_of([&] { return read_document(name); });
+    if (file && format_of(*file)) return {name};
   }
-  return false;
+  return {};
 }
 
 // What the user says about the type of the loaded weights: "" when nothing.
@@ -176,15 +194,24 @@ void read_evaluation(Reader& r, const std::string& trainer) {
 }
 
 // The loss of a pair of answers, generation by a policy: other steps than the ones that are simulated.
-void read_other_objectives(Reader& r) {
-  if (r.has("num_generations") || r.has("max_completion_length") || r.flag("use_vllm", false))
-    r.note(Effect::unknown, "GRPO and its relatives generate and compare answers: only the update of one batch of max_length is simulated");
-  if (r.has("beta") || r.has("max_prompt_length") || r.has("precompute_ref_log_probs"))
-    r.note(Effect::unknown,
-           "preference losses (DPO, ORPO, KTO) run pairs and perhaps a reference model: only the model's own loss is simulated");
+// `program`: what the command or the script is called.
+void read_other_objectives(Reader& r, const std::string& program) {
+  Objective o;
+  o.name = objective_in(program);
+  const bool generates = r.has("num_generations") || r.has("max_completion_length") || r.flag("use_vllm", false);
+  const bool prefers = r.has("beta") || r.has("max_prompt_length") || r.has("precompute_ref_log_probs");
+  if (o.name.empty()) o.name = generates ? "grpo" : prefers ? "dpo" : "";
+  o.adapter = r.flag("use_peft", false);
+  // GRPOConfig's beta is 0 unless it is said: no reference is loaded then
+  const bool free = r.flag("precompute_ref_log_probs", false) || r.flag("reference_free", false);
+  o.reference = !free && (o.name != "grpo" || r.number("beta", 0) > 0);
+  o.reward = r.has("reward_model_path") || r.has("reward_model_name_or_path");
+  o.vllm = r.flag("use_vllm", false);
+  r.ignore({"max_prompt_length", "vllm_mode", "vllm_gpu_memory_utilization", "reward_model_path", "reward_model_name_or_path"});
+  note_objective(r, o);
 }
 
-void read_arguments(Reader& r) {
+void read_arguments(Reader& r, const std::string& program = "") {
   const bool trl = is_trl(r.document);
   const std::string trainer = trl ? "TRL" : "transformers";
   r.job.trainer = trainer;
@@ -231,17 +258,21 @@ void read_arguments(Reader& r) {
   read_rows(r, trl);
   read_evaluation(r, trainer);
   read_dataloader(r, trainer);
-  read_other_objectives(r);
+  read_other_objectives(r, program);
   read_ddp(r, /*find_unused=*/!r.job.checkpointing.on);
   read_deepspeed_setting(r, "deepspeed");
   r.ignore({"model_init_kwargs", "loss_type"});
   r.finish();
 }
 
-bool matches_hf_training_arguments(const Document& d) {
-  if (!d.value.is_object()) return false;
-  if (d.kind == Document::Kind::command) return is_python_program(d) && (has_training_arguments(d.value["flags"]) || names_settings(d));
-  return has_training_arguments(d.value) && !has_any(d.value, {"model", "_component_"});
+Evidence evidence_of_hf_training_arguments(const Document& d) {
+  if (!d.value.is_object()) return {};
+  if (d.kind != Document::Kind::command) return has_any(d.value, {"model", "_component_"}) ? Evidence{} : training_arguments(d);
+  if (!is_python_program(d)) return {};
+  if (Evidence flags = training_arguments(d); !flags.empty()) return flags;
+  if (program_of(d) == "trl") return {"trl"};
+  if (flag_text(d, "deepspeed").ends_with(".json")) return {"--deepspeed"};  // DeepSpeed's own is a switch beside --deepspeed_config
+  return named_settings(d);
 }
 
 void read_hf_training_arguments(Reader& r) {
@@ -255,9 +286,11 @@ void read_hf_training_arguments(Reader& r) {
   const Document settings = settings_of(r, {"config", "config_file"});
   // A file of another trainer, named by a program that is not known.
   const Format* format = settings.kind == Document::Kind::command ? nullptr : format_of(settings);
+  if (format && std::string(format->name) != "hf_training_arguments") return read_as(*format, settings, r.job);
   Reader inner(r.job, settings);
-  if (format && std::string(format->name) != "hf_training_arguments") return format->read(inner);
-  read_arguments(inner);
+  const Json& arguments = r.document.value["arguments"];
+  const bool trl = program_of(r.document) == "trl" && !arguments.empty() && arguments[0].is_string();  // `trl dpo`
+  read_arguments(inner, trl ? arguments[0].get<std::string>() : program_of(r.document));
 }
 
 bool says_trl(const EncodeRequest& w) { return w.before.trainer == "TRL"; }
@@ -387,7 +420,7 @@ const Format& hf_training_arguments_format() {
   static const Format kFormat{"hf_training_arguments",
                               "TrainingArguments of transformers or TRL: JSON, YAML or command",
                               Rank::trainer,
-                              matches_hf_training_arguments,
+                              evidence_of_hf_training_arguments,
                               read_hf_training_arguments,
                               nullptr,
                               writes_hf_training_arguments};

@@ -6,8 +6,9 @@ namespace plimsoll {
 
 namespace {
 
-bool matches_job(const Document& d) {
-  return d.value.is_object() && d.value.contains("model") && d.value["model"].is_string() && is_job_json(d.value);
+Evidence evidence_of_job(const Document& d) {
+  const bool own = d.value.is_object() && d.value.contains("model") && d.value["model"].is_string() && is_job_json(d.value);
+  return own ? Evidence{"model"} : Evidence{};
 }
 
 void read_job(Reader& r) { apply_settings(r.job, r.document.value, r.document.name); }
@@ -38,7 +39,7 @@ const SettingsEncoder& writes_job() {
 }  // namespace
 
 const Format& job_format() {
-  static const Format kFormat{"job", "Plimsoll's own job file, YAML or JSON", Rank::job, matches_job, read_job, nullptr, writes_job};
+  static const Format kFormat{"job", "Plimsoll's own job file, YAML or JSON", Rank::job, evidence_of_job, read_job, nullptr, writes_job};
   return kFormat;
 }
 

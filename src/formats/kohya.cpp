@@ -57,6 +57,26 @@ constexpr Sign kFiles[]{{"flux1", "sd-scripts-flux"}, {"flux.1", "sd-scripts-flu
                         {"v1-5", "sd-scripts-sd1"},   {"v1-4", "sd-scripts-sd1"},     {"sd15", "sd-scripts-sd1"},
                         {"v2-1", "sd-scripts-sd2"},   {"768-v-ema", "sd-scripts-sd2"}};
 
+// Names on the Hub that say which model, with its text encoders and its VAE, is meant.
+constexpr Sign kHubNames[]{{"stable-diffusion-xl-base-1.0", "sd-scripts-sdxl"},
+                           {"stable-diffusion-xl-base-0.9", "sd-scripts-sdxl"},
+                           {"stable-diffusion-v1-4", "sd-scripts-sd1"},
+                           {"stable-diffusion-v1-5", "sd-scripts-sd1"},
+                           {"stable-diffusion-2", "sd-scripts-sd2"},
+                           {"stable-diffusion-2-base", "sd-scripts-sd2"},
+                           {"stable-diffusion-2-1", "sd-scripts-sd2"},
+                           {"stable-diffusion-2-1-base", "sd-scripts-sd2"},
+                           {"flux.1-dev", "sd-scripts-flux"},
+                           {"flux.1-schnell", "sd-scripts-flux"},
+                           {"lumina-image-2.0", "sd-scripts-lumina2"}};
+
+std::string preset_by_hub_name(const std::string& name) {
+  const std::string last = lower(name.substr(name.rfind('/') + 1));
+  for (const Sign& s : kHubNames)
+    if (last == s.text) return s.preset;
+  return "";
+}
+
 template <size_t N>
 std::string preset_by(const Sign (&signs)[N], const std::string& text) {
   for (const Sign& s : signs)
@@ -95,11 +115,13 @@ void read_model(Reader& r, const Script& s) {
     r.finding(Effect::note, path, fmt::format("not here: taken for the preset {}", s.model), "the model that this script trains");
   }
   r.ignore({"v2", "v_parameterization", "clip_l", "clip_g", "t5xxl", "ae", "model_type"});
-  if (!s.model.empty() || !is_checkpoint_file(name) || fs::exists(fs::path(r.document.folder()) / name, error)) return;
-  const std::string guess = preset_by(kFiles, lower(fs::path(name).filename().string()));
+  if (!s.model.empty() || fs::exists(fs::path(r.document.folder()) / name, error)) return;
+  const bool file = is_checkpoint_file(name);
+  const std::string guess = file ? preset_by(kFiles, lower(fs::path(name).filename().string())) : preset_by_hub_name(name);
   if (guess.empty()) return;
   r.set("model", guess, path);
-  r.finding(Effect::note, path, fmt::format("not here: taken for the preset {}", guess), "the usual name of its file");
+  r.finding(Effect::note, path, fmt::format("not here: taken for the preset {}", guess),
+            file ? "the usual name of its file" : "its name on the Hub");
 }
 
 // prepare_dtype, and the casts of train_network.py
@@ -440,14 +462,17 @@ Document flattened(const Document& d) {
   return flat;
 }
 
-bool matches_kohya(const Document& d) {
-  if (d.kind == Document::Kind::command)
-    return is_script(program_of(d)) && (program_of(d) != "train_network.py" || !d.value["flags"].contains("per_device_train_batch_size"));
-  if (d.kind != Document::Kind::toml || !d.value.is_object()) return false;
-  const Json flat = flattened(d).value;
-  return is_kohya_dataset(d.value) || flat.contains("network_module") ||
-         (flat.contains("pretrained_model_name_or_path") &&
-          (flat.contains("train_batch_size") || flat.contains("optimizer_type") || flat.contains("dataset_config")));
+Evidence evidence_of_kohya(const Document& d) {
+  if (d.kind == Document::Kind::command) {
+    const bool other = program_of(d) == "train_network.py" && d.value["flags"].contains("per_device_train_batch_size");
+    return is_script(program_of(d)) && !other ? Evidence{program_of(d)} : Evidence{};
+  }
+  if (d.kind != Document::Kind::toml || !d.value.is_object()) return {};
+  if (is_kohya_dataset(d.value)) return {"datasets.subsets"};
+  Evidence keys =
+      keys_there(flattened(d), {"network_module", "pretrained_model_name_or_path", "train_batch_size", "optimizer_type", "dataset_config"});
+  const bool named = std::find(keys.begin(), keys.end(), "pretrained_model_name_or_path") != keys.end();
+  return !keys.empty() && (keys[0] == "network_module" || (named && keys.size() > 1)) ? keys : Evidence{};
 }
 
 void read_kohya(Reader& r) {
@@ -471,7 +496,7 @@ bool is_kohya_dataset(const Json& value) {
 }
 
 const Format& kohya_format() {
-  static const Format kFormat{"kohya",     "TOML or command of kohya's sd-scripts", Rank::trainer, matches_kohya, read_kohya, nullptr,
+  static const Format kFormat{"kohya",     "TOML or command of kohya's sd-scripts", Rank::trainer, evidence_of_kohya, read_kohya, nullptr,
                               writes_kohya};
   return kFormat;
 }

@@ -29,14 +29,13 @@ const char* text_key(Reader& r, bool network) {
 // The VAE and the text encoders beside a checkpoint that stands for itself: not part of the answer.
 void note_missing_parts(Reader& r, bool latents, bool texts, bool trains) {
   if (!texts && trains)
-    r.note(Effect::unknown, "the text encoders are trained too: their weights and adapters are not part of the answer",
-           "name a model by its script alone to have them simulated");
+    r.missing("the text encoders", "they are trained as well: their weights and adapters are not part of the answer",
+              "a model that is named by its script or its name on the Hub has them");
   else if (!texts)
-    r.note(Effect::partial, "the text encoders are also on the device: their weights are not part of the answer",
-           "--cache_text_encoder_outputs lets them go");
+    r.missing("the text encoders", "they are also on the device: their weights are not part of the answer",
+              "--cache_text_encoder_outputs lets them go");
   if (!latents)
-    r.note(Effect::partial, "the VAE encodes pictures between the steps: its memory is not part of the answer",
-           "--cache_latents lets it go");
+    r.missing("the VAE", "it encodes pictures between the steps: its memory is not part of the answer", "--cache_latents lets it go");
 }
 
 // Texts are cached, or encoded in every step by encoders that are frozen or trained.
@@ -51,10 +50,9 @@ void read_texts(Reader& r, bool network, const std::string& program, bool cached
     return r.finding(Effect::refused, cache, "text encoders that are trained cannot be cached: an AssertionError",
                      network ? "give --network_train_unet_only" : "leave --train_text_encoder out");
   if (wanted && cached)
-    return r.finding(Effect::partial, cache, "of T5 alone: CLIP is trained and stays on the device, which is not part of the answer");
+    return r.missing("the CLIP text encoders", "outputs of T5 alone are cached: CLIP is trained and stays on the device", r.origin(cache));
   if (wanted && model == "sd-scripts-lumina2")
-    return r.note(Effect::unknown, "adapters of the text encoder are not part of the answer: it is simulated frozen",
-                  "give --network_train_unet_only");
+    return r.missing("the text encoder's adapter", "the text encoder is simulated frozen", "--network_train_unet_only goes without");
   if (!wanted) return;
   r.config("train_text_encoder", true, r.has(key) ? r.origin(key) : std::string("default of sd-scripts"));
   if (r.flag("gradient_checkpointing", false) && network)
@@ -102,7 +100,7 @@ void read_kohya_zero(Reader& r) {
     apply_setting(r.job, "autocast", true, r.origin("mixed_precision"));
   }
   if (several && mixed == "bf16")
-    r.finding(Effect::partial, "deepspeed", "copies of bf16 weights in fp16 are not part of the answer",
+    r.missing("the fp16 copy of the weights", "DeepSpeed's wrapper casts bf16 weights under autocast",
               "the wrapper's torch.autocast names no type, and that of CUDA is fp16 unless it is told");
   inside.value = {{"zero_optimization", zero}};
   Reader inner(r.job, inside);

@@ -65,7 +65,8 @@ void read_accelerate_launch(Reader& r) {
   if (path) settings = read_document(*path);
   settings.depth = r.document.depth + 1;
   if (!file.empty() && !path)
-    r.finding(Effect::unknown, "/launcher_flags/config_file", "the file is not here: what it says is not part of this answer");
+    r.missing("the file " + printable(file, 120), "it is not here: what it says is not part of this answer",
+              r.origin("/launcher_flags/config_file"));
   overlay(settings, keys, r.document.name + ": --");
   if (const int64_t devices = file.empty() && !flags.contains("num_processes") ? processes_per_node(r) : 1; devices > 1)
     overlay(settings, {{"num_processes", devices}}, r.document.name + ": CUDA_VISIBLE_DEVICES, ");
@@ -119,7 +120,7 @@ Document settings_of(Reader& r, std::initializer_list<const char*> flags) {
     if (path)
       settings = read_document(*path);
     else
-      r.note(Effect::unknown, fmt::format("{} is not here: what it says is not part of this answer", printable(name, 120)));
+      r.missing("the file " + printable(name, 120), "it is not here: what it says is not part of this answer");
     if (path) break;
   }
   settings.depth = r.document.depth + 1;

@@ -6,6 +6,7 @@
 
 #include "formats/format.h"
 #include "formats/launch.h"
+#include "formats/objectives.h"
 #include "formats/trainer.h"
 #include "job/packed_storage.h"
 #include "job/quantization_kind.h"
@@ -236,9 +237,11 @@ void read_settings(Reader& r) {
   if (r.flag("upcast_layernorm", false)) r.finding(Effect::unknown, "upcast_layernorm", "norms in fp32 are not simulated");
   if (r.flag("use_unsloth", false))
     r.finding(Effect::unknown, "use_unsloth", "unsloth's own layers are not modelled: transformers' are simulated");
-  if (stage == "rm" || stage == "ppo" || stage == "dpo" || stage == "kto")
-    r.finding(Effect::unknown, "stage",
-              "preference losses, reward and reference models are not simulated: only the model's own loss on one batch is");
+  const std::string preference = lower(r.text("pref_loss", "sigmoid"));
+  const bool alone = preference == "orpo" || preference == "simpo";  // workflow.py of dpo: no reference model for these
+  note_objective(r, {.name = stage == "dpo" && alone ? preference : stage,
+                     .adapter = type == "lora" && !r.has("ref_model"),
+                     .reward = r.has("reward_model") && stage == "ppo"});
   for (const char* key : {"use_kt", "use_mca", "use_megatron_bridge", "use_hyper_parallel", "fp8", "shift_attn"})
     if (r.flag(key, false)) r.finding(Effect::unknown, key, "not simulated");
 
@@ -256,15 +259,16 @@ void read_settings(Reader& r) {
   r.finish();
 }
 
-bool matches_llama_factory(const Document& d) {
+Evidence evidence_of_llama_factory(const Document& d) {
   if (d.kind == Document::Kind::command) {
     const std::string program = program_of(d);
-    const Json& flags = d.value["flags"];
-    return program == "llamafactory-cli" || program == "lmf" || program.starts_with("llamafactory.") ||
-           (flags.contains("stage") && flags.contains("finetuning_type"));
+    if (program == "llamafactory-cli" || program == "lmf" || program.starts_with("llamafactory.")) return {program};
+    Evidence flags = keys_there(d, {"stage", "finetuning_type"});
+    return flags.size() == 2 ? flags : Evidence{};
   }
-  if (!d.value.is_object() || d.kind == Document::Kind::toml) return false;
-  return d.value.contains("finetuning_type") || (d.value.contains("cutoff_len") && d.value.contains("model_name_or_path"));
+  if (!d.value.is_object() || d.kind == Document::Kind::toml) return {};
+  Evidence keys = keys_there(d, {"finetuning_type", "cutoff_len", "model_name_or_path"});
+  return d.value.contains("finetuning_type") || keys.size() == 2 ? keys : Evidence{};
 }
 
 void read_llama_factory(Reader& r) {
@@ -385,7 +389,7 @@ const SettingsEncoder& writes_llama_factory() {
 
 const Format& llama_factory_format() {
   static const Format kFormat{
-      "llama_factory",     "LLaMA-Factory's YAML, JSON or command", Rank::trainer, matches_llama_factory, read_llama_factory, nullptr,
+      "llama_factory",     "LLaMA-Factory's YAML, JSON or command", Rank::trainer, evidence_of_llama_factory, read_llama_factory, nullptr,
       writes_llama_factory};
   return kFormat;
 }

@@ -6,6 +6,7 @@
 #include "formats/mamba_vram.h"
 #include "formats/program.h"
 #include "job/settings.h"
+#include "util/outcome.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -41,17 +42,30 @@ bool only_keys(const Json& section, const std::vector<std::string>& known) {
   return true;
 }
 
-// Whether a mapping has the sections of this trainer, all or some, and nothing else.
-bool has_sections(const Json& value) {
-  if (!value.is_object() || value.empty()) return false;
-  bool own = false;
-  for (const auto& item : value.items()) {
-    const bool vram = item.key() == "vram", model = item.key() == "model";
-    if (vram && item.value().is_object()) own = true;
-    if (model && only_keys(item.value(), kModelKeys)) own = true;
-    if (!vram && !model && item.key() != "training") return false;
+// The section vram with keys of its own, beside nothing but model and training: those two alone are anybody's.
+Evidence keys_of_sections(const Json& value) {
+  if (!value.is_object() || !value.contains("vram")) return {};
+  for (const auto& item : value.items())
+    if (item.key() != "vram" && item.key() != "model" && item.key() != "training") return {};
+  if (value.contains("model") && value["model"].is_object() && !only_keys(value["model"], kModelKeys)) return {};
+  if (!value["vram"].is_object()) return value.contains("model") && value.contains("training") ? Evidence{"vram"} : Evidence{};
+  if (!only_keys(value["vram"], kVramKeys)) return {};
+  Evidence own;
+  for (const auto& item : value["vram"].items()) own.push_back("vram." + item.key());
+  return own;
+}
+
+// Two of its own flags; --model_size alone is anybody's. With --config it is the file that tells.
+Evidence flags_of_trainer(const Document& d) {
+  if (!has_only_flags(d, {"model_size", "vram", "vram_auto", "vram_safety_margin", "training_preset", "data_dir", "dataset",
+                          "dataset_split", "text_column", "output_dir", "config", "resume"}))
+    return {};
+  if (const std::string path = flag_text(d, "config"); !path.empty()) {
+    const Outcome<Document> file = outcome_of([&] { return plimsoll::read_document(path); });
+    return file.value ? keys_of_sections(file.value->value) : Evidence{};
   }
-  return own && !value.value("model", Json::object()).contains("n_heads");
+  Evidence own = keys_there(d, {"vram", "vram_auto", "vram_safety_margin", "model_size", "training_preset"});
+  return own.size() > 1 ? own : Evidence{};
 }
 
 void missing_keys(Reader& r) {
@@ -254,16 +268,9 @@ void read_command(Reader& r) {
   r.finish();
 }
 
-bool matches_mamba_trainer(const Document& d) {
-  if (d.kind == Document::Kind::command) {
-    if (!runs(d, {"train.py"}) ||
-        !has_only_flags(d, {"model_size", "vram", "vram_auto", "vram_safety_margin", "training_preset", "data_dir", "dataset",
-                            "dataset_split", "text_column", "output_dir", "config", "resume"}))
-      return false;
-    return has_flag(d, "model_size") || has_flag(d, "vram") || has_flag(d, "vram_auto") || has_flag(d, "training_preset") ||
-           flag_text(d, "config").ends_with(".json");
-  }
-  return (d.kind == Document::Kind::json || d.kind == Document::Kind::yaml) && has_sections(d.value);
+Evidence evidence_of_mamba_trainer(const Document& d) {
+  if (d.kind == Document::Kind::command) return runs(d, {"train.py"}) ? flags_of_trainer(d) : Evidence{};
+  return d.kind == Document::Kind::json || d.kind == Document::Kind::yaml ? keys_of_sections(d.value) : Evidence{};
 }
 
 void read_mamba_trainer(Reader& r) {
@@ -332,7 +339,7 @@ const SettingsEncoder& writes_mamba_trainer() {
 
 const Format& mamba_trainer_format() {
   static const Format kFormat{"mamba_trainer",     "mamba-recursive-model's JSON, or its train.py",
-                              Rank::trainer,       matches_mamba_trainer,
+                              Rank::trainer,       evidence_of_mamba_trainer,
                               read_mamba_trainer,  nullptr,
                               writes_mamba_trainer};
   return kFormat;

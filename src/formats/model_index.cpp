@@ -53,15 +53,16 @@ void note_other(Reader& r, const Component& c) {
     size = summary(read_weights((fs::path(r.document.folder()) / c.name).string()));
   } catch (const Error&) {
   }
-  r.note(Effect::note, fmt::format("{} ({}, {}) is not part of this answer: it takes memory for as long as it is on the device",
-                                   printable(c.name, 80), printable(c.type, 80), size));
+  r.missing("the " + printable(c.name, 80),
+            fmt::format("{}, {}: it takes memory for as long as it is on the device", printable(c.type, 80), size),
+            "for the denoiser alone, name its own config.json");
 }
 
-bool matches_model_index(const Document& d) {
-  if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name")) return false;
+Evidence evidence_of_model_index(const Document& d) {
+  if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name")) return {};
   for (const auto& item : d.value.items())
-    if (is_component(item.key(), item.value())) return true;
-  return false;
+    if (is_component(item.key(), item.value())) return {"_class_name", item.key()};
+  return {};
 }
 
 ModelDescription model_of_model_index(Reader& r) {
@@ -91,7 +92,7 @@ ModelDescription model_of_model_index(Reader& r) {
 }  // namespace
 
 const Format& model_index_format() {
-  static const Format kFormat{"model_index",       "model_index.json of diffusers", Rank::model, matches_model_index, name_model,
+  static const Format kFormat{"model_index",       "model_index.json of diffusers", Rank::model, evidence_of_model_index, name_model,
                               model_of_model_index};
   return kFormat;
 }

@@ -54,9 +54,7 @@ void refuse_others(Reader& r) {
   }
 }
 
-bool matches_peft_adapter(const Document& d) {
-  return d.kind == Document::Kind::json && d.value.is_object() && d.value.contains("peft_type");
-}
+Evidence evidence_of_peft_adapter(const Document& d) { return d.kind == Document::Kind::json ? keys_there(d, {"peft_type"}) : Evidence{}; }
 
 void read_peft_adapter(Reader& r) {
   const std::string type = lower(r.text("peft_type"));
@@ -80,15 +78,16 @@ void read_peft_adapter(Reader& r) {
   if (!r.job.origin.contains("model") && r.has("base_model_name_or_path")) r.set("model", "base_model_name_or_path");
 }
 
-bool matches_peft_weights(const Document& d) {
-  if (d.kind != Document::Kind::safetensors) return false;
+Evidence evidence_of_peft_weights(const Document& d) {
+  if (d.kind != Document::Kind::safetensors) return {};
   const auto is_adapter = [](const WeightTensor& t) {
     for (const char* part : {"lora_A", "lora_B", "lora_up", "lora_down", "lokr_", "hada_", "ia3_l", "lora_embedding_",
                              "lora_magnitude_vector", ".alpha", "modules_to_save"})
       if (t.name.find(part) != std::string::npos) return true;
     return false;
   };
-  return !d.tensors.empty() && is_adapter(d.tensors.front()) && std::all_of(d.tensors.begin(), d.tensors.end(), is_adapter);
+  if (d.tensors.empty() || !std::all_of(d.tensors.begin(), d.tensors.end(), is_adapter)) return {};
+  return {d.tensors.front().name};
 }
 
 void read_peft_weights(Reader& r) {
@@ -121,14 +120,15 @@ const SettingsEncoder& writes_peft_adapter() {
 }  // namespace
 
 const Format& peft_weights_format() {
-  static const Format kFormat{"peft_weights", "adapter_model.safetensors of PEFT and other adapters", Rank::adapter, matches_peft_weights,
-                              read_peft_weights};
+  static const Format kFormat{"peft_weights", "adapter_model.safetensors of PEFT and other adapters", Rank::adapter,
+                              evidence_of_peft_weights, read_peft_weights};
   return kFormat;
 }
 
 const Format& peft_adapter_format() {
   static const Format kFormat{
-      "peft_adapter", "adapter_config.json of PEFT", Rank::adapter, matches_peft_adapter, read_peft_adapter, nullptr, writes_peft_adapter};
+      "peft_adapter",     "adapter_config.json of PEFT", Rank::adapter, evidence_of_peft_adapter, read_peft_adapter, nullptr,
+      writes_peft_adapter};
   return kFormat;
 }
 

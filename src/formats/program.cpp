@@ -74,7 +74,9 @@ void read_allocator(Reader& r) {
 
 void read_surroundings(Reader& r) {
   read_allocator(r);
-  r.finding(Effect::unknown, "/launcher_flags/config_file", "the launcher's own file is not read: what it says is not part of this answer");
+  if (r.has("/launcher_flags/config_file"))
+    r.missing("the launcher's file " + printable(r.text("/launcher_flags/config_file"), 120),
+              "it is not read: what it says is not part of this answer");
   r.ignore({"environment", "launcher", "launcher_flags", "processes", "nodes", "program", "arguments"});
 }
 

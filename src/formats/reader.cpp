@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "formats/input.h"
+#include "job/near_key.h"
 #include "job/settings.h"
 #include "util/text.h"
 
@@ -42,13 +43,14 @@ bool no_value(const Json& v) { return v.is_null() || v == "auto"; }
 
 const Json* Reader::find(std::string_view path) {
   const Json* at = &document.value;
-  std::string full;
-  for (const std::string& key : keys_of(path)) {
+  const std::vector<std::string> keys = keys_of(path);
+  const std::string full = "/" + join(keys, "/");
+  asked_.insert(full);
+  for (const std::string& key : keys) {
     if (!at->is_object()) return nullptr;
     const auto it = at->find(key);
     if (it == at->end()) return nullptr;
     at = &*it;
-    full += "/" + key;
   }
   read_.insert(full);
   return at->is_null() ? nullptr : at;
@@ -148,6 +150,10 @@ void Reader::note(Effect effect, const std::string& what, const std::string& why
   job.findings.push_back({effect, "", document.name, what, why});
 }
 
+void Reader::missing(const std::string& part, const std::string& what, const std::string& why) {
+  job.findings.push_back({Effect::missing, part, document.name, what, why});
+}
+
 bool Reader::include(std::string_view path) {
   if (!find(path)) return false;
   const std::string named = text(path);
@@ -161,8 +167,18 @@ bool Reader::include(std::string_view path) {
     read_input_document(job, named_document);
     return true;
   }
-  finding(Effect::unknown, path, "the file is not here: what it says is not part of this answer");
+  missing("the file " + printable(named, 120), "it is not here: what it says is not part of this answer", origin(path));
   return false;
+}
+
+// Keys that are read where the leaf is, and are not there.
+std::vector<std::string> Reader::known_beside(const std::string& leaf) const {
+  const std::string parent = leaf.substr(0, leaf.rfind('/') + 1);
+  std::vector<std::string> known;
+  for (const std::string& path : asked_)
+    if (path.starts_with(parent) && path.find('/', parent.size()) == std::string::npos && !read_.contains(path))
+      known.push_back(path.substr(parent.size()));
+  return known;
 }
 
 void Reader::finish() {
@@ -171,13 +187,24 @@ void Reader::finish() {
     const bool said = std::any_of(job.findings.begin(), job.findings.end(), [&](const Finding& f) { return f.what.starts_with(twice); });
     if (!said) note(Effect::conflict, twice + ": the last one counts", "json.load");
   }
+  constexpr size_t kMostKeys = 12;  // that have a line each
+  size_t said = 0;
   std::vector<std::string> all, unread;
   leaves(document.value, "", all);
   for (const std::string& leaf : all) {
     bool read = false;  // itself, or an object that it is in
     for (size_t end = leaf.size(); !read && end != 0 && end != std::string::npos; end = leaf.rfind('/', end - 1))
       read = read_.contains(leaf.substr(0, end));
-    if (!read) unread.push_back(readable(leaf));
+    if (read) continue;
+    const std::string meant = near_key(leaf.substr(leaf.rfind('/') + 1), known_beside(leaf));
+    const bool listed = said < kMostKeys && (!meant.empty() || concerns_memory(readable(leaf)));
+    if (!listed) {
+      unread.push_back(readable(leaf));
+      continue;
+    }
+    ++said;
+    finding(Effect::unknown, leaf,
+            meant.empty() ? "not known here, and it may matter for memory" : fmt::format("not known: did you mean {}?", meant));
   }
   if (unread.empty()) return;
   const size_t shown = std::min<size_t>(unread.size(), 20);

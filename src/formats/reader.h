@@ -43,10 +43,14 @@ class Reader {
   // The same without a setting of its own.
   void note(Effect effect, const std::string& what, const std::string& why = "");
 
+  // A part of the run that the answer does not hold, named with its article: "the VAE".
+  void missing(const std::string& part, const std::string& what, const std::string& why = "");
+
   // Another file that this one names, beside it or from the working directory; a finding when it is not there.
   bool include(std::string_view path);
 
-  // Whatever was not read becomes one finding of effect unknown.
+  // Whatever was not read becomes a finding of effect unknown: one for each key that looks like one that is known or like a setting that
+  // decides memory, and one for all others.
   void finish();
 
   std::string origin(std::string_view path) const;  // "config.json: vram.batch_size"
@@ -55,7 +59,10 @@ class Reader {
   const Document& document;
 
  private:
-  std::set<std::string> read_;
+  std::vector<std::string> known_beside(const std::string& leaf) const;
+
+  std::set<std::string> read_;   // keys that are there
+  std::set<std::string> asked_;  // these, and keys that are not
 };
 
 }  // namespace plimsoll

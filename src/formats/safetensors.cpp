@@ -25,10 +25,14 @@ std::string index_of(const Document& d) {
   return fs::is_regular_file(index, error) ? index.string() : "";
 }
 
-bool matches_safetensors(const Document& d) { return d.kind == Document::Kind::safetensors; }
+Evidence evidence_of_safetensors(const Document& d) {
+  return d.kind == Document::Kind::safetensors ? Evidence{"the header of its tensors"} : Evidence{};
+}
 
-bool matches_safetensors_index(const Document& d) {
-  return d.kind == Document::Kind::json && d.value.is_object() && d.value.contains("weight_map") && d.value["weight_map"].is_object();
+Evidence evidence_of_safetensors_index(const Document& d) {
+  const bool index =
+      d.kind == Document::Kind::json && d.value.is_object() && d.value.contains("weight_map") && d.value["weight_map"].is_object();
+  return index ? Evidence{"weight_map"} : Evidence{};
 }
 
 }  // namespace
@@ -62,13 +66,13 @@ ModelDescription model_of_safetensors(Reader& r) {
 }  // namespace
 
 const Format& safetensors_format() {
-  static const Format kFormat{"safetensors",       "safetensors, the header alone", Rank::weights, matches_safetensors, read_safetensors,
-                              model_of_safetensors};
+  static const Format kFormat{
+      "safetensors", "safetensors, the header alone", Rank::weights, evidence_of_safetensors, read_safetensors, model_of_safetensors};
   return kFormat;
 }
 
 const Format& safetensors_index_format() {
-  static const Format kFormat{"safetensors_index", "model.safetensors.index.json", Rank::weights, matches_safetensors_index, name_model,
+  static const Format kFormat{"safetensors_index", "model.safetensors.index.json", Rank::weights, evidence_of_safetensors_index, name_model,
                               model_of_safetensors};
   return kFormat;
 }

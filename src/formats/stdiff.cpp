@@ -110,8 +110,10 @@ void read_command(Reader& r) {
   r.finish();
 }
 
-bool matches_stdiff(const Document& d) {
-  return runs(d, {"train_stdiff.py"}) || has_keys(d, {"STDiff.Diffusion.unet_config", "Dataset.batch_size", "Training"});
+Evidence evidence_of_stdiff(const Document& d) {
+  if (runs(d, {"train_stdiff.py"})) return {"train_stdiff.py"};
+  const bool own = d.kind != Document::Kind::command && has_keys(d, {"STDiff.Diffusion.unet_config", "Dataset.batch_size", "Training"});
+  return own ? Evidence{"STDiff.Diffusion.unet_config", "Dataset.batch_size", "Training"} : Evidence{};
 }
 
 void read_stdiff(Reader& r) {
@@ -146,7 +148,7 @@ const SettingsEncoder& writes_stdiff() {
 }  // namespace
 
 const Format& stdiff_format() {
-  static const Format kFormat{"stdiff",     "STDiff's YAML, or train_stdiff.py", Rank::trainer, matches_stdiff, read_stdiff, nullptr,
+  static const Format kFormat{"stdiff",     "STDiff's YAML, or train_stdiff.py", Rank::trainer, evidence_of_stdiff, read_stdiff, nullptr,
                               writes_stdiff};
   return kFormat;
 }

@@ -148,13 +148,22 @@ void read_settings(Reader& r) {
   r.finish();
 }
 
-bool matches_torchtitan(const Document& d) {
-  if (d.kind == Document::Kind::command)
-    return program_of(d) == "torchtitan.train" || d.value["flags"].contains("job.config_file") ||
-           (program_of(d) == "run_train.sh" && d.value["environment"].contains("CONFIG_FILE"));
-  if (d.kind != Document::Kind::toml || !d.value.is_object() || !d.value.contains("training")) return false;
-  return d.value["training"].is_object() &&
-         (d.value.contains("parallelism") || d.value.contains("job") || d.value.contains("activation_checkpoint"));
+Evidence evidence_of_torchtitan(const Document& d) {
+  if (d.kind == Document::Kind::command) {
+    if (program_of(d) == "torchtitan.train") return {"torchtitan.train"};
+    if (d.value["flags"].contains("job.config_file")) return {"--job.config_file"};
+    const bool script = program_of(d) == "run_train.sh" && d.value["environment"].contains("CONFIG_FILE");
+    return script ? Evidence{"run_train.sh", "CONFIG_FILE"} : Evidence{};
+  }
+  if (d.kind != Document::Kind::toml || !d.value.is_object() || !d.value.contains("training") || !d.value["training"].is_object() ||
+      keys_there(d, {"parallelism", "job", "activation_checkpoint"}).empty())
+    return {};
+  return keys_there(
+      d, {"model.flavor", "training.local_batch_size", "training.mixed_precision_param", "training.data_parallel_shard_degree",
+          "training.data_parallel_replicate_degree", "training.tensor_parallel_degree", "parallelism.tensor_parallel_degree",
+          "parallelism.data_parallel_shard_degree", "parallelism.data_parallel_replicate_degree", "parallelism.pipeline_parallel_degree",
+          "parallelism.context_parallel_degree", "activation_checkpoint.mode", "job.dump_folder", "metrics.enable_tensorboard",
+          "optimizer.implementation"});
 }
 
 void read_torchtitan(Reader& r) {
@@ -243,8 +252,8 @@ const SettingsEncoder& writes_torchtitan() {
 }  // namespace
 
 const Format& torchtitan_format() {
-  static const Format kFormat{"torchtitan",     "torchtitan's TOML or command", Rank::trainer, matches_torchtitan, read_torchtitan, nullptr,
-                              writes_torchtitan};
+  static const Format kFormat{
+      "torchtitan", "torchtitan's TOML or command", Rank::trainer, evidence_of_torchtitan, read_torchtitan, nullptr, writes_torchtitan};
   return kFormat;
 }
 

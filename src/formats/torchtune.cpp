@@ -7,6 +7,7 @@
 
 #include "formats/format.h"
 #include "formats/launch.h"
+#include "formats/objectives.h"
 #include "formats/trainer.h"
 #include "job/distribution.h"
 #include "job/settings.h"
@@ -135,6 +136,16 @@ void read_loss(Reader& r) {
   if (!loss.empty() && loss.find("CrossEntropy") == std::string::npos && !loss.starts_with("CE"))
     r.finding(Effect::unknown, "loss._component_", "this loss is not simulated: the model's own is");
   r.ignore({"loss"});
+  Objective o;
+  o.name = loss == "DPOLoss" || loss == "RSOLoss"   ? "dpo"
+           : loss == "SimPOLoss"                    ? "simpo"
+           : loss == "PPOLoss"                      ? "ppo"
+           : loss.find("GRPO") != std::string::npos ? "grpo"
+           : loss.find("KL") != std::string::npos   ? "kd"
+                                                    : "";
+  o.adapter = !r.has("reference_checkpointer") && !r.has("ref_checkpointer");
+  o.vllm = r.text("inference.engine") == "vllm";
+  note_objective(r, o);
 }
 
 void read_memory_choices(Reader& r) {
@@ -246,7 +257,10 @@ bool is_recipe(const Json& value) {
   return model.is_object() && model.contains("_component_") && model["_component_"].is_string();
 }
 
-bool matches_torchtune(const Document& d) { return d.kind == Document::Kind::command ? d.value["launcher"] == "tune" : is_recipe(d.value); }
+Evidence evidence_of_torchtune(const Document& d) {
+  if (d.kind == Document::Kind::command) return d.value["launcher"] == "tune" ? Evidence{"tune"} : Evidence{};
+  return is_recipe(d.value) ? Evidence{"model._component_"} : Evidence{};
+}
 
 void read_torchtune(Reader& r) {
   const bool command = r.document.kind == Document::Kind::command;
@@ -334,7 +348,7 @@ const SettingsEncoder& writes_torchtune() {
 
 const Format& torchtune_format() {
   static const Format kFormat{
-      "torchtune", "torchtune's recipe or tune command", Rank::trainer, matches_torchtune, read_torchtune, nullptr, writes_torchtune};
+      "torchtune", "torchtune's recipe or tune command", Rank::trainer, evidence_of_torchtune, read_torchtune, nullptr, writes_torchtune};
   return kFormat;
 }
 

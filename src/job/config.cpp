@@ -25,6 +25,8 @@ Config::Config(std::string source, nlohmann::json values)
 }
 
 const nlohmann::json* Config::find(std::initializer_list<const char*> keys) const {
+  if (log_)
+    for (const char* key : keys) log_->ask(key);
   for (const char* key : keys) {
     auto it = values().find(key);
     if (it != values().end() && !it->is_null()) return &*it;
@@ -33,6 +35,7 @@ const nlohmann::json* Config::find(std::initializer_list<const char*> keys) cons
 }
 
 bool Config::is_null(const char* key) const {
+  if (log_) log_->ask(key);
   auto it = values().find(key);
   return it != values().end() && it->is_null();
 }
@@ -44,6 +47,8 @@ void Config::wrong(const char* key, const std::string& expected) const {
 
 const char* Config::present(std::initializer_list<const char*> keys, const nlohmann::json& fallback) const {
   const char* found = nullptr;
+  if (log_)
+    for (const char* key : keys) log_->ask(key);
   for (const char* key : keys) {
     auto it = values().find(key);
     if (it == values().end() || it->is_null()) continue;

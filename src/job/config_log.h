@@ -25,6 +25,18 @@ class ConfigLog {
     if (keys_.insert(key).second) lookups_.push_back({key, value(), given});
   }
 
+  // A key that may be there, or another name of one.
+  void ask(const char* key) {
+    const std::lock_guard lock(mutex_);
+    asked_.insert(key);
+  }
+
+  // All keys that were asked for, by any of their names.
+  std::set<std::string> asked() const {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
   // Each key once, in the order in which they were first asked for.
   std::vector<ConfigLookup> lookups() const {
     const std::lock_guard lock(mutex_);
@@ -33,7 +45,7 @@ class ConfigLog {
 
  private:
   mutable std::mutex mutex_;
-  std::set<std::string> keys_;
+  std::set<std::string> keys_, asked_;
   std::vector<ConfigLookup> lookups_;
 };
 

@@ -25,7 +25,12 @@ int line_of(const std::string& text, size_t byte) {
 
 std::string read_text_file(const std::string& path) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw Error("[file] " + path + " is a directory", "name a file");
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(status)) throw Error("[file] " + path + " is a directory", "name a file");
+  // a pipe that nobody writes to would be waited for without end; those of the shell have a writer
+  const bool of_shell = path == "/dev/stdin" || path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) && !of_shell)
+    throw Error("[file] " + path + " is a pipe or a device, not a file", "name a file; - is standard input");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error("[file] cannot open " + path, "check the path and its permissions");
   std::ostringstream text;

@@ -104,8 +104,106 @@ Found from_file(Job& job, const std::string& path) {
   return unknown_architecture(job, path, m);
 }
 
+// The part before the name: "Qwen" of "https://huggingface.co/Qwen/Qwen3-8B"; empty: none.
+std::string owner_of(std::string text) {
+  while (text.ends_with('/')) text.pop_back();
+  const size_t end = text.rfind('/');
+  if (end == std::string::npos || end == 0) return "";
+  const size_t begin = text.rfind('/', end - 1);
+  return lower(text.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin == std::string::npos ? 0 : begin + 1)));
+}
+
+// Those who publish models under the names that are known here, and who pass them on as they are.
+bool is_publisher(const std::string& owner) {
+  static const std::vector<std::string> kPublishers{"openai-community",
+                                                    "openai",
+                                                    "meta-llama",
+                                                    "qwen",
+                                                    "mistralai",
+                                                    "google",
+                                                    "google-bert",
+                                                    "google-t5",
+                                                    "microsoft",
+                                                    "facebook",
+                                                    "facebookai",
+                                                    "distilbert",
+                                                    "albert",
+                                                    "camembert",
+                                                    "deepseek-ai",
+                                                    "allenai",
+                                                    "tiiuae",
+                                                    "eleutherai",
+                                                    "bigscience",
+                                                    "bigcode",
+                                                    "huggingfacetb",
+                                                    "huggingfacem4",
+                                                    "tinyllama",
+                                                    "stabilityai",
+                                                    "black-forest-labs",
+                                                    "runwayml",
+                                                    "compvis",
+                                                    "stable-diffusion-v1-5",
+                                                    "sd2-community",
+                                                    "cohereforai",
+                                                    "coherelabs",
+                                                    "ibm-granite",
+                                                    "nvidia",
+                                                    "01-ai",
+                                                    "thudm",
+                                                    "zai-org",
+                                                    "baichuan-inc",
+                                                    "internlm",
+                                                    "state-spaces",
+                                                    "unsloth",
+                                                    "nousresearch",
+                                                    "hf-internal-testing",
+                                                    "ostris",
+                                                    "alpha-vllm",
+                                                    "wan-ai",
+                                                    "tencent",
+                                                    "hunyuanvideo-community",
+                                                    "pixart-alpha",
+                                                    "hidream-ai",
+                                                    "omnigen2",
+                                                    "lodestones",
+                                                    "timm",
+                                                    "laion",
+                                                    "apple",
+                                                    "salesforce",
+                                                    "llava-hf",
+                                                    "mosaicml",
+                                                    "databricks",
+                                                    "upstage",
+                                                    "xai-org",
+                                                    "moonshotai",
+                                                    "minimaxai",
+                                                    "baidu",
+                                                    "swiss-ai",
+                                                    "arcee-ai",
+                                                    "liquidai",
+                                                    "answerdotai",
+                                                    "jinaai",
+                                                    "baai",
+                                                    "intfloat",
+                                                    "sentence-transformers",
+                                                    "kakaobrain",
+                                                    "nomic-ai",
+                                                    "ai21labs",
+                                                    "hustvl",
+                                                    "nielsr",
+                                                    "lightricks",
+                                                    "genmo",
+                                                    "rhymes-ai",
+                                                    "efficient-large-model"};
+  return owner.empty() || std::find(kPublishers.begin(), kPublishers.end(), owner) != kPublishers.end();
+}
+
 Found from_hub(Job& job, const std::string& text, const HubName& name) {
-  note(job, Effect::note, text, "taken for the preset " + name.preset);
+  if (is_publisher(owner_of(text)))
+    note(job, Effect::note, text, "taken for the preset " + name.preset);
+  else
+    job.findings.push_back({Effect::assumed, "model", text, fmt::format("{} taken for {}", printable(text, 120), name.preset),
+                            "by its name alone: what that owner published was not looked at"});
   if (!job.origin.contains("quantization")) {
     if (!name.method.empty())
       throw Error(
@@ -118,6 +216,16 @@ Found from_hub(Job& job, const std::string& text, const HubName& name) {
   return from_preset(preset_named(name.preset));
 }
 
+// A name with the ending of a file, or a path that starts like one.
+bool looks_like_a_path(const std::string& text) {
+  static const std::vector<std::string> kEndings{
+      ".yaml", ".yml", ".json", ".toml", ".sh",     ".slurm",       ".sbatch", ".log", ".txt", ".out", ".err", ".py", ".ipynb", ".pt",
+      ".pth",  ".bin", ".ckpt", ".pkl",  ".pickle", ".safetensors", ".gguf",   ".csv", ".pdf", ".md",  ".tar", ".gz", ".zip",   ".html"};
+  const std::string ending = lower(fs::path(text).extension().string());
+  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end() || text.starts_with("./") || text.starts_with("../") ||
+         text.starts_with("~/");
+}
+
 Found find(Job& job) {
   const std::string& text = job.model;
   for (const Preset& p : presets())
@@ -126,6 +234,9 @@ Found find(Job& job) {
   std::error_code error;
   if (fs::exists(text, error)) return from_file(job, text);
   if (const std::optional<HubName> name = find_hub_name(text)) return from_hub(job, text, *name);
+  if (looks_like_a_path(text))
+    throw Error(fmt::format("[input] no such file: {}", printable(text, 200)),
+                fmt::format("the working directory is {}", fs::current_path(error).string()));
   throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
 }
 
@@ -181,7 +292,7 @@ void share_batch(Job& job) {
 [[noreturn]] void no_model(const Job& job) {
   std::vector<std::string> causes;
   for (const Finding& f : job.findings) {
-    if (f.effect != Effect::refused && f.effect != Effect::unknown && f.effect != Effect::conflict) continue;
+    if (f.effect != Effect::refused && f.effect != Effect::unknown && f.effect != Effect::conflict && f.effect != Effect::missing) continue;
     const std::string setting = f.setting.empty() ? "" : f.setting + ": ";
     causes.push_back(fmt::format("{}, {}{} ({})", f.source, setting, f.what, f.why.empty() ? to_string(f.effect) : f.why));
   }
@@ -203,6 +314,11 @@ int64_t usual_tokens(const Found& found, const Config& config) {
 }
 
 }  // namespace
+
+bool is_model_name(const std::string& text) {
+  const bool preset = std::any_of(presets().begin(), presets().end(), [&](const Preset& p) { return lower(text) == p.name; });
+  return preset || find_model(text) || find_hub_name(text);
+}
 
 void resolve_model(Job& job) {
   if (job.model.empty()) no_model(job);

@@ -9,4 +9,7 @@ namespace plimsoll {
 // Fills family, config, inputs and (when unset) seq from job.model. Settings in job.config win over the file's.
 void resolve_model(Job& job);
 
+// Whether the text names a preset, a family or a model on the Hub that is known here. Files are not looked at.
+bool is_model_name(const std::string& text);
+
 }  // namespace plimsoll

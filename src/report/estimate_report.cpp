@@ -218,7 +218,8 @@ doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
 doc::Blocks warning_blocks(const Job& job) {
   doc::List list;
   for (const Finding& f : job.findings)
-    if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused || f.effect == Effect::missing)
+    if (f.effect == Effect::partial || f.effect == Effect::conflict || f.effect == Effect::refused || f.effect == Effect::missing ||
+        (f.effect == Effect::unknown && !f.setting.empty()))
       list.items.emplace_back(
           fmt::format("{}: {}{}{}", f.source, f.setting.empty() ? "" : f.setting + ": ", f.what, f.why.empty() ? "" : " (" + f.why + ")"));
   if (list.items.empty()) return {};

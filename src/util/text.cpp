@@ -1,29 +1,10 @@
 #include "util/text.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "util/edit_distance.h"
 
 namespace plimsoll {
-
-namespace {
-
-// Damerau-Levenshtein distance with adjacent swaps, as ninja and git use it for suggestions.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before = last;
-    last = row;
-  }
-  return last[b.size()];
-}
-
-}  // namespace
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -63,7 +44,7 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
   for (const std::string& name : known) {
     const std::string candidate = lower(name);
     const bool extends = candidate.size() >= 3 && wanted.rfind(candidate, 0) == 0;  // "batchsize" for "batch"
-    const size_t d = extends ? 1 : distance(wanted, candidate);
+    const size_t d = extends ? 1 : edit_distance(wanted, candidate);
     if (d < best_distance) {
       best_distance = d;
       best = name;
@@ -77,7 +58,7 @@ std::string did_you_mean(std::string_view text, const std::vector<std::string>& 
 std::vector<std::string> nearest_first(std::string_view text, std::vector<std::string> names) {
   const std::string wanted = lower(text.substr(0, 64));
   std::vector<std::pair<size_t, std::string>> ranked;
-  for (std::string& name : names) ranked.emplace_back(distance(wanted, lower(name)), std::move(name));
+  for (std::string& name : names) ranked.emplace_back(edit_distance(wanted, lower(name)), std::move(name));
   std::sort(ranked.begin(), ranked.end());
   std::transform(ranked.begin(), ranked.end(), names.begin(), [](auto& item) { return std::move(item.second); });
   return names;

@@ -108,18 +108,19 @@ TEST(MambaTrainer, OnePresetIsReached) {
 }
 
 TEST(MambaTrainer, RefusedFlags) {
-  EXPECT_TRUE(finds(read_command("python train.py --vram lots"), Effect::refused, "--vram = lots"));
-  EXPECT_TRUE(finds(read_command("python train.py --model_size huge"), Effect::refused, "--model_size = huge"));
-  EXPECT_TRUE(finds(read_command("python train.py --model_size hybrid-small-mini"), Effect::refused, "does not offer"));
-  EXPECT_TRUE(finds(read_command("python train.py --training_preset muon"), Effect::refused, "known: default"));
-  EXPECT_TRUE(finds(read_command("python train.py --vram_auto"), Effect::unknown, "give --vram"));
+  EXPECT_TRUE(finds(read_command("python train.py --model_size small --vram lots"), Effect::refused, "--vram = lots"));
+  EXPECT_TRUE(finds(read_command("python train.py --vram 8gb --model_size huge"), Effect::refused, "--model_size = huge"));
+  EXPECT_TRUE(finds(read_command("python train.py --vram 8gb --model_size hybrid-small-mini"), Effect::refused, "does not offer"));
+  EXPECT_TRUE(finds(read_command("python train.py --vram 8gb --training_preset muon"), Effect::refused, "known: default"));
+  EXPECT_TRUE(finds(read_command("python train.py --model_size small --vram_auto"), Effect::unknown, "give --vram"));
 }
 
 TEST(MambaTrainer, AFileStandsAlone) {
-  const Job job = read_command("python train.py --config nowhere.json --data_dir data --training_preset fast");
+  const std::string path = ::testing::TempDir() + "/mamba.json";
+  std::ofstream(path) << kMamba;
+  const Job job = read_command("python train.py --config " + path + " --data_dir data --training_preset fast");
   EXPECT_TRUE(finds(job, Effect::none, "--training_preset = fast"));
-  EXPECT_TRUE(finds(job, Effect::unknown, "--config = nowhere.json"));
-  EXPECT_EQ(job.model, "");
+  EXPECT_EQ(job.batch, 2);
 }
 
 TEST(MambaVram, OptimizerByUsableMemory) {

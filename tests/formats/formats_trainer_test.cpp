@@ -336,13 +336,13 @@ TEST_F(Trainers, FilesNamedByACommand) {
   job = run("trl sft --config @recipe.yaml");
   EXPECT_EQ(job.batch, 2);
   job = run("python train.py --per_device_train_batch_size 2 --deepspeed not_here.json");
-  EXPECT_TRUE(finding(job, Effect::unknown, "deepspeed"));
+  EXPECT_TRUE(finding(job, Effect::missing, "the file not_here.json"));
 }
 
 TEST_F(Trainers, FilesThatNameEachOther) {
-  EXPECT_THROW(read("self.yaml", "num_train_epochs: 1\ndeepspeed: self.yaml\n"), Error);
+  EXPECT_THROW(read("self.yaml", "per_device_train_batch_size: 1\ndeepspeed: self.yaml\n"), Error);
   write("a.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: b.yaml}\n");
-  EXPECT_THROW(read("b.yaml", "num_train_epochs: 1\ndeepspeed: a.yaml\n"), Error);
+  EXPECT_THROW(read("b.yaml", "per_device_train_batch_size: 1\ndeepspeed: a.yaml\n"), Error);
   EXPECT_THROW(run("accelerate launch --config_file @a.yaml train.py --per_device_train_batch_size 1"), Error);
 }
 
@@ -661,6 +661,85 @@ TEST_F(Trainers, LlamaFactoryCommands) {
   EXPECT_EQ(job.batch, 8);
 }
 
+// ---- litgpt
+
+constexpr const char* kLitgpt = R"(
+checkpoint_dir: checkpoints/meta-llama/Llama-3.2-1B
+out_dir: out/finetune/lora-llama-3.2-1B
+precision: bf16-true
+quantize:
+devices: 1
+lora_r: 32
+lora_alpha: 16
+lora_dropout: 0.05
+lora_query: true
+lora_key: false
+lora_value: true
+data:
+  class_path: litgpt.data.Alpaca2k
+train:
+  global_batch_size: 8
+  micro_batch_size: 2
+  max_seq_length: 512
+eval:
+  interval: 100
+optimizer:
+  class_path: torch.optim.AdamW
+  init_args: {lr: 0.0002, betas: [0.9, 0.95]}
+)";
+
+TEST_F(Trainers, Litgpt) {
+  Job job = read("lora.yaml", kLitgpt);
+  EXPECT_EQ(job.model, "litgpt-llama-3.2-1b");
+  EXPECT_EQ(job.trainer, "litgpt");
+  EXPECT_EQ(job.precision, Precision::bf16);
+  EXPECT_FALSE(job.autocast);
+  EXPECT_EQ(job.batch, 2);
+  EXPECT_EQ(job.eval_batch, 2);
+  EXPECT_EQ(job.accumulation, 4);
+  EXPECT_EQ(job.seq, 512);
+  EXPECT_EQ(job.config.integer({"block_size"}, 0), 512);
+  ASSERT_TRUE(job.tuning.adapter);
+  EXPECT_EQ(job.tuning.adapter->r, 32);
+  EXPECT_FALSE(job.tuning.adapter->fp32);
+  EXPECT_EQ(job.tuning.adapter->target_modules.pattern, "(?:.*[.])?(?:attn[.]query|attn[.]value)");
+  EXPECT_EQ(job.optimizer.name, "AdamW");
+  resolve_model(job);
+  EXPECT_TRUE(problems(job).empty());
+}
+
+TEST_F(Trainers, LitgptCommandsAndRefusals) {
+  write("l.yaml", kLitgpt);
+  Job job = run("litgpt finetune_lora google/gemma-2b --config @l.yaml --train.micro_batch_size 4 --quantize bnb.nf4-dq");
+  EXPECT_EQ(job.model, "litgpt-gemma-2b");
+  EXPECT_EQ(job.batch, 4);
+  EXPECT_EQ(job.accumulation, 2);
+  ASSERT_TRUE(job.tuning.quantization);
+  EXPECT_TRUE(job.tuning.quantization->double_quant);
+  EXPECT_FALSE(job.tuning.quantization->prepare);
+  EXPECT_EQ(job.optimizer.name, "PagedAdamW");
+  job = run("litgpt finetune_full checkpoints/microsoft/phi-2 --devices 4 --precision bf16-true");
+  EXPECT_FALSE(job.tuning.adapter);
+  EXPECT_EQ(job.accumulation, 4);  // 16 samples in a step by default, over 4 devices
+  ASSERT_TRUE(job.parallel.fsdp1) << all_findings(job);
+  EXPECT_TRUE(job.checkpointing.on);
+  job = run("litgpt finetune_lora microsoft/phi-2 --quantize bnb.nf4");
+  EXPECT_TRUE(finding(job, Effect::refused, "mixed precision"));  // bf16-mixed is the default
+  EXPECT_THROW(run("litgpt pretrain pythia-14m"), Error);
+  EXPECT_THROW(run("litgpt finetune_lora microsoft/phi-2 --quantize bnb.nf3"), Error);
+  EXPECT_THROW(run("litgpt finetune_lora microsoft/phi-2 --precision fp9"), Error);
+  EXPECT_THROW(run("litgpt finetune_lora microsoft/phi-2 --devices 32"), Error);  // less than one sample for each
+}
+
+TEST_F(Trainers, LitgptReadsTheCheckpointsOwnConfiguration) {
+  fs::create_directories(folder_ / "mine");
+  write("mine/model_config.yaml", "name: mine\nn_layer: 2\nn_embd: 64\nn_head: 4\npadded_vocab_size: 128\nsliding_window_size:\n");
+  const Job job = read("l.yaml", "checkpoint_dir: mine\ntrain: {micro_batch_size: 1, global_batch_size: 2, max_seq_length: 32}\n");
+  EXPECT_EQ(job.model, "litgpt");
+  EXPECT_EQ(job.config.integer({"n_layer"}, 0), 2);
+  EXPECT_EQ(job.origin.at("config.n_layer"), "model_config.yaml: n_layer");
+}
+
 // ---- torchtune and torchtitan
 
 constexpr const char* kTune = R"(
@@ -907,7 +986,7 @@ TEST_F(Trainers, KohyaWithDeepSpeed) {
   EXPECT_EQ(job.parallel.deepspeed->stage, 2);
   EXPECT_TRUE(job.parallel.deepspeed->offload_optimizer);
   EXPECT_EQ(job.precision, Precision::bf16);
-  EXPECT_TRUE(finding(job, Effect::partial, "deepspeed"));
+  EXPECT_TRUE(finding(job, Effect::missing, "the fp16 copy of the weights"));
   job = run(train + "--mixed_precision bf16 --zero_stage 3");
   EXPECT_FALSE(job.parallel.deepspeed);
   EXPECT_TRUE(finding(job, Effect::unknown, "zero_stage"));

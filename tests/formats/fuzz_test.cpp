@@ -230,6 +230,10 @@ TEST(Fuzz, TrainersConfigurations) {
       {"e.yaml",
        "model: {_component_: torchtune.models.llama2.lora_llama2_7b, lora_rank: 8}\nbatch_size: ${n}\nn: 2\noptimizer: {_component_: "
        "torch.optim.SGD}\n"},
+      {"litgpt.yaml",
+       "checkpoint_dir: checkpoints/google/gemma-2b\nprecision: bf16-true\nquantize: bnb.nf4\ndevices: 1\nlora_r: 8\nlora_mlp: true\n"
+       "train: {global_batch_size: 8, micro_batch_size: 2, max_seq_length: 64}\noptimizer: {class_path: torch.optim.AdamW, init_args: {lr: "
+       "1}}\n"},
       {"f.toml",
        "[job]\n[model]\nname = 'llama3'\nflavor = '8B'\n[training]\nlocal_batch_size = 2\nglobal_batch_size = "
        "16\n[activation_checkpoint]\nmode = 'full'\n"},

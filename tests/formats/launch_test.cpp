@@ -110,7 +110,7 @@ TEST(Launch, TwoNamesOfTheAllocatorsSettingsAreAConflictInEveryFormat) {
 }
 
 TEST(Launch, AFileThatIsNoTextIsNotPassedOver) {
-  EXPECT_TRUE(finds(read_command("python train_stdiff.py --train_config"), Effect::unknown, "the file is not here"));
+  EXPECT_TRUE(finds(read_command("python train_stdiff.py --train_config"), Effect::missing, "it is not here"));
 }
 
 }  // namespace

@@ -415,9 +415,9 @@ TEST(Writer, UnicodeAndComments) {
 }
 
 TEST(Writer, YamlThatIsNotPlainLines) {
-  const std::string flow = "training: {micro_batch_size: 4, max_seq_len: 128} # here\n";
+  const std::string flow = "training: {micro_batch_size: 4, max_seq_len: 128, indexer_warmup_steps: 9} # here\n";
   EXPECT_EQ(written(flow, "gsa.yaml", {{"batch", 2}, {"accumulation", 2}}).text,
-            "training: {gradient_accumulation_steps: 2, micro_batch_size: 2, max_seq_len: 128} # here\n");
+            "training: {gradient_accumulation_steps: 2, micro_batch_size: 2, max_seq_len: 128, indexer_warmup_steps: 9} # here\n");
   const std::string quoted = "'base_model': 'x'\ndatasets: []\n\"micro_batch_size\" : '4'\nbf16: \n";
   EXPECT_EQ(written(quoted, "a.yml", {{"batch", 2}, {"precision", "bf16"}, {"autocast", false}}).text,
             "'base_model': 'x'\ndatasets: []\n\"micro_batch_size\" : 2\nbf16: full \n");
@@ -430,7 +430,7 @@ TEST(Writer, RefusesWhatIsNotSafe) {
   EXPECT_NE(
       error_of("base_model: x\ndatasets: []\neval_batch_size: &bs 4\nmicro_batch_size: *bs\n", "a.yml", {{"batch", 2}}).find("alias (*)"),
       std::string::npos);
-  const std::string merged = "base: &base {micro_batch_size: 4}\ntraining:\n  <<: *base\n  max_seq_len: 128\n";
+  const std::string merged = "base: &base {micro_batch_size: 4}\ntraining:\n  <<: *base\n  indexer_warmup_steps: 9\n";
   EXPECT_NE(error_of(merged, "gsa.yaml", {{"batch", 2}}).find("merge"), std::string::npos);
   EXPECT_NE(error_of("{\"num_train_epochs\": 1, \"per_device_train_batch_size\": 2, \"per_device_train_batch_size\": 4}", "a.json",
                      {{"batch", 1}})

@@ -25,15 +25,15 @@ std::string error_of_input(const std::vector<std::string>& words) {
 bool says(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
 TEST(NoModel, SaysWhatWasRefused) {
-  const std::string size = error_of_input({"python train.py --model_size gigantic"});
+  const std::string size = error_of_input({"python train.py --vram 8gb --model_size gigantic"});
   EXPECT_TRUE(says(size, "--model_size = gigantic")) << size;
   EXPECT_TRUE(says(size, "the choices of --model_size")) << size;
   const std::string file = error_of_input({"python train.py --config nowhere.json"});
-  EXPECT_TRUE(says(file, "--config = nowhere.json: the file is not here")) << file;
+  EXPECT_TRUE(says(file, "nowhere.json is not here")) << file;
   const std::string required = error_of_input({"accelerate launch train_stdiff.py --seed 1"});
   EXPECT_TRUE(says(required, "train_stdiff.py asks for --train_config")) << required;
   const std::string trainer = error_of_input({"python train.py --per_device_train_batch_size 2 --config nowhere.yaml"});
-  EXPECT_TRUE(says(trainer, "nowhere.yaml is not here")) << trainer;
+  EXPECT_TRUE(says(trainer, "the file nowhere.yaml: it is not here")) << trainer;
 }
 
 TEST(NoModel, WithoutAnyInputIsWrongUsage) {
