@@ -61,7 +61,7 @@ doc::Document presets_document() {
   doc::Table table{{{"name"}, {"family"}, {"seq", doc::Kind::number}}};
   for (const Json& row : list_presets()) {
     std::vector<std::string> pairs;
-    for (const auto& item : row["config"].items()) pairs.push_back(item.key() + "=" + cell_of(item.value()));
+    for (const auto& item : row["config"].items()) pairs.push_back(item.key() + "=" + join(split_at(cell_of(item.value()), ','), ", "));
     table.rows.push_back({{row["name"].get<std::string>(), row["family"].get<std::string>(), dump(row["seq"])}, {}});
     if (!pairs.empty()) table.rows.back().details = {doc::dim(join(pairs, ", "))};
   }

@@ -21,12 +21,21 @@ constexpr size_t kLeft = 26;  // columns of the flags; what is longer has its he
 
 // ---- words into lines
 
+// A word that is longer than a line is broken behind a comma or a bar: "a=1,b=2", "auto|flash".
 Lines wrapped(const std::string& text, size_t width) {
   Lines out{""};
-  for (const std::string& word : split_at(text, ' ')) {
+  for (std::string word : split_at(text, ' ')) {
     if (word.empty()) continue;
     if (!out.back().empty() && out.back().size() + 1 + word.size() > width) out.emplace_back();
-    out.back() += (out.back().empty() ? "" : " ") + word;
+    out.back() += out.back().empty() ? "" : " ";
+    while (word.size() > width) {
+      const size_t at = word.find_last_of(",|", width - 1);
+      if (at == std::string::npos) break;
+      out.back() += word.substr(0, at + 1);
+      word.erase(0, at + 1);
+      out.emplace_back();
+    }
+    out.back() += word;
   }
   return out;
 }
@@ -39,7 +48,11 @@ void append_wrapped(Lines& out, const std::string& text, size_t width, size_t in
 void append_row(Lines& out, const std::string& name, const std::string& text, size_t left, size_t width) {
   const Lines right = wrapped(text, width - left);
   const bool beside = name.size() + 2 <= left;
-  if (!beside) append_wrapped(out, name, width);
+  if (!beside) {
+    const size_t indent = name.find_first_not_of(' ');
+    const Lines parts = wrapped(name, width - indent - 4);
+    for (size_t i = 0; i < parts.size(); ++i) out.push_back(std::string(indent + (i > 0 ? 4 : 0), ' ') + parts[i]);
+  }
   for (size_t i = 0; i < right.size(); ++i)
     if (!right[i].empty() || i > 0 || beside) out.push_back(fmt::format("{:<{}}{}", beside && i == 0 ? name : "", left, right[i]));
   if (beside && right[0].empty()) out.back() = name;
@@ -92,8 +105,8 @@ bool is_example(const std::string& line) {
 }
 bool is_indented(const std::string& line) { return line.starts_with("  "); }
 
-// A run of examples: comments in one column where all of them have room, else above their command.
-void append_examples(Lines& out, const std::vector<Example>& examples, size_t width) {
+// A run of examples: comments in one column where all of them have room, else above their command; on one screen behind it, or nowhere.
+void append_examples(Lines& out, const std::vector<Example>& examples, HelpLength length, size_t width) {
   size_t left = 0;
   bool room = true;
   for (const Example& e : examples)
@@ -104,19 +117,21 @@ void append_examples(Lines& out, const std::vector<Example>& examples, size_t wi
       out.push_back(fmt::format("  {:<{}}  # {}", e.command, left, e.comment));
       continue;
     }
-    if (!e.comment.empty())
+    if (!e.comment.empty() && length == HelpLength::all)
       for (const std::string& line : wrapped(e.comment, width - 4)) out.push_back("  # " + line);
     append_command(out, e.command, width);
+    if (length == HelpLength::one_screen && !e.comment.empty() && out.back().size() + 4 + e.comment.size() <= width)
+      out.back() += "  # " + e.comment;
   }
 }
 
 // Prose is reflowed: a line goes on in the next unless it ends a sentence.
-void append_footer(Lines& out, const Lines& lines, size_t width) {
+void append_footer(Lines& out, const Lines& lines, HelpLength length, size_t width) {
   std::string paragraph;
   std::vector<Example> examples;
   const auto flush = [&] {
     if (!paragraph.empty()) append_wrapped(out, paragraph, width);
-    append_examples(out, examples, width);
+    append_examples(out, examples, length, width);
     paragraph.clear();
     examples.clear();
   };
@@ -145,19 +160,63 @@ std::pair<Lines, Lines> parts_of_footer(const CommandEntry& command) {
 
 // ---- flags
 
-// Flags that the short help shows, of every command that has them. More than one screen of others is left to the long help.
-constexpr const char* kUsual[] = {
-    "--batch",  "--seq",      "--precision", "--qlora",   "--lora",        "--like",        "--checkpointing", "--optimizer",
-    "--gpu",    "--gpus",     "--verbose",   "--json",    "--what-if",     "--keep",        "--num-gpus",      "--world",
-    "--diff",   "--write",    "--generate",  "--vary",    "--run",         "--bundle",      "--html",          "--output",
-    "--format", "--against",  "--device",    "--log",     "--once",        "--for",         "--listen",        "--history",
-    "--set",    "--retries",  "--requeue",   "--dry-run", "--resume-flag", "--checkpoints", "--limit",         "--compare",
-    "--config", "--measured", "--fix",       "--marks",   "--help",        "--total-batch"};
+// Flags that the short help shows, of every command that has them, and their help where the first clause of the long one does not do.
+struct UsualFlag {
+  const char* name;
+  const char* help = "";
+};
+constexpr UsualFlag kUsual[] = {
+    // a run
+    {"--batch"},
+    {"--seq"},
+    {"--precision", "fp32, amp (autocast over fp32 weights), bf16, ..."},
+    {"--qlora"},
+    {"--lora", "LoRA, e.g. r=16"},
+    {"--like"},
+    {"--checkpointing", "recompute activations in backward"},
+    {"--optimizer", "AdamW, SGD, Adafactor, ..."},
+    {"--gpu", "4090, 8xh100-sxm, m3-max-64gb, 24GB, or `this`"},
+    {"--gpus", "`all`: a table of every device"},
+    // what is asked of it
+    {"--what-if", "what each change of the recipe would save"},
+    {"--keep"},
+    {"--total-batch"},
+    {"--num-gpus", "how many devices there are"},
+    {"--world", "layouts over N devices of a cluster"},
+    {"--diff"},
+    {"--write"},
+    {"--generate"},
+    {"--vary"},
+    {"--against"},
+    {"--measured"},
+    {"--run"},
+    {"--bundle"},
+    {"--marks"},
+    // watch and run
+    {"--device"},
+    {"--log"},
+    {"--once"},
+    {"--for"},
+    {"--listen"},
+    {"--history"},
+    {"--set"},
+    {"--retries"},
+    {"--requeue"},
+    {"--dry-run"},
+    {"--resume-flag"},
+    {"--checkpoints"},
+    // how it is said
+    {"--html"},
+    {"--output"},
+    {"--verbose"},
+    {"--json", "one JSON document on stdout, sizes in bytes"},
+};
 constexpr size_t kFewFlags = 18;  // so many fit on one screen beside the rest
 
-bool is_usual(const OptionEntry& o) {
-  return std::any_of(std::begin(kUsual), std::end(kUsual),
-                     [&](const char* flag) { return std::find(o.names.begin(), o.names.end(), flag) != o.names.end(); });
+const UsualFlag* usual(const OptionEntry& o) {
+  const auto it = std::find_if(std::begin(kUsual), std::end(kUsual),
+                               [&](const UsualFlag& f) { return std::find(o.names.begin(), o.names.end(), f.name) != o.names.end(); });
+  return it == std::end(kUsual) ? nullptr : &*it;
 }
 
 // "Common" and the devices first, then what the command is about, then the details of a run, how it is printed, and help.
@@ -197,21 +256,30 @@ void append_groups(Lines& out, const CommandEntry& command, HelpLength length, s
   for (OptionEntry o : command.options)
     if (!o.positional) options.push_back(std::move(o));
   const bool is_short = length == HelpLength::one_screen;
-  if (is_short && options.size() > kFewFlags) std::erase_if(options, [](const OptionEntry& o) { return !is_usual(o); });
+  const auto of_a_run = [](const OptionEntry& o) {
+    const int rank = rank_of_group(o.group);
+    return rank == 0 || (rank > 2 && rank < 100);
+  };
+  // Where the run is named by --run its settings are seldom given beside it.
+  const bool by_name = std::any_of(options.begin(), options.end(), [](const OptionEntry& o) { return o.names[0] == "--run"; });
+  if (is_short && options.size() > kFewFlags)
+    std::erase_if(options, [&](const OptionEntry& o) { return !usual(o) || (by_name && of_a_run(o) && o.names[0] != "--run"); });
   for (OptionEntry& o : options)
-    if (is_short && rank_of_group(o.group) > 2 && rank_of_group(o.group) < 100) o.group = kCommonGroup;
+    if (is_short && of_a_run(o)) o.group = kCommonGroup;
   std::stable_sort(options.begin(), options.end(),
                    [](const OptionEntry& a, const OptionEntry& b) { return rank_of_group(a.group) < rank_of_group(b.group); });
   std::vector<std::string> groups;
   for (const OptionEntry& o : options)
     if (std::find(groups.begin(), groups.end(), o.group) == groups.end()) groups.push_back(o.group);
   for (const std::string& group : groups) {
-    if (!is_short || out.size() < 1 || group != "Help") out.emplace_back();
-    if (!(is_short && group == "Help")) out.push_back((group == "Options" ? "Flags" : group) + ":");
+    out.emplace_back();
+    out.push_back((group == "Options" ? "Flags" : group) + ":");
     for (OptionEntry o : options) {
       if (o.group != group) continue;
       if (is_short) o.value = brief_value(o.value);
-      append_row(out, left_of(o), is_short ? brief(o.help, width - kLeft - 4) : o.help, kLeft + 4, width);
+      const UsualFlag* flag = is_short ? usual(o) : nullptr;
+      const std::string short_help = flag && *flag->help != '\0' ? flag->help : brief(o.help, width - kLeft - 4);
+      append_row(out, left_of(o), is_short ? short_help : o.help, kLeft + 4, width);
     }
   }
 }
@@ -235,7 +303,7 @@ std::string command_help(const CommandEntry& command, const CommandEntry& root, 
   }
   if (!examples.empty()) {
     out.emplace_back();
-    append_footer(out, examples, width);
+    append_footer(out, examples, length, width);
   }
   out.emplace_back();
   append_wrapped(out, usage_of(command, root), width);
@@ -246,7 +314,7 @@ std::string command_help(const CommandEntry& command, const CommandEntry& root, 
   if (is_short)
     append_wrapped(out, fmt::format("Everything else: {} {} --help", root.name, command.name), width);
   else
-    append_footer(out, notes, width);
+    append_footer(out, notes, length, width);
   while (!out.empty() && out.back().empty()) out.pop_back();
   return join(out, "\n") + "\n";
 }
@@ -276,7 +344,7 @@ std::string program_help(const std::vector<CommandEntry>& tree, HelpLength lengt
   append_wrapped(out, root.summary, width);
   const auto [examples, notes] = parts_of_footer(root);
   out.emplace_back();
-  append_footer(out, examples, width);
+  append_footer(out, examples, length, width);
   out.emplace_back();
   append_wrapped(out, fmt::format("Usage: {} [COMMAND] [flags] MODEL|FILE|DIR|-- COMMAND    without a command: estimate", root.name),
                  width);
@@ -300,7 +368,7 @@ std::string program_help(const std::vector<CommandEntry>& tree, HelpLength lengt
   append_commands("More", others);
   if (length == HelpLength::all) append_groups(out, root, length, width);
   out.emplace_back();
-  append_footer(out, notes, width);
+  append_footer(out, notes, length, width);
   return join(out, "\n") + "\n";
 }
 

@@ -41,7 +41,7 @@ void set_up(CLI::App& app, std::vector<std::pair<CLI::App*, std::function<ExitCo
 }
 
 int run(const std::vector<std::string>& typed) {
-  CLI::App app("Plimsoll: will this training run fit in memory, what takes it, and what to change.", "plimsoll");
+  CLI::App app("Plimsoll: will this training run fit in memory, and what to change if not.", "plimsoll");
   std::vector<std::pair<CLI::App*, std::function<ExitCode()>>> actions;
   set_up(app, actions);
   try {

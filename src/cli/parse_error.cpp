@@ -35,7 +35,8 @@ std::string hint_for(const CLI::App& command, const std::string& name) {
 std::optional<Error> value_error(const CLI::App& command, const std::string& text) {
   static const std::regex kNotListed(R"(^(\S+): (.*) not in \{(.*)\}$)"), kRange(R"(^(\S+): Value (\S+) not in range (\S+) to (\S+)$)"),
       kNotPositive(R"(^(\S+): Number less or equal to 0: (.*)$)"), kNegative(R"(^(\S+): Number less then 0: (.*)$)"),
-      kConvert(R"(^Could not convert: (\S+) = (.*)$)"), kMissing(R"(^(\S+): 1 required (.*) missing$)");
+      kRefused(R"(^(\S+): ('.*' is .*)$)"), kConvert(R"(^Could not convert: (\S+) = (.*)$)"),
+      kMissing(R"(^(\S+): 1 required (.*) missing$)");
   std::smatch m;
   if (std::regex_match(text, m, kNotListed))
     return usage(fmt::format("{} '{}' is not known", m[1].str(), printable(m[2].str(), 60)),
@@ -46,6 +47,7 @@ std::optional<Error> value_error(const CLI::App& command, const std::string& tex
   if (std::regex_match(text, m, kNotPositive))
     return usage(fmt::format("{} {} is not above 0", m[1].str(), m[2].str()), hint_for(command, m[1]));
   if (std::regex_match(text, m, kNegative)) return usage(fmt::format("{} {} is below 0", m[1].str(), m[2].str()), hint_for(command, m[1]));
+  if (std::regex_match(text, m, kRefused)) return usage(fmt::format("{} {}", m[1].str(), m[2].str()), hint_for(command, m[1]));
   if (std::regex_match(text, m, kConvert))
     return usage(fmt::format("{} '{}' is not a number", m[1].str(), printable(m[2].str(), 60)), hint_for(command, m[1]));
   if (std::regex_match(text, m, kMissing))
@@ -58,7 +60,7 @@ std::optional<Error> value_error(const CLI::App& command, const std::string& tex
 Error error_of(const CLI::App& app, const CLI::ParseError& refused) {
   const CLI::App& command = parsed_command(app);
   const std::string text = refused.what(), kind = refused.get_name();
-  if (kind == "ExtrasError")
+  if (dynamic_cast<const CLI::ExtrasError*>(&refused))
     return usage(fmt::format("'{}' is too much for {}", printable(join(command.remaining(true), " "), 80), command.get_name()),
                  help_command(command) + " shows what it takes");
   if (kind == "RequiredError") {

@@ -153,6 +153,8 @@ class Reading {
  private:
   void read_flag(const std::string& word) {
     const bool is_long = word.starts_with("--");
+    // "-b4" has its value in it; "-batch" is a long flag with a hyphen too few.
+    if (!is_long && word.size() > 2 && std::isalpha(static_cast<unsigned char>(word[2]))) refuse(word, false);
     const size_t end = is_long ? word.find('=') : 2;
     const std::string name = word.substr(0, end);
     const std::optional<std::string> value =
@@ -168,7 +170,7 @@ class Reading {
       if (*a.flag == '\0' && has_a_run()) throw Error(fmt::format("{} is no flag of {}", name, command_.name), a.note, ExitCode::usage);
       known = true;
     }
-    refuse(is_long || end >= word.size() ? name : word, known);
+    refuse(name, known);
   }
 
   bool has_a_run() const { return option_named(command_, "--batch") && option_named(command_, "--seq"); }
@@ -239,7 +241,7 @@ class Reading {
       out_[part->second] += "," + value;
       return;
     }
-    if (joined) {
+    if (joined && name.starts_with("--")) {
       out_.push_back(name + "=" + value);
     } else {
       out_.push_back(name);

@@ -20,9 +20,10 @@ constexpr void (*kSources[])(const Surroundings&, Machine&) = {probe_system,   p
 
 std::string label(const DetectedDevice& d) { return d.name.empty() ? fmt::format("{} device {}", d.vendor, d.index) : d.name; }
 
-// Total memory as a name's variants are told apart by. A slice's size says nothing about its parent's model.
+// Total memory as a name's variants are told apart by. A slice's size says nothing about its parent's model, and a pool's nothing but of
+// Apple's chips, which are sold by it.
 void identify(DetectedDevice& d) {
-  const auto rows = devices_of_driver(d.name, d.memory == MemoryKind::unified ? std::nullopt : d.total, d.target);
+  const auto rows = devices_of_driver(d.name, d.memory == MemoryKind::unified && d.vendor != "Apple" ? std::nullopt : d.total, d.target);
   if (rows.empty()) return;
   if (rows.size() == 1) d.catalogue_id = rows[0].id;
   const bool agree = std::all_of(rows.begin(), rows.end(), [&](const DeviceSpec& r) { return r.memory == rows[0].memory; });

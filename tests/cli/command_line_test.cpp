@@ -182,7 +182,7 @@ TEST_F(CommandLine, ValuesThatAreMissingOrMisplacedAreNamed) {
   expect_refused("estimate gpt2 --batch 1 --batch 2", 2, "--batch is given more than once");
   expect_refused("estimate gpt2 --color blue", 2, "--color 'blue' is not known", "always");
   expect_refused("estimate gpt2 --depth 50", 2, "--depth 50 is not between 0 and 20");
-  expect_refused("estimate gpt2 --top many", 2, "--top 'many' is not a number");
+  expect_refused("estimate gpt2 --top many", 2, "--top 'many' is not between 0 and 1000");
   expect_refused("estimate gpt2 --gpus 2", 2, "--gpus '2' is not known", "--num-gpus");
   expect_refused("list", 2, "list needs WHAT", "presets");
   expect_refused("version now then", 2, "'now then' is too much for version");
