@@ -101,9 +101,18 @@ Job read_of(const Document& d, const Format& format, const Job& before) {
 
 // Fields that a trainer decides about itself.
 bool is_trainers_own(const std::string& setting, const std::string& field) {
-  static const std::set<std::string> kOwn{
-      "quantization.prepare", "quantization.compute_dtype", "lora.dtype", "lora.autocast_adapter_dtype", "lora.implementation", "zero1.ddp",
-      "zero1.rank",           "zero1.parameter_view",       "zero.rank"};
+  static const std::set<std::string> kOwn{"quantization.prepare",
+                                          "quantization.compute_dtype",
+                                          "lora.dtype",
+                                          "lora.autocast_adapter_dtype",
+                                          "lora.implementation",
+                                          "zero1.ddp",
+                                          "zero1.rank",
+                                          "zero1.parameter_view",
+                                          "zero.rank",
+                                          "fsdp.rank",
+                                          "fsdp.param_dtype",
+                                          "fsdp.reduce_dtype"};
   return kOwn.contains(setting + "." + field);
 }
 
@@ -146,7 +155,8 @@ bool may_follow(const std::string& setting, const std::string& changed) {
       {"workers", {"prefetch_factor", "persistent_workers", "pin_memory"}},
       {"ddp", {"ranks_per_host"}},
       {"zero1", {"ddp", "master_weights"}},
-      {"zero", {"ddp", "master_weights"}},
+      {"zero", {"ddp", "master_weights", "ranks_per_host"}},
+      {"fsdp", {"ddp", "ranks_per_host"}},
   };
   const auto it = kFollow.find(changed);
   return it != kFollow.end() && it->second.contains(setting);
@@ -399,10 +409,12 @@ Outcome<std::string> trainer_flags(const Document& original, const Job& before, 
 Patch given_by_flags(const Job& job) {
   Patch out;
   for (const Setting& s : job_settings())
-    if (const auto it = job.origin.find(s.key); it != job.origin.end() && it->second.starts_with("--"))
+    if (const auto it = job.origin.find(s.key); it != job.origin.end() && (it->second.starts_with("--") || it->second == "settings"))
       out.set(s.key, value_of(job, s.key));
   return out;
 }
+
+std::string format_name(const Document& document) { return Source(document).format->name; }
 
 std::string key_of(const std::string& format, const std::string& setting) {
   const Format* f = format_named(format);
