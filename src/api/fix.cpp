@@ -215,10 +215,15 @@ Json json_of(const FixAnswer& a, const std::string& format) {
           {"executions", a.executions}};
 }
 
-Fit execute_again(Job job, const TargetDevice& device) {
-  resolve_model(job);
+Fit execute_again(const Job& job, const TargetDevice& device) {
   Runs runs;
   return fits_of(runs, job, {device}).front();
+}
+
+Fit execute_text(const Rewritten& text, const TargetDevice& device) {
+  Job job = text.job;
+  resolve_model(job);
+  return execute_again(job, device);
 }
 
 ChangeRequest change_request(const FixRequest& request, const Job& job, const TargetDevice& device, const Show& show) {
@@ -242,7 +247,7 @@ SmallestChange search_in_words(ChangeRequest request, const TrainerWords& words,
   request.accept = [&](const PlannedRun& run) {
     Outcome<Rewritten> text = words.try_rewritten(run.changes);
     if (!text || !text->not_written.empty()) return false;
-    const Fit fit = execute_again(text->job, request.device);
+    const Fit fit = execute_text(*text, request.device);
     ++a.executions;
     if (fit.verdict != Verdict::fits && parts_missing(fit).empty()) return false;
     a.text = std::move(*text);

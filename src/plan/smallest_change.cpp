@@ -70,7 +70,12 @@ class ChangeSearch {
 
   // Those that may be turned, by knob; micro-batches, the largest first.
   void collect_levers() {
-    for (const Lever& l : levers_for(request_.job, request_.device))
+    const std::vector<Lever> all = levers_for(request_.job, request_.device);
+    std::vector<Patch> alone;
+    for (const Lever& l : all)
+      if (l.searched && l.knob != "batch" && space_.turns(l)) alone.push_back(l.settings);
+    evaluator_.prepare(alone);
+    for (const Lever& l : all)
       if (l.searched && l.knob != "batch" && space_.turns(l) && !evaluator_.evaluate(l.settings).needs.empty()) levers_.push_back(l);
     const Job& job = request_.job;
     const bool jax = job.program.framework == Framework::jax;
@@ -184,8 +189,11 @@ class ChangeSearch {
     const Candidate* c = search.best(kind);
     if (c == nullptr) return false;
     Set set;
-    for (const Lever& l : levers_)
-      if (c->changes.includes(l.settings) && (set.empty() || set.back()->knob != l.knob)) set.push_back(&l);
+    for (const Lever& l : levers_) {  // of a knob the one that says most: LoRA is a part of QLoRA
+      if (!c->changes.includes(l.settings)) continue;
+      if (!set.empty() && set.back()->knob == l.knob && set.back()->settings.size() < l.settings.size()) set.pop_back();
+      if (set.empty() || set.back()->knob != l.knob) set.push_back(&l);
+    }
     for (const Lever& l : batches_)
       if (c->changes.includes(l.settings)) set.push_back(&l);
     if (!fits(patch_of(set))) return false;
