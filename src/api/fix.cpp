@@ -303,6 +303,7 @@ ExitCode answer(const FixRequest& request, const Show& show) {
   a.device = only_device_of(request);
   const TrainerWords words(request.job, job);
   check(request, words);
+  if (!words.any() && words.is_command()) words.document();  // throws: why nothing can be written into it
   lint(job, GpuFacts{a.device.name, a.device.spec.compute_capability});
   a.file = words.is_file();
   a.command = words.any() && !a.file;

@@ -110,6 +110,10 @@ ExitCode answer_with_generated(const SearchRequest& request, const Plan& plan, c
   std::string notes = change_text(plan);
   for (const auto& [name, value] : started.run.environment) notes += fmt::format("set {}={}\n", name, value);
   for (const NotWritten& n : started.run.not_written) notes += fmt::format("in train.py: {} {}: {}\n", n.setting, dump(n.value), n.instead);
+  for (const char* setting : {"precision", "autocast", "optimizer", "master_weights", "checkpointing"})
+    if (value_of(started.job, setting) != value_of(run.job, setting))
+      notes += fmt::format("note: {} becomes {} (planned {})\n", setting, dump(value_of(started.job, setting)),
+                           dump(value_of(run.job, setting)));
   notes += fmt::format("start it with: {}\nexecuted as it is read, it needs {} of {}: {}\n", started.run.command,
                        to_string(fit.memory.device.bytes), to_string(plan.device.capacity->bytes), to_string(fit.verdict));
   show(

@@ -33,6 +33,10 @@ const Document& TrainerWords::document() const {
   return *document_;
 }
 
+bool TrainerWords::is_command() const {
+  return document_ && (document_->kind == Document::Kind::command || document_->kind == Document::Kind::text);
+}
+
 bool TrainerWords::is_own_file() const { return any() && job_.trainer.empty() && before_->trainer.empty(); }
 
 std::string TrainerWords::trainer() const {

@@ -23,6 +23,7 @@ class TrainerWords {
   std::string trainer() const;                                     // "axolotl"
   std::string format() const { return format_name(document()); }   // "hf_training_arguments"
   bool is_file() const { return any() && !document_->path.empty(); }
+  bool is_command() const;   // typed, or in a script; it may hold no settings
   bool is_own_file() const;  // a job file: it can say every setting
   bool is_script() const { return is_file() && document_->kind == Document::Kind::text; }
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "formats/command_line.h"
 #include "formats/format.h"
@@ -85,7 +86,17 @@ bool wants_autocast(const Job& job) { return job.precision == Precision::amp || 
 std::string base_arguments(const Job& job) {
   std::string out = fmt::format(" train.py --output_dir out --per_device_train_batch_size {}", job.batch);
   if (job.trainer == "TRL") out += " --packing false";
+  if (!job.clip) out += " --max_grad_norm 0";
   return out + (wants_autocast(job) ? " --bf16 true" : "");
+}
+
+// A flag a line, behind the program.
+std::string script_of(const std::string& command) {
+  const std::string program = " train.py";
+  std::string out = "#!/bin/bash\n" + command + "\n";
+  for (size_t at = out.find(program); at != std::string::npos && (at = out.find(" --", at)) != std::string::npos; at += 4)
+    out.replace(at, 1, " \\\n  ");
+  return out;
 }
 
 void take(GeneratedRun& out, const Rewritten& text) {
@@ -181,12 +192,15 @@ GeneratedRun generate_run(const Job& wanted, LaunchFile kind, int64_t node) {
     write_arguments_file(out, job, node);
   } else if (kind == LaunchFile::torchrun) {
     write_command(out, job, torchrun_command(world_size(job), node) + base_arguments(job));
-    out.text = "#!/bin/bash\n" + std::exchange(out.command, "bash train.sh") + "\n";
+    out.text = script_of(std::exchange(out.command, "bash train.sh"));
+    out.job = read_alone(parse_document(out.text, "train.sh"), job);
   } else {
     write_launcher_file(out, job, kind, node);
   }
   out.said.insert(std::begin(kSpreads), std::end(kSpreads));
   out.said.insert("alloc_conf");
+  for (const auto& [setting, origin] : out.job.origin)  // nor does the program decide about what the trainer always does
+    if (origin.starts_with("default of") && find_setting(setting) && value_of(out.job, setting) == true) out.said.insert(setting);
   for (const NotWritten& n : out.not_written) out.said.erase(n.setting);
   return out;
 }

@@ -92,6 +92,7 @@ std::string accelerate_template(const Job& job, int64_t node) {
 // Autocast is the trainer's, also where the type of the weights is the program's own.
 std::string arguments_template(const Job& job) {
   std::string text = job.trainer == "TRL" ? kTrlArguments : kArguments;
+  if (!job.clip) text.insert(text.find("  \"per_device"), "  \"max_grad_norm\": 0,\n");
   if (job.precision == Precision::bf16 && job.autocast) text.insert(text.find("  \"per_device"), "  \"bf16\": true,\n");
   return text;
 }
