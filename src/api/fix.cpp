@@ -10,7 +10,6 @@
 #include "api/trainer_words.h"
 #include "job/lint.h"
 #include "job/settings.h"
-#include "model/resolve.h"
 #include "plan/smallest_change.h"
 #include "report/fit_report.h"
 #include "report/plan_report.h"
@@ -220,12 +219,6 @@ Fit execute_again(const Job& job, const TargetDevice& device) {
   return fits_of(runs, job, {device}).front();
 }
 
-Fit execute_text(const Rewritten& text, const TargetDevice& device) {
-  Job job = text.job;
-  resolve_model(job);
-  return execute_again(job, device);
-}
-
 ChangeRequest change_request(const FixRequest& request, const Job& job, const TargetDevice& device, const Show& show) {
   ChangeRequest out;
   out.job = job;
@@ -246,8 +239,8 @@ SmallestChange search_in_words(ChangeRequest request, const TrainerWords& words,
   }
   request.accept = [&](const PlannedRun& run) {
     Outcome<Rewritten> text = words.try_rewritten(run.changes);
-    if (!text || !text->not_written.empty()) return false;
-    const Fit fit = execute_text(*text, request.device);
+    if (!text || !TrainerWords::lost(*text, run.changes).empty()) return false;
+    const Fit fit = execute_again(words.as_read(*text), request.device);
     ++a.executions;
     if (fit.verdict != Verdict::fits && parts_missing(fit).empty()) return false;
     a.text = std::move(*text);

@@ -7,7 +7,6 @@
 
 #include "api/plan_generate.h"
 #include "formats/writer.h"
-#include "model/resolve.h"
 #include "plan/ladder.h"
 #include "plan/layout_launch.h"
 #include "report/fit_report.h"
@@ -48,11 +47,9 @@ std::string notes_of(const Rewritten& r) {
 }
 
 // What the new text stands for, executed; it is less than the plan where that could not be written.
-Fit as_written(const Rewritten& file, const TargetDevice& device) {
-  Job job = file.job;
-  resolve_model(job);
+Fit as_written(const TrainerWords& words, const Rewritten& file, const TargetDevice& device) {
   Runs runs;
-  return fits_of(runs, job, {device}).front();
+  return fits_of(runs, words.as_read(file), {device}).front();
 }
 
 // The plan with what the trainer makes of it beside what was asked for, executed.
@@ -127,13 +124,12 @@ std::optional<Layout> fastest_said_by(const LayoutFile& file, const LayoutPlan& 
 
 std::vector<std::string> unwritten_settings(const SearchRequest& request, const TrainerWords& words, const Plan& plan) {
   if (!plan.best) return {};
-  const Rewritten file = words.rewritten(plan.best->run.changes);
-  std::vector<std::string> out;
-  for (const NotWritten& n : file.not_written) {
-    // How many processes there are is said by who starts them, unless a file is to say all of it.
-    const bool spread = n.setting == "ddp" || n.setting == "zero" || n.setting == "zero1" || n.setting == "fsdp";
-    if (plan.best->run.changes.contains(n.setting) && (wants_file(request) || !spread)) out.push_back(n.setting);
-  }
+  const Outcome<Rewritten> file = words.try_rewritten(plan.best->run.changes);
+  if (!file) return {};
+  std::vector<std::string> out = TrainerWords::lost(*file, plan.best->run.changes);
+  // How many processes there are is said by who starts them, unless a file is to say all of it.
+  const auto spread = [](const std::string& s) { return s == "ddp" || s == "zero" || s == "zero1" || s == "fsdp"; };
+  if (!wants_file(request)) std::erase_if(out, spread);
   return out;
 }
 
@@ -172,7 +168,7 @@ ExitCode answer_with_file(const SearchRequest& request, const TrainerWords& word
   if (request.flags) return answer_with_flags(words, plan, show);
   const Rewritten file = words.rewritten(run.changes);
   run = with_consequences(plan, run, file);
-  const Fit written = as_written(file, plan.device);
+  const Fit written = as_written(words, file, plan.device);
   if (!request.write.empty()) write_output_file(request.write, file.text);
   const std::string notes = notes_of(file) + as_written_text(written, run);
   const std::string difference = request.diff ? line_diff(words.document().text, file.text, words.document().name) : "";

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/input.h"
+#include "job/settings.h"
+#include "model/resolve.h"
 
 namespace plimsoll {
 
@@ -53,6 +55,22 @@ Outcome<Rewritten> TrainerWords::try_rewritten(const Patch& changes) const {
 }
 
 Outcome<std::string> TrainerWords::flags(const Patch& changes) const { return trainer_flags(document(), *before_, all_of(changes)); }
+
+Job TrainerWords::as_read(const Rewritten& text) const {
+  Job job = text.job;
+  const Patch given = given_by_flags(job_);
+  for (const NotWritten& n : text.not_written)
+    if (given.contains(n.setting)) apply_setting(job, n.setting, value_of(job_, n.setting), "settings");
+  resolve_model(job);
+  return job;
+}
+
+std::vector<std::string> TrainerWords::lost(const Rewritten& text, const Patch& changes) {
+  std::vector<std::string> out;
+  for (const NotWritten& n : text.not_written)
+    if (changes.contains(n.setting)) out.push_back(n.setting);
+  return out;
+}
 
 bool TrainerWords::says(const Patch& changes) const {
   const Outcome<Rewritten> file = try_rewrite(*document_, *before_, changes);

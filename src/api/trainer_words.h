@@ -32,6 +32,10 @@ class TrainerWords {
   Rewritten rewritten(const Patch& changes) const;
   Outcome<Rewritten> try_rewritten(const Patch& changes) const;
   Outcome<std::string> flags(const Patch& changes) const;
+  // What the new text stands for, with what was given on top of it and has no word there; its model is resolved.
+  Job as_read(const Rewritten& text) const;
+  // Of `changes`, the settings that are not in the new text.
+  static std::vector<std::string> lost(const Rewritten& text, const Patch& changes);
 
   // Whether the text itself can say all of it, without a variable beside it.
   bool says(const Patch& changes) const;
