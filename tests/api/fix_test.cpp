@@ -309,10 +309,10 @@ TEST_F(Fix, PlansFlagsAndFilesAreOneAnswer) {
 
 // What is generated is executed as it is read, with the command that it is for.
 TEST_F(Fix, GeneratedFilesCarryThePlanOut) {
-  const Json settings{{"batch", 8}, {"seq", 512}, {"precision", "amp"}};
+  const Json settings{{"batch", 8}, {"seq", 512}, {"precision", "amp"}, {"config", {{"n_layer", 3}}}};
   for (const char* kind : {"accelerate", "deepspeed", "torchrun", "training_arguments"})
     for (const int gpus : {1, 4}) {
-      Json request{{"run", "llama-3.2-1b"}, {"settings", settings}, {"gpu", gpus == 1 ? "24GiB" : "14GiB"}, {"generate", kind}};
+      Json request{{"run", "gpt2"}, {"settings", settings}, {"gpu", gpus == 1 ? "3GiB" : "2GiB"}, {"generate", kind}};
       if (gpus > 1) request["num_gpus"] = gpus;
       const std::string where = fmt::format("{} for {}", kind, gpus);
       Json answer;
