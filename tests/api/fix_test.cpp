@@ -157,8 +157,8 @@ TEST_F(Fix, OwnJobFiles) {
   expect_fixed(write("job.yaml",
                      "model: gpt2 # ours\nbatch: 8\nseq: 256\noptimizer: {name: AdamW, args: {foreach: false}}\nema: true\n"
                      "config: {n_layer: 3}\n"),
-               "1.9GiB");
-  expect_fixed(write("job.json", "{\"model\": \"gpt2\", \"batch\": 8, \"seq\": 256, \"config\": {\"n_layer\": 3}}\n"), "1.9GiB");
+               "3GiB");
+  expect_fixed(write("job.json", "{\"model\": \"gpt2\", \"batch\": 8, \"seq\": 256, \"config\": {\"n_layer\": 3}}\n"), "3GiB");
 }
 
 TEST_F(Fix, GatedSparseAttention) { expect_fixed(copy_of_example(folder_, "seeds/gsa-low-memory.yaml"), "15GiB"); }
@@ -210,21 +210,21 @@ TEST_F(Fix, CommandsArePrintedWithTheChanges) {
 
 TEST_F(Fix, OfAModelIsFlagsToAdd) {
   const Json settings{{"batch", 8}, {"seq", 256}, {"config", {{"n_layer", 3}}}, {"precision", "fp32"}};
-  const Json answer = answer_to("fix", {{"run", "gpt2"}, {"settings", settings}, {"gpu", "1.9GiB"}});
+  const Json answer = answer_to("fix", {{"run", "gpt2"}, {"settings", settings}, {"gpu", "3GiB"}});
   ASSERT_FALSE(answer["changes"].empty()) << answer.dump(1);
   Json fixed = settings;
   for (const Json& c : answer["changes"]) {
     fixed[c["setting"].get<std::string>()] = c["to"];
     EXPECT_TRUE(c["key"].get<std::string>().starts_with("--")) << c;
   }
-  EXPECT_EQ(estimate("gpt2", "1.9GiB", fixed)["verdict"], "fits") << answer["flags"];
+  EXPECT_EQ(estimate("gpt2", "3GiB", fixed)["verdict"], "fits") << answer["flags"];
   EXPECT_NE(answer["flags"], "");
 }
 
 // One change where one is enough, although two would be faster; the global batch stays.
 TEST_F(Fix, IsTheSmallestChange) {
   const std::string file = write("job.yaml", "model: gpt2\nbatch: 8\nseq: 256\nprecision: fp32\nconfig: {n_layer: 3}\n");
-  const Json answer = answer_to("fix", {{"run", file}, {"gpu", "1.9GiB"}});
+  const Json answer = answer_to("fix", {{"run", file}, {"gpu", "3GiB"}});
   EXPECT_EQ(answer["class"], "same result");
   EXPECT_EQ(answer["plan"]["global_batch"], 8);
   std::set<std::string> changes;
@@ -259,9 +259,9 @@ TEST_F(Fix, SaysWhatWouldWhereTheTrainerHasNoWord) {
 
 TEST_F(Fix, FirstLineIsTheAnswer) {
   const std::string file = write("job.yaml", "model: gpt2\nbatch: 8\nseq: 256\nprecision: fp32\nconfig: {n_layer: 3}\n");
-  const std::string text = text_of({{"run", file}, {"gpu", "1.9GiB"}});
-  EXPECT_TRUE(text.starts_with("fits 1.9GiB after 1 change: needs 1.")) << text;
-  EXPECT_NE(text.find(" of 1.90 GiB (was "), std::string::npos) << text;
+  const std::string text = text_of({{"run", file}, {"gpu", "3GiB"}});
+  EXPECT_TRUE(text.starts_with("fits 3GiB after 1 change: needs 2.")) << text;
+  EXPECT_NE(text.find(" of 3.00 GiB (was 3.44)"), std::string::npos) << text;
   EXPECT_LT(text.find("+batch") == std::string::npos ? text.find("\n+") : text.find("+batch"), text.find("same result")) << text;
 }
 
@@ -270,7 +270,7 @@ TEST_F(Fix, KeepsEveryCopy) {
   const std::string text = "model: gpt2\nbatch: 8\nseq: 256\nprecision: fp32\nconfig: {n_layer: 3}\n";
   const std::string file = write("job.yaml", text);
   write("job.yaml.orig", "mine");
-  const Json answer = answer_to("fix", {{"run", file}, {"gpu", "1.9GiB"}, {"write", true}});
+  const Json answer = answer_to("fix", {{"run", file}, {"gpu", "3GiB"}, {"write", true}});
   EXPECT_EQ(answer["backup"], file + ".orig.1");
   EXPECT_EQ(content(file + ".orig"), "mine");
   EXPECT_EQ(content(file + ".orig.1"), text);
