@@ -32,14 +32,29 @@ nlohmann::json layout_of(const Job& job) {
   return {spread_of(job), world_size(job), zero ? zero->stage : 0};
 }
 
+// Of a mapping, the fields that the change names; the others are the trainer's own.
+bool is_as_planned(const nlohmann::json& change, const nlohmann::json& planned, const nlohmann::json& got) {
+  if (planned == got) return true;
+  if (!planned.is_object() || !got.is_object()) return false;
+  if (change.is_string()) return planned.value("type", nlohmann::json()) == got.value("type", nlohmann::json());
+  if (!change.is_object()) return false;
+  for (const auto& field : change.items())
+    if (planned.value(field.key(), nlohmann::json()) != got.value(field.key(), nlohmann::json())) return false;
+  return true;
+}
+
 Started start(const Job& job, const Patch& changes, LaunchFile kind, int64_t node) {
   Started out{generate_run(job, kind, node), job, {}};
   Outcome<Job> started = outcome_of([&] { return as_started(job, out.run); });
-  if (started) out.job = std::move(*started);
+  if (!started) {
+    out.lost.push_back("these settings together (" + std::string(started.refused->what()) + ")");
+    return out;
+  }
+  out.job = std::move(*started);
   if (layout_of(out.run.job) != layout_of(job)) out.lost.push_back(spread_of(job).empty() ? "ddp" : spread_of(job));
   for (const auto& [setting, value] : changes) {
     if (setting == "ddp" || setting == "fsdp" || setting == "zero" || setting == "zero1") continue;  // the layout
-    const bool same = out.run.said.contains(setting) && value_of(out.job, setting) == value_of(job, setting);
+    const bool same = out.run.said.contains(setting) && is_as_planned(value, value_of(job, setting), value_of(out.job, setting));
     if (!same && setting != "optimizer_args") out.lost.push_back(setting);
   }
   return out;

@@ -87,11 +87,12 @@ Document parsed_again(const Document& original, const std::string& text) {
   return d;
 }
 
-// A launcher's file alone does not say how many processes there are.
+// Files of DeepSpeed and of TrainingArguments alone do not say how many processes there are.
 Job read_of(const Document& d, const Format& format, const Job& before) {
   Job job;
   job.platform = before.platform;
-  if (format.rank == Rank::launcher && world_size(before) > 1 && std::string(format.name) == "deepspeed")
+  const std::string name = format.name;
+  if (world_size(before) > 1 && (name == "deepspeed" || (name == "hf_training_arguments" && !is_command(d))))
     apply_setting(job, "ddp", {{"world", world_size(before)}}, "launcher");
   read_input_document(job, d);
   return job;
