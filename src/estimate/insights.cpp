@@ -59,6 +59,8 @@ class Scene {
   bool at_least(Bytes bytes, double share) const {
     return bytes.count > 0 && static_cast<double>(bytes.count) >= share * static_cast<double>(e.peak.count);
   }
+  // bitsandbytes and the settings of the caching allocator are for these.
+  bool on_cuda() const { return e.vendor.empty() || e.vendor == "NVIDIA" || e.vendor == "AMD"; }
   bool plain_pytorch() const { return !job.program.megatron && !job.program.torchtitan && job.program.framework == Framework::pytorch; }
 
   const Estimate& e;
@@ -71,6 +73,11 @@ class Scene {
 };
 
 using Found = std::optional<Insight>;
+
+// `sentence` has the size in the place of "{}".
+Insight insight(const char* name, const std::string& sentence, Bytes bytes, std::string flags) {
+  return {name, fmt::format(fmt::runtime(sentence), to_string(bytes)), bytes, std::move(flags)};
+}
 
 bool is_adam(const Job& job) { return job.optimizer.name == "AdamW" || job.optimizer.name == "Adam"; }
 bool has_fp32_weights(const Job& job) {
@@ -99,7 +106,7 @@ Found math_attention(const Scene& s) {
                       : j.precision == Precision::fp32     ? "--precision amp"
                       : wide                               ? "--autocast"
                                                            : "--attention efficient";
-  return Insight{"math_attention", "attention runs with the math kernel, whose score matrices are in fp32", bytes, flags};
+  return insight("math_attention", "attention runs in fp32 with the math kernel: its score matrices hold {}", bytes, flags);
 }
 
 Bytes eager_matrices(const Scene& s) {
@@ -114,15 +121,15 @@ Bytes eager_matrices(const Scene& s) {
 Found eager_attention(const Scene& s) {
   const Bytes bytes = eager_matrices(s);
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"eager_attention", "eager attention keeps a matrix of tokens x tokens for every head", bytes, "--attention auto"};
+  return insight("eager_attention", "eager attention keeps matrices of tokens x tokens: {}", bytes, "--attention auto");
 }
 
 Found fp32_weights_under_adapter(const Scene& s) {
   if (!s.job.tuning.adapter || s.job.tuning.quantization || !has_fp32_weights(s.job) || s.e.xla) return {};
   const Bytes bytes = s.alive(Category::parameter) - Bytes{4 * s.e.trainable};
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"fp32_weights_under_adapter", "the frozen weights under the adapter are in fp32; bf16 takes half", bytes,
-                 "--precision bf16"};
+  return insight("fp32_weights_under_adapter", "the frozen weights under the adapter are in fp32 and hold {}; in bf16, half of it", bytes,
+                 "--precision bf16");
 }
 
 // The model's own cross-entropy: logits, their copy in fp32, and what its backward makes.
@@ -137,33 +144,33 @@ Bytes loss_tensors(const Scene& s) {
 Found fp32_logits(const Scene& s) {
   const Bytes bytes = loss_tensors(s);
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"fp32_logits", "the loss holds its logits in fp32, all tokens at once", bytes,
-                 "--loss-kernel liger, or --loss-kernel chunked"};
+  return insight("fp32_logits", "the loss works on all logits at once, in fp32: {}", bytes,
+                 "--loss-kernel liger, or --loss-kernel chunked");
 }
 
 Found foreach_temporaries(const Scene& s) {
   const Bytes bytes =
       s.alive([&](const StorageRecord& r, Category c) { return c == Category::optimizer && s.op(r).starts_with("_foreach"); });
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"foreach_temporaries", fmt::format("{}'s foreach form makes temporaries of all parameters at once", s.job.optimizer.name),
-                 bytes, is_adam(s.job) ? "--optimizer-args fused=true" : "--optimizer-args foreach=false"};
+  return insight("foreach_temporaries", s.job.optimizer.name + "'s foreach update makes temporaries of {}", bytes,
+                 is_adam(s.job) ? "--optimizer-args fused=true" : "--optimizer-args foreach=false");
 }
 
 // 8-bit AdamW has two states of a byte.
 Found optimizer_state(const Scene& s) {
   const Bytes bytes = s.alive(Category::optimizer_state);
-  if (!is_adam(s.job) || s.job.master_weights || !s.plain_pytorch() || !s.at_least(bytes, kLarge)) return {};
+  if (!is_adam(s.job) || s.job.master_weights || !s.plain_pytorch() || !s.on_cuda() || !s.at_least(bytes, kLarge)) return {};
   const int64_t part = has_fp32_weights(s.job) || s.job.parallel.deepspeed ? 4 : 2;
-  return Insight{"optimizer_state",
-                 fmt::format("{}'s state; 8-bit AdamW's takes a {}", s.job.optimizer.name, part == 4 ? "quarter" : "half"), bytes,
-                 "--optimizer AdamW8bit"};
+  return insight("optimizer_state",
+                 s.job.optimizer.name + "'s state holds {}; that of 8-bit AdamW " + (part == 4 ? "a quarter" : "half") + " of it", bytes,
+                 "--optimizer AdamW8bit");
 }
 
 Found key_value_cache(const Scene& s) {
   if (s.job.checkpointing.on || s.e.xla) return {};
   const Bytes bytes = s.kept_by_output([&](const StorageRecord& r, Category) { return r.phase == Phase::forward && s.in_attention(r); });
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"key_value_cache", "the model keeps a key-value cache in training (use_cache)", bytes, "--config use_cache=false"};
+  return insight("key_value_cache", "the model keeps a key-value cache of {} in training (use_cache)", bytes, "--config use_cache=false");
 }
 
 // What a step beside the training steps holds more than they do.
@@ -177,11 +184,11 @@ Found decided_elsewhere(const Scene& s) {
   const Bytes bytes = s.e.peak - training;
   if (!s.at_least(bytes, kNotable)) return {};
   if (evaluation)
-    return Insight{"peak_outside_training", fmt::format("evaluation in batch {} needs more than training, by", s.job.eval_batch), bytes,
-                   s.job.eval_batch > 1 ? "--eval-batch 1" : "--eval-batch 0"};
-  if (sampling) return Insight{"peak_outside_training", "generating text needs more than training, by", bytes, "--sample-tokens 0"};
-  return Insight{"peak_outside_training", fmt::format("the longest sample ({} tokens) needs more than the usual ones, by", s.job.longest),
-                 bytes, fmt::format("--longest {}", s.job.seq)};
+    return insight("peak_outside_training", fmt::format("evaluation in batch {} needs {{}} more than training", s.job.eval_batch), bytes,
+                   s.job.eval_batch > 1 ? "--eval-batch 1" : "--eval-batch 0");
+  if (sampling) return insight("peak_outside_training", "generating text needs {} more than training", bytes, "--sample-tokens 0");
+  return insight("peak_outside_training", fmt::format("the longest sample ({} tokens) needs {{}} more than the usual ones", s.job.longest),
+                 bytes, fmt::format("--longest {}", s.job.seq));
 }
 
 Found uneven_ranks(const Scene& s) {
@@ -190,7 +197,7 @@ Found uneven_ranks(const Scene& s) {
       std::minmax_element(s.e.ranks.begin(), s.e.ranks.end(), [](const RankPeak& a, const RankPeak& b) { return a.peak < b.peak; });
   const Bytes bytes = most->peak - least->peak;
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"uneven_ranks", fmt::format("{} decides: it holds more than {}, by", most->name, least->name), bytes, ""};
+  return insight("uneven_ranks", fmt::format("{} decides: it holds {{}} more than {}", most->name, least->name), bytes, "");
 }
 
 Found gradients_in_forward(const Scene& s) {
@@ -199,10 +206,10 @@ Found gradients_in_forward(const Scene& s) {
   if (!kept || s.e.xla || (s.e.peak_phase != Phase::forward && s.e.peak_phase != Phase::backward) || !s.at_least(bytes, kNotable))
     return {};
   if (s.job.accumulation == 1)
-    return Insight{"gradients_in_forward", "gradients of the last step are alive while activations are at their most", bytes,
-                   "--zero-grad after-step"};
-  return Insight{"gradients_in_forward", "gradients that accumulate are alive while activations are at their most", bytes,
-                 "--accumulation 1"};
+    return insight("gradients_in_forward", "gradients of the last step hold {} while activations are at their most", bytes,
+                   "--zero-grad after-step");
+  return insight("gradients_in_forward", "gradients of earlier micro-batches hold {} while activations are at their most", bytes,
+                 "--accumulation 1");
 }
 
 // Without what the rows above say better.
@@ -211,21 +218,22 @@ Found activations(const Scene& s) {
   Bytes bytes = s.alive(Category::activation);
   for (const Bytes part : {math_matrices(s), eager_matrices(s), loss_tensors(s)}) bytes -= std::min(bytes, part);
   if (!s.at_least(bytes, kDominant)) return {};
-  return Insight{"activations", "activations are kept for backward; checkpointing makes them again", bytes, "--checkpointing"};
+  return insight("activations", "activations that are kept for backward hold {}", bytes, "--checkpointing");
 }
 
 Found fragmentation(const Scene& s) {
-  if (!s.e.memory || s.e.xla || s.job.compile || s.job.alloc_conf.find("expandable_segments") != std::string::npos) return {};
+  if (!s.e.memory || s.e.xla || !s.on_cuda() || s.job.compile || s.job.alloc_conf.find("expandable_segments") != std::string::npos)
+    return {};
   const Bytes reserved = s.e.memory->reserved.bytes, bytes = reserved - s.e.memory->allocated.bytes;
   if (static_cast<double>(bytes.count) < 0.1 * static_cast<double>(reserved.count) || bytes.count < int64_t{512} << 20) return {};
-  return Insight{"fragmentation", "fragmentation: the allocator reserves more than it has allocated, by", bytes,
-                 "--alloc-conf expandable_segments:True"};
+  return insight("fragmentation", "fragmentation: the allocator reserves {} more than it has allocated", bytes,
+                 "--alloc-conf expandable_segments:True");
 }
 
 Found ema_on_device(const Scene& s) {
   const Bytes bytes = s.alive(Category::ema);
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"ema_on_device", "a moving average of the weights lies on the device", bytes, "--ema-place host"};
+  return insight("ema_on_device", "the moving average of the weights holds {} of the device", bytes, "--ema-place host");
 }
 
 // Copies are made under the names of their weights, as parameters that became states.
@@ -234,7 +242,7 @@ Found master_weights(const Scene& s) {
   const Bytes bytes =
       s.alive([](const StorageRecord& r, Category c) { return r.born_as == Category::parameter && c == Category::optimizer_state; });
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"master_weights", "fp32 master weights beside those that are trained", bytes, "--master-weights none"};
+  return insight("master_weights", "fp32 master weights hold {}", bytes, "--master-weights none");
 }
 
 // The base of an adapter, or parts of which nothing is trained.
@@ -244,18 +252,18 @@ Found frozen_weights(const Scene& s) {
   const Bytes trained{s.e.trainable * (has_fp32_weights(s.job) || s.job.tuning.adapter ? 4 : 2)};
   const Bytes bytes = s.alive(Category::parameter) - std::min(trained, s.alive(Category::parameter));
   if (!s.at_least(bytes, kLarge)) return {};
-  const bool language = s.job.tuning.adapter && (s.job.inputs == InputKind::lm || s.job.inputs == InputKind::cls);
-  return Insight{"frozen_weights", "frozen weights stay on the device", bytes,
+  const bool language = s.on_cuda() && s.job.tuning.adapter && (s.job.inputs == InputKind::lm || s.job.inputs == InputKind::cls);
+  return insight("frozen_weights", "frozen weights hold {}", bytes,
                  language               ? "--quantization nf4"
                  : s.job.tuning.adapter ? "--swap-blocks 4"
-                                        : ""};
+                                        : "");
 }
 
 Found not_donated(const Scene& s) {
   if (!s.e.xla || s.job.program.jax.donate) return {};
   const Bytes bytes{s.e.xla->program.outputs - s.e.xla->program.aliased};
   if (!s.at_least(bytes, kNotable)) return {};
-  return Insight{"state_not_donated", "the new train state lies beside the old one, which is not donated", bytes, "--donate"};
+  return insight("state_not_donated", "the new train state takes {} beside the old one, which is not donated", bytes, "--donate");
 }
 
 struct Detector {

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 struct Insight {
   std::string name;   // "fp32_logits"
-  std::string text;   // a sentence without its bytes and flags: "logits in fp32"
+  std::string text;   // a sentence with its size: "AdamW's foreach update makes temporaries of 14.96 GiB"
   Bytes bytes;        // at the peak, or what it adds to it
   std::string flags;  // what to try; empty: nothing that a flag says
 };

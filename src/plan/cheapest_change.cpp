@@ -35,6 +35,12 @@ int cost_rank(const Lever& lever) {
 // A library that has to be installed is a cost, too.
 bool needs_library(const Lever& lever) { return lever.cost.find("needs ") != std::string::npos; }
 
+// Libraries of kernels, and the settings of the caching allocator, are for CUDA and HIP.
+bool works_on(const DeviceSpec& device, const Lever& lever) {
+  const bool cuda = device.vendor == "NVIDIA" || device.vendor == "AMD";
+  return lever.searched && (cuda || (!needs_library(lever) && lever.knob != "allocator"));
+}
+
 // Weights, gradients and states alone are more than there is.
 bool cannot_fit(const Job& changed, const TargetDevice& device, int64_t parameters) {
   return device.capacity && lower_bound(changed, parameters) > device.capacity->bytes - device.others;
@@ -51,7 +57,7 @@ std::vector<Lever> by_preference(std::vector<Lever> levers) {
 CheapestChange cheapest_change(Runs& runs, const Job& job, const Fit& now, int64_t parameters, const OnProgress& progress) {
   CheapestChange out;
   std::vector<Lever> levers = by_preference(levers_for(job, now.device));
-  std::erase_if(levers, [](const Lever& l) { return !l.searched; });
+  std::erase_if(levers, [&](const Lever& l) { return !works_on(now.device.spec, l); });
   const int64_t whole = whole_parameters(job, parameters);
   for (size_t i = 0; i < levers.size(); ++i) {
     const Outcome<Job> changed = try_patched(job, levers[i].settings, "cheapest change");

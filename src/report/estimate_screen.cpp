@@ -17,16 +17,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What a lever costs in few words: "about 33 % more time".
+// What a lever costs in few words: "about 33 % more time", "time: little".
 std::string short_cost(const std::string& cost) {
-  if (cost.starts_with("none")) return cost.find("faster") != std::string::npos ? "no slower" : "costs no time";
-  return cost.substr(0, std::min(cost.find(':'), cost.find(';')));
+  if (cost.starts_with("none")) return "no slower";
+  const std::string words = cost.substr(0, std::min(cost.find(':'), cost.find(';')));
+  return words.find("time") != std::string::npos ? words : "time: " + words;
 }
 
 doc::Text change_text(const LeverEffect& e) {
   std::string cost = short_cost(e.lever.cost);
-  if (e.lever.kind != LeverKind::same_result) cost += std::string("; ") + to_string(e.lever.kind);
-  return doc::bold(e.lever.settings.flags()) + fmt::format(" ({}, {})", gib_text(e.device), cost);
+  if (e.lever.kind != LeverKind::same_result) cost = to_string(e.lever.kind) + ("; " + cost);
+  return doc::bold(e.lever.settings.flags()) + fmt::format(" ({}; {})", gib_text(e.device), cost);
 }
 
 std::string on_device(const EstimateScreen& s) { return s.fits.size() > 1 ? " " + device_name(s.fits[0].device.name) : ""; }
@@ -48,9 +49,8 @@ void add_insights(doc::Blocks& out, const std::vector<Insight>& found) {
   doc::List list;
   for (size_t i = 0; i < std::min(found.size(), kMostInsights); ++i) {
     const Insight& one = found[i];
-    const bool by = one.text.ends_with(", by");
-    doc::Text line = one.text + (by ? " " : ": ") + gib_text(one.bytes);
-    if (!one.flags.empty()) line += "  " + doc::bold(one.flags);
+    doc::Text line = one.text;
+    if (!one.flags.empty()) line += ": " + doc::bold(one.flags);
     list.items.push_back(std::move(line));
   }
   out.emplace_back(doc::Heading{"What stands out"});
@@ -89,7 +89,7 @@ void add_bar(doc::Blocks& out, const EstimateScreen& s) {
   std::optional<Bytes> limit;
   if (fit && fit->device.capacity) limit = fit->device.capacity->bytes - fit->device.others;
   doc::Bar bar = memory_bar(s.estimate, device, limit);
-  if (fit) bar.limit_name = device_name(fit->device.name);
+  if (fit && !std::isdigit(static_cast<unsigned char>(fit->device.name[0]))) bar.limit_name = device_name(fit->device.name);
   out.emplace_back(std::move(bar));
 }
 
@@ -171,7 +171,7 @@ bool is_loss_op(const std::string& op) {
 std::string assumed_text(const Job& job) {
   std::vector<std::string> parts;
   for (const Finding& f : job.findings)
-    if (f.effect == Effect::assumed) parts.push_back(f.setting.empty() ? f.what : fmt::format("{} ({})", f.what, f.setting));
+    if (f.effect == Effect::assumed) parts.push_back(f.what);
   return parts.empty() ? "" : "assumed: " + join(parts, ", ");
 }
 
@@ -230,11 +230,7 @@ doc::Blocks screen_rows(const EstimateScreen& s) {
 
 Json insights_json(const std::vector<Insight>& found) {
   Json out = Json::array();
-  for (const Insight& i : found)
-    out.push_back({{"name", i.name},
-                   {"text", i.text + (i.text.ends_with(", by") ? " " : ": ") + gib_text(i.bytes)},
-                   {"bytes", i.bytes.count},
-                   {"flags", i.flags}});
+  for (const Insight& i : found) out.push_back({{"name", i.name}, {"text", i.text}, {"bytes", i.bytes.count}, {"flags", i.flags}});
   return out;
 }
 

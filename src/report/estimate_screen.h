@@ -25,7 +25,7 @@ struct EstimateScreen {
 inline constexpr size_t kMostHeadlines = 4;  // devices with a line of their own; of more there is a table
 inline constexpr size_t kMostInsights = 3;   // that are shown
 
-// "assumed: 2048 tokens (seq), bf16 (precision)"; empty: nothing was.
+// "assumed: 2048 tokens, bf16"; empty: nothing was.
 std::string assumed_text(const Job& job);
 // "in the optimizer step (AdamW's foreach temporaries)".
 std::string peak_phrase(const Estimate& e);

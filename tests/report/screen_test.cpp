@@ -193,9 +193,9 @@ TEST(Screen, SaysWhatWasAssumed) {
   job.findings.push_back({Effect::assumed, "seq", "", "2048 tokens", ""});
   job.findings.push_back({Effect::note, "x", "", "nothing", ""});
   job.findings.push_back({Effect::assumed, "precision", "", "bf16", ""});
-  EXPECT_EQ(assumed_text(job), "assumed: 2048 tokens (seq), bf16 (precision)");
+  EXPECT_EQ(assumed_text(job), "assumed: 2048 tokens, bf16");
   EstimateScreen s{estimate(job, 0), {}, {}, {}, ""};
-  EXPECT_TRUE(holds(doc::to_text(screen_head(s), {}), "\nassumed: 2048 tokens (seq), bf16 (precision)\n\n"));
+  EXPECT_TRUE(holds(doc::to_text(screen_head(s), {}), "\nassumed: 2048 tokens, bf16\n\n"));
 }
 
 TEST(Screen, ShowsAtMostThreeInsightsAndLeavesDetailsToVerbose) {
@@ -222,6 +222,13 @@ TEST(Screen, KeepsTheWordsOfTheSimulatedOutOfMemoryForVerbose) {
   EXPECT_FALSE(holds(answer_text(request), "CUDA out of memory"));
   request["verbose"] = true;
   EXPECT_TRUE(holds(answer_text(request), "CUDA out of memory"));
+  request["settings"] = {{"batch", 64}, {"seq", 1024}};
+  request["gpu"] = "rx-7900-xtx";
+  EXPECT_TRUE(holds(answer_text(request), "HIP out of memory"));
+  EXPECT_FALSE(holds(answer_text(request), "CUDA"));
+  request["gpu"] = "m1";
+  EXPECT_FALSE(holds(answer_text(request), "out of memory"));
+  EXPECT_TRUE(holds(answer_text(request), "could not be allocated"));
 }
 
 TEST(Screen, MultipliesWhatThereIsSeveralTimes) {
