@@ -84,14 +84,18 @@ bool has_fp32_weights(const Job& job) {
   return job.precision == Precision::fp32 || job.precision == Precision::amp || job.precision == Precision::amp_fp16;
 }
 
+// Of what others say better, an activation is a part that is kept for backward; the rest is backward's own.
+enum class Which : uint8_t { all, kept };
+bool counts(Category c, Which which) { return c == Category::activation || (which == Which::all && c == Category::backward); }
+
 // The scores and what softmax makes of them; backward's are there while the last layers run.
-Bytes math_matrices(const Scene& s) {
+Bytes math_matrices(const Scene& s, Which which = Which::all) {
   std::set<ScopeId> scopes;
   for (const StorageRecord& r : s.trace.storages)
     if (s.op(r) == "_safe_softmax") scopes.insert(r.scope);
   return s.alive([&](const StorageRecord& r, Category c) {
     const std::string& op = s.op(r);
-    return scopes.contains(r.scope) && (c == Category::activation || c == Category::backward) &&
+    return counts(c, which) && scopes.contains(r.scope) &&
            (op == "_safe_softmax" || op == "_softmax_backward_data" || op == "bmm" || op == "native_dropout");
   });
 }
@@ -109,11 +113,11 @@ Found math_attention(const Scene& s) {
   return insight("math_attention", "attention runs in fp32 with the math kernel: its score matrices hold {}", bytes, flags);
 }
 
-Bytes eager_matrices(const Scene& s) {
+Bytes eager_matrices(const Scene& s, Which which = Which::all) {
   if (s.job.attention != AttentionKernel::eager) return {};
   return s.alive([&](const StorageRecord& r, Category c) {
     const std::string& op = s.op(r);
-    return (c == Category::activation || c == Category::backward) && s.in_attention(r) &&
+    return counts(c, which) && s.in_attention(r) &&
            (op == "_softmax" || op == "_softmax_backward_data" || op == "native_dropout" || op == "native_dropout_backward");
   });
 }
@@ -133,11 +137,11 @@ Found fp32_weights_under_adapter(const Scene& s) {
 }
 
 // The model's own cross-entropy: logits, their copy in fp32, and what its backward makes.
-Bytes loss_tensors(const Scene& s) {
+Bytes loss_tensors(const Scene& s, Which which = Which::all) {
   if (s.job.inputs != InputKind::lm || s.job.loss != Loss::model || s.job.loss_settings.kernel != LossKernel::model || !s.plain_pytorch())
     return {};
   return s.alive([&](const StorageRecord& r, Category c) {
-    return r.scope == 0 && (c == Category::activation || c == Category::backward) && r.phase != Phase::optimizer && r.phase != Phase::ema;
+    return counts(c, which) && r.scope == 0 && r.phase != Phase::optimizer && r.phase != Phase::ema;
   });
 }
 
@@ -216,7 +220,8 @@ Found gradients_in_forward(const Scene& s) {
 Found activations(const Scene& s) {
   if (s.job.checkpointing.on || s.job.offload_activations != Offload::none) return {};
   Bytes bytes = s.alive(Category::activation);
-  for (const Bytes part : {math_matrices(s), eager_matrices(s), loss_tensors(s)}) bytes -= std::min(bytes, part);
+  for (const Bytes part : {math_matrices(s, Which::kept), eager_matrices(s, Which::kept), loss_tensors(s, Which::kept)})
+    bytes -= std::min(bytes, part);
   if (!s.at_least(bytes, kDominant)) return {};
   return insight("activations", "activations that are kept for backward hold {}", bytes, "--checkpointing");
 }

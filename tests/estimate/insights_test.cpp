@@ -54,7 +54,11 @@ const Json kLora{{"r", 8}};
 INSTANTIATE_TEST_SUITE_P(
     One, EachInsight,
     testing::Values(
-        Pair{"math_attention", "llama-3.2-1b", {{"seq", 1024}, {"precision", "fp32"}}, {{"precision", "amp"}}, "--precision amp"},
+        Pair{"math_attention",
+             "llama-3.2-1b",
+             {{"seq", 1024}, {"precision", "fp32"}, {"lora", kLora}},
+             {{"precision", "amp"}},
+             "--precision amp"},
         Pair{"eager_attention", "gpt2", {{"seq", 1024}, {"attention", "eager"}}, {{"attention", "auto"}}, "--attention auto"},
         Pair{"fp32_weights_under_adapter",
              "llama-3.2-1b",
@@ -70,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         Pair{"optimizer_state", "gpt2", {{"seq", 64}}, {{"optimizer", "AdamW8bit"}}, "--optimizer AdamW8bit"},
         Pair{"key_value_cache",
              "gpt2",
-             {{"seq", 1024}, {"batch", 8}, {"offload_activations", true}, {"loss_kernel", "liger"}},
+             {{"seq", 1024}, {"batch", 8}, {"offload_activations", true}, {"loss_kernel", "chunked"}},
              {{"config", {{"use_cache", false}}}},
              "--config use_cache=false"},
         Pair{"peak_outside_training", "gpt2", {{"seq", 256}, {"batch", 1}, {"eval_batch", 32}}, {{"eval_batch", 1}}, "--eval-batch 1"},
@@ -92,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
              {{"seq", 64}, {"precision", "bf16"}, {"lora", kLora}},
              {{"quantization", "nf4"}},
              "--quantization nf4"},
-        Pair{"uneven_ranks", "gpt2", {{"seq", 64}, {"zero1", {{"world", 2}}}}, {{"zero1", false}}, ""},
+        Pair{"uneven_ranks", "gpt2", {{"seq", 64}, {"zero1", {{"world", 8}}}}, {{"zero1", false}}, ""},
         Pair{"state_not_donated", "gpt2", {{"seq", 64}, {"framework", "jax"}}, {{"donate", true}}, "--donate"}),
     [](const testing::TestParamInfo<Pair>& info) { return std::string(info.param.name); });
 

@@ -184,7 +184,7 @@ TEST(Bar, MarksTheLimitInsideOrBehindIt) {
             "  " + std::string(20, 'W') + std::string(5, 'S') + "|" + std::string(4, 'S') + std::string(10, 'x'));
   const std::vector<std::string> roomy = lines_of(text(three_parts(Bytes{int64_t{80} << 30}), narrow));
   EXPECT_EQ(roomy[0], "  " + std::string(10, 'W') + std::string(5, 'S') + std::string(5, 'x') + std::string(19, '.') + "|");
-  EXPECT_EQ(roomy[2], "  x rest 10.0  | card 80.0 GiB");
+  EXPECT_EQ(roomy[2], "  | card 80.0 GiB");
 }
 
 TEST(Bar, HasTheColoursOfItsPartsInTextAndOnAPage) {
