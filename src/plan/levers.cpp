@@ -325,6 +325,10 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
   return w;
 }
 
+LeverEffect effect_on(Runs& runs, const Job& job, const Lever& lever, const Fit& now) {
+  return effect_of(runs, job, lever, {now.memory.device.bytes, now.memory.allocated.bytes, Phase::setup, now.verdict}, now.device);
+}
+
 WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {
   Runs runs;
   return what_if(runs, job, target);

@@ -134,6 +134,7 @@ class Schemas : public ::testing::Test {
           {"unified", "gb10"},
           {"rule_of_thumb", true},
           {"host_memory", "6GiB"}}},
+        {"estimate", {{"run", "gpt2"}, {"settings", {{"batch", 8}, {"seq", 256}}}, {"gpu", "4GiB"}, {"verbose", true}}},
         {"estimate", {{"run", "resnet18"}, {"unified", "64GiB"}, {"rule_of_thumb", true}}},
         {"estimate", {{"run", "resnet18"}, {"gpu", "rtx-4090"}, {"calibrated", true}}},
         {"estimate", {{"run", "gpt2"}, {"settings", with({{"workers", 8}})}, {"gpu", "gb10"}, {"what_if", true}, {"host_memory", "4GiB"}}},
