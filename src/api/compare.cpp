@@ -36,7 +36,10 @@ std::vector<NamedRun> with_each(const std::vector<NamedRun>& runs, const Variati
 ComparedJob compared(const NamedRun& run, const std::vector<TargetDevice>& devices) {
   const Job job = run.job.job();
   Runs runs;
-  return {run.name.empty() ? job.model : run.name, estimate(runs, job, 0, only_device(devices)), fits_of(runs, job, devices)};
+  const std::optional<DeviceSpec> device = only_device(devices);
+  Estimate e = estimate(runs, job, 0, device);
+  std::vector<Insight> found = insights(e, *runs.execute(job, target_of(job, device)));
+  return {run.name.empty() ? job.model : run.name, std::move(e), fits_of(runs, job, devices), std::move(found)};
 }
 
 // Each once, though several of the jobs have it.

@@ -6,11 +6,15 @@
 
 #include "allocator/snapshot_writer.h"
 #include "estimate/calibration.h"
+#include "estimate/insights.h"
 #include "job/lint.h"
+#include "report/estimate_screen.h"
 #include "report/fit_report.h"
 #include "report/levers_report.h"
 #include "trace/trace_file.h"
 #include "util/output_file.h"
+#include "util/shell.h"
+#include "util/text.h"
 
 namespace plimsoll {
 
@@ -42,6 +46,50 @@ void check_framework(const EstimateRequest& request, const Job& job) {
     throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true", ExitCode::usage);
 }
 
+// A mapping is as many flags as it has keys.
+std::string flags_of(const Patch& settings) {
+  std::string out = settings.without({"config", "optimizer_args"}).flags();
+  for (const auto& [key, flag] : {std::pair{"config", "--config"}, std::pair{"optimizer_args", "--optimizer-args"}})
+    if (const nlohmann::json* values = settings.find(key); values && values->is_object())
+      for (const auto& [name, value] : values->items())
+        out += fmt::format(" {} {}", flag, shell_quoted(name + "=" + (value.is_string() ? value.get<std::string>() : dump(value))));
+  return out;
+}
+
+// The same question to `plan`, about one of the devices.
+std::string plan_command(const EstimateRequest& request, const std::string& device) {
+  std::string out = "plimsoll plan";
+  const bool command = request.job.run.size() > 1;
+  if (!command && !request.job.run.empty()) out += " " + shell_quoted(request.job.run[0]);
+  if (!request.job.job_file.empty()) out += " --job " + shell_quoted(request.job.job_file);
+  if (const std::string flags = flags_of(request.job.settings); !flags.empty()) out += (flags[0] == ' ' ? "" : " ") + flags;
+  if (!device.empty()) out += " --gpu " + shell_quoted(device);
+  if (!request.devices.in_use.empty()) out += " --in-use " + shell_quoted(request.devices.in_use);
+  if (command) {
+    out += " --";
+    for (const std::string& word : request.job.run) out += " " + shell_quoted(word);
+  }
+  return out;
+}
+
+// The estimate for the first device that was asked about, and what follows from it. `e`: as far as one device alone was.
+EstimateScreen screen_of(Runs& runs, const EstimateRequest& request, const Estimate& e, const std::vector<Fit>& fits,
+                         const OnProgress& progress) {
+  EstimateScreen out{e, fits, {}, {}, ""};
+  const bool some = fits.size() > 1 && fits.size() <= kMostHeadlines;
+  if (some) {
+    out.estimate = estimate(runs, e.job, 0, fits[0].device.spec);
+    out.estimate.memory = fits[0].memory;
+  }
+  const std::optional<DeviceSpec> device = fits.empty() || fits.size() > kMostHeadlines ? std::nullopt : std::optional(fits[0].device.spec);
+  out.insights = insights(out.estimate, *runs.execute(e.job, target_of(e.job, device)));
+  if (device && (fits[0].verdict == Verdict::does_not_fit || fits[0].verdict == Verdict::tight)) {
+    out.change = cheapest_change(runs, e.job, fits[0], e.parameters, progress);
+    out.plan_command = plan_command(request, request.devices.names.empty() ? "" : request.devices.names[0]);
+  }
+  return out;
+}
+
 ExitCode exit_code(Verdict v) { return v == Verdict::does_not_fit ? ExitCode::no : v == Verdict::tight ? ExitCode::tight : ExitCode::ok; }
 
 }  // namespace
@@ -51,8 +99,13 @@ const Keys<EstimateRequest>& estimate_keys() {
   static const Keys<R> kKeys{
       {"save_trace", &R::save_trace, "FILE", "write the simulated allocations to FILE, for `plimsoll replay`"},
       {"snapshot", &R::snapshot, "FILE.pickle", "write the run as a PyTorch memory snapshot to FILE, for memory_viz"},
-      {"top", &R::top, "N", "how many of the largest tensors to list (default 10)", "", {0, kMostTensors}},
+      {"top", &R::top, "N", "how many of the largest tensors to list (default 10); as a flag it turns --verbose on", "", {0, kMostTensors}},
       {"what_if", &R::what_if, "", "what each change of the recipe would save for this job, by simulating it"},
+      {.key = "verbose",
+       .member = &R::verbose,
+       .value = "",
+       .help = "everything: the module tree, the largest tensors, overheads and their sources, every step",
+       .flag = false},
       {.key = "calibrated", .member = &R::calibrated, .value = "", .help = kCalibratedHelp, .flag = false}};
   return kKeys;
 }
@@ -91,19 +144,24 @@ ExitCode answer(const EstimateRequest& request, const Show& show) {
   }
   std::optional<WhatIf> changes;
   if (request.what_if) changes = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]), show.progress);
+  const EstimateScreen screen = screen_of(runs, request, e, fits, show.progress);
   const HostSections machine = host_sections(request.host, e);
   show(
       [&] {
-        doc::Document document = estimate_document(e, request.text);
+        doc::Document document = screen_head(screen);
+        doc::append(document.blocks, request.verbose ? estimate_document(e, request.text).blocks : screen_rows(screen));
         doc::append(document.blocks, warning_blocks(e.job));
         if (tensors) document.blocks.emplace_back(tensors_facts(*tensors));
-        doc::append(document.blocks, fits_blocks(fits));
+        if (request.verbose) doc::append(document.blocks, fits_blocks(fits));
         if (changes) doc::append(document.blocks, what_if_blocks(*changes));
         doc::append(document.blocks, host_blocks(machine, e));
         return document;
       },
       [&] {
         nlohmann::ordered_json json = estimate_json(e);
+        json["headline"] = headline_text(screen);
+        json["insights"] = insights_json(screen.insights);
+        json["cheapest_change"] = change_json(screen.change);
         if (tensors) json["tensors_correction"] = correction_json(*tensors);
         json["executions"] = runs.executed();
         json["fits"] = fits_json(fits);

@@ -13,6 +13,7 @@ struct EstimateRequest {
   DeviceRequest devices;
   HostRequest host;
   bool what_if = false;
+  bool verbose = false;     // everything, not the verdict and a few rows
   bool calibrated = false;  // measured peaks of like runs on this machine count
   int64_t top = 10;         // of the largest tensors
   std::string save_trace;   // a path; empty: nowhere

@@ -6,7 +6,9 @@
 
 #include "api/host_request.h"
 #include "api/plan_files.h"
+#include "api/plan_generate.h"
 #include "api/plan_matrix.h"
+#include "api/trainer_words.h"
 #include "estimate/calibration.h"
 #include "job/distribution.h"
 #include "job/lint.h"
@@ -32,6 +34,8 @@ std::vector<TargetDevice> devices_of(const SearchRequest& request) {
   return request.devices.devices();
 }
 
+constexpr double kPreferFree = 0.03;  // of the device: about what two runs of one program differ by
+
 Cluster cluster_of(const SearchRequest& r) { return {r.node, r.network * 1e9}; }
 
 // The user's own step time, or what was timed of like runs on this machine.
@@ -56,7 +60,8 @@ PlanRequest plan_request(const SearchRequest& r, const Job& job, const std::vect
   if (r.total_batch != 0) out.constraints.global_batch = r.total_batch;
   out.constraints.gpus = r.num_gpus;
   if (r.goal != "gpus") out.objective = parse_objective(r.goal);
-  out.leave_free = r.leave_free;
+  out.leave_free = r.leave_free.value_or(0);
+  if (!r.leave_free) out.prefer_free = kPreferFree;
   out.calibration = calibration_of(r, job, devices.front());
   out.cluster = cluster_of(r);
   out.brief = devices.size() > 1;
@@ -98,8 +103,8 @@ void check(const SearchRequest& r) {
   if (r.node < 1 || r.node > 1 << 17) refuse(fmt::format("nodes of {} devices", r.node), "--node is 1 or more; 8 when it is left out");
   if (!(r.network > 0 && r.network <= 1e5))
     refuse(fmt::format("a network of {} GB/s", r.network), "--network is the inter-node bandwidth per device, e.g. 40 for 400 Gb/s");
-  if (!(r.leave_free >= 0 && r.leave_free < 1))
-    refuse(fmt::format("{} of the device left free", r.leave_free), "--leave-free is a part, e.g. 0.1");
+  if (r.leave_free && !(*r.leave_free >= 0 && *r.leave_free < 1))
+    refuse(fmt::format("{} of the device left free", *r.leave_free), "--leave-free is a part, e.g. 0.1");
   if (r.step_time != 0 && !(r.step_time >= 1e-6 && r.step_time <= 1e6))
     refuse(fmt::format("a step of {} seconds", r.step_time),
            "--step-time is what one optimizer step takes, between a microsecond and a million seconds");
@@ -127,7 +132,7 @@ void check_matrix(const SearchRequest& r) {
                                               {"--allow", !r.allow.empty()},
                                               {"--total-batch", r.total_batch != 0},
                                               {"--num-gpus", r.num_gpus != 1},
-                                              {"--leave-free", r.leave_free != 0},
+                                              {"--leave-free", r.leave_free.has_value()},
                                               {"--host-memory", !r.host_memory.empty()},
                                               {"--step-time", r.step_time != 0},
                                               {"--world", r.world != 0},
@@ -164,39 +169,52 @@ int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& dev
   return enough;
 }
 
-// Only with what the user's file has a word for, if that is enough.
-std::vector<Plan> plans_for(const SearchRequest& request, const Job& job, PlanRequest& plan, const std::vector<TargetDevice>& devices) {
-  if (wants_file(request)) plan.constraints.without = inexpressible_levers(request, job);
-  std::vector<Plan> plans = make_plans(plan, devices);
-  if (any_fits(plans) || plan.constraints.without.empty()) return plans;
-  plan.constraints.without.clear();
-  return make_plans(plan, devices);
-}
-
 // Where the user's file has no word for something all the same, the plan does without it if it can.
-std::vector<Plan> plan_within_format(const SearchRequest& request, const Job& job, PlanRequest plan,
-                                     const std::vector<TargetDevice>& devices, std::vector<Plan> plans) {
+std::vector<Plan> without_unwritten(const SearchRequest& request, const TrainerWords& words, PlanRequest plan,
+                                    const std::vector<TargetDevice>& devices, std::vector<Plan> plans) {
   if (plans.size() != 1) return plans;
-  for (std::vector<std::string> settings = unwritten_settings(request, job, plans[0]); !settings.empty();) {
+  for (std::vector<std::string> settings = unwritten_settings(request, words, plans[0]); !settings.empty();) {
     plan.constraints.without.insert(settings.begin(), settings.end());
     std::vector<Plan> other = make_plans(plan, devices);
     if (!other[0].best) return plans;
     plans = std::move(other);
-    std::vector<std::string> more = unwritten_settings(request, job, plans[0]);
+    std::vector<std::string> more = unwritten_settings(request, words, plans[0]);
     if (more == settings) return plans;
     settings = std::move(more);
   }
   return plans;
 }
 
-// A table for a training command: what that command has flags for, and for devices on which that is not enough, anything.
-std::vector<Plan> plans_of_command(SearchRequest request, const Job& job, PlanRequest plan, const std::vector<TargetDevice>& devices) {
-  request.flags = true;
-  PlanRequest said = plan;
-  said.constraints.placements = false;
-  said.constraints.without = inexpressible_levers(request, job);
-  std::vector<Plan> plans = make_plans(said, devices);
-  for (size_t i = 0; i < plans.size(); ++i)
+// Inside what the user's file or command can say, so that the plan, its flags, its difference and its file are one answer.
+std::vector<Plan> plans_in_words(const SearchRequest& request, const TrainerWords& words, PlanRequest plan,
+                                 const std::vector<TargetDevice>& devices) {
+  const std::set<std::string> environment = environment_levers(plan.job);
+  const bool beside = !words.is_script() && !words.is_own_file();  // variables are no part of the text
+  plan.constraints.placements = words.is_own_file();
+  plan.constraints.without = words.unsaid();
+  if (beside) plan.constraints.without.insert(environment.begin(), environment.end());
+  plan.beyond_words = !plan.brief && !words.is_own_file();
+  std::vector<Plan> plans = make_plans(plan, devices);
+  if (beside && !any_fits(plans)) {
+    PlanRequest with_variable = plan;
+    for (const std::string& name : environment) with_variable.constraints.without.erase(name);
+    if (std::vector<Plan> others = make_plans(with_variable, devices); any_fits(others)) {
+      plan = std::move(with_variable);
+      plans = std::move(others);
+    }
+  }
+  plans = without_unwritten(request, words, plan, devices, std::move(plans));
+  for (Plan& p : plans) p.trainer = words.trainer();
+  return plans;
+}
+
+std::vector<Plan> plans_for(const SearchRequest& request, const TrainerWords& words, const PlanRequest& plan,
+                            const std::vector<TargetDevice>& devices) {
+  if (!request.generate.empty()) return plans_to_generate(request, plan, devices);
+  if (request.unrestricted || !words.any()) return make_plans(plan, devices);
+  std::vector<Plan> plans = plans_in_words(request, words, plan, devices);
+  if (plans.size() == 1) return plans;
+  for (size_t i = 0; i < plans.size(); ++i)  // a table has something for every device
     if (!plans[i].best) plans[i] = make_plans(plan, {devices[i]}).front();
   return plans;
 }
@@ -243,7 +261,13 @@ const Keys<SearchRequest>& plan_keys() {
       {"layouts", &R::layouts, "KIND,...", "only these kinds: " + layout_names(), kCluster},
       {"node", &R::node, "N", "devices of one node (default 8)", kCluster, kAboveZero},
       {"network", &R::network, "GB/S", "inter-node bandwidth per device, GB/s (default 40: a 400 Gb/s adapter each)", kCluster, kAboveZero},
-      {"leave_free", &R::leave_free, "PART", "part of the device to leave free, beside the interval, e.g. 0.1", kGoal, {0, 0.99}},
+      {"leave_free",
+       &R::leave_free,
+       "PART",
+       "part of the device to leave free, beside the interval, e.g. 0.1; left out: 0.03 where that costs under 2 % of the time",
+       kGoal,
+       {0, 0.99}},
+      {"unrestricted", &R::unrestricted, "", "also settings that the trainer of the file or command has no word for", kGoal},
       {"host_memory", SizeText<R>{&R::host_memory}, "BYTES", "RAM of the machine: does the plan fit there, too, and with how many workers?",
        kGoal},
       {"step_time", &R::step_time, "SECONDS", "measured seconds per step of the current run; calibrates the time estimates", kGoal,
@@ -284,7 +308,7 @@ LayoutRequest layout_request(const SearchRequest& r, const Job& job, const Targe
   out.global_batch = r.total_batch;
   out.kinds = {r.layouts.begin(), r.layouts.end()};
   out.keep = {r.keep.begin(), r.keep.end()};
-  out.leave_free = r.leave_free;
+  out.leave_free = r.leave_free.value_or(0);
   out.cluster = cluster_of(r);
   out.calibration = calibration_of(r, job, device);
   return out;
@@ -321,13 +345,12 @@ ExitCode answer(const SearchRequest& asked, const Show& show) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   PlanRequest plan = plan_request(request, job, devices);
   plan.progress = show.progress;
-  plan.constraints.placements = !wants_file(request);
+  const TrainerWords words(request.job, job);
   plan.brief |= wants_file(request);
   if (request.goal == "gpus") plan.constraints.gpus = fewest_devices(plan, devices);
-  const bool table_of_command = devices.size() > 1 && request.job.run.size() > 1;
-  std::vector<Plan> plans = table_of_command ? plans_of_command(request, job, plan, devices) : plans_for(request, job, plan, devices);
+  std::vector<Plan> plans = plans_for(request, words, plan, devices);
   for (Plan& p : plans) p.fewest = request.goal == "gpus";
-  if (wants_file(request)) return answer_with_file(request, job, plan_within_format(request, job, plan, devices, std::move(plans)), show);
+  if (wants_file(request)) return answer_with_file(request, words, plans, show);
   if (plans.size() == 1) {
     const std::optional<HostAnswer> host = host_of(request, plans[0]);
     show(
@@ -344,7 +367,7 @@ ExitCode answer(const SearchRequest& asked, const Show& show) {
         });
     if (host && host->sections.verdict() == Verdict::does_not_fit) return ExitCode::no;
   } else {
-    const CommandOf command = [&](const PlannedRun& run) { return command_for(request, job, run); };
+    const CommandOf command = [&](const PlannedRun& run) { return command_for(request, words, run); };
     show([&] { return plans_document(plans, command); }, [&] { return plans_json(plans, command); });
   }
   return any_fits(plans) ? ExitCode::ok : ExitCode::no;

@@ -1,6 +1,7 @@
 // Plans for a run: what `plimsoll plan` and plimsoll_plan() do between the question and the answer.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ struct SearchRequest {
   std::vector<std::string> keep, allow;  // knobs
   int64_t total_batch = 0;               // 0: the run's own
   int64_t num_gpus = 1;
-  double leave_free = 0;             // part of the device
+  std::optional<double> leave_free;  // part of the device; none: some, where that costs next to no time
   double step_time = 0;              // seconds that a step of the run takes; 0: not known
   bool calibrated = false;           // step times of like runs on this machine count
   std::string host_memory;           // a size; empty: the host is not asked about
@@ -25,6 +26,7 @@ struct SearchRequest {
   std::vector<std::string> layouts;  // their kinds; none: all
   int64_t node = 8;                  // devices of one node
   double network = 40;               // GB/s of one device to other nodes
+  bool unrestricted = false;         // also with what the user's trainer has no word for
   bool full = false;                 // everything around the plan, whatever it takes
   bool flags = false;                // only what changes, in the trainer's spelling
   bool diff = false;                 // of the user's file

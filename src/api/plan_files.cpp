@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "formats/command_line.h"
-#include "formats/input.h"
-#include "formats/launch_files.h"
+#include "api/plan_generate.h"
 #include "formats/writer.h"
-#include "model/resolve.h"
 #include "plan/ladder.h"
 #include "plan/layout_launch.h"
 #include "report/fit_report.h"
@@ -31,30 +28,13 @@ const PlannedRun& only_plan(const std::vector<Plan>& plans) {
   const Plan& p = plans.front();
   if (p.best) return p.best->run;
   if (!p.unanswered.empty()) throw Error(fmt::format("[plan] no plan for {}: {}", p.device.name, p.unanswered), "name another device");
-  throw Error(fmt::format("[plan] nothing that may be changed makes it fit on {}: {} are missing at the least", p.device.name,
-                          to_string(p.shortage->missing)),
-              "without --flags, --diff, --write and --generate, plan says what would fit", ExitCode::no);
-}
-
-// What our own flags changed is not in the document either; the plan has the last word.
-Patch changes_of(const Job& job, const PlannedRun& run) {
-  Patch out = given_by_flags(job);
-  for (const auto& [key, value] : run.changes) out.set(key, value);
-  return out;
-}
-
-Job as_in_document(const SearchRequest& request) {
-  JobRequest plain = request.job;
-  plain.settings = {};
-  return plain.job();
-}
-
-Outcome<Rewritten> try_rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
-  return try_rewrite(document, as_in_document(request), changes_of(job, run));
-}
-
-Rewritten rewritten(const SearchRequest& request, const Document& document, const Job& job, const PlannedRun& run) {
-  return rewrite(document, as_in_document(request), changes_of(job, run));
+  const std::string words = p.trainer.empty() ? "nothing that may be changed" : fmt::format("nothing that {} has a word for", p.trainer);
+  throw Error(
+      fmt::format("[plan] {} makes it fit on {}: {} are missing at the least", words, p.device.name, to_string(p.shortage->missing)),
+      p.trainer.empty() ? "without --flags, --diff, --write and --generate, plan says what would fit"
+                        : "--unrestricted plans with settings that it has no word for; without --flags, --diff, --write and "
+                          "--generate, plan says what would fit",
+      ExitCode::no);
 }
 
 std::string notes_of(const Rewritten& r) {
@@ -67,19 +47,17 @@ std::string notes_of(const Rewritten& r) {
 }
 
 // What the new text stands for, executed; it is less than the plan where that could not be written.
-Fit as_written(const Rewritten& file, const TargetDevice& device) {
-  Job job = file.job;
-  resolve_model(job);
+Fit as_written(const TrainerWords& words, const Rewritten& file, const TargetDevice& device) {
   Runs runs;
-  return fits_of(runs, job, {device}).front();
+  return fits_of(runs, words.as_read(file), {device}).front();
 }
 
 // The plan with what the trainer makes of it beside what was asked for, executed.
-PlannedRun with_consequences(const Job& job, const Plan& plan, const PlannedRun& run, const Rewritten& file) {
+PlannedRun with_consequences(const Plan& plan, const PlannedRun& run, const Rewritten& file) {
   if (file.consequences.empty()) return run;
   Patch changes = run.changes;
   for (const Consequence& c : file.consequences) changes.set(c.setting, c.after);
-  Evaluator evaluator(job, {plan.device});
+  Evaluator evaluator(plan.as_is.job, {plan.device});
   const Candidate& c = evaluator.evaluate(changes);
   if (c.needs.empty()) return run;
   PlannedRun out = planned(c, 0);
@@ -113,13 +91,6 @@ nlohmann::ordered_json file_json(const Rewritten& r, const std::string& path, co
           {"plan", planned_json(run)}};
 }
 
-// Whether the document can say all of it: by flags, or else anywhere.
-bool expresses(const Document& document, const Job& before, const Patch& changes, bool by_flags) {
-  if (by_flags) return static_cast<bool>(trainer_flags(document, before, changes));
-  const Outcome<Rewritten> file = try_rewrite(document, before, changes);
-  return file && file->not_written.empty();
-}
-
 std::string words_of(const JobRequest& job) {
   std::string words;
   for (const std::string& word : job.run) words += " " + shell_quoted(word);
@@ -127,17 +98,16 @@ std::string words_of(const JobRequest& job) {
 }
 
 // The user's own, with the flags and the environment of that plan; empty where there is none, or where these do not say all of it.
-std::string training_command(const SearchRequest& request, const Job& job, const PlannedRun& run) {
-  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
-  if (request.job.run.size() < 2 || !document) return "";
-  const Outcome<Rewritten> file = try_rewritten(request, *document, job, run);
+std::string training_command(const SearchRequest& request, const TrainerWords& words, const PlannedRun& run) {
+  if (request.job.run.size() < 2 || !words.any()) return "";
+  const Outcome<Rewritten> file = words.try_rewritten(run.changes);
   if (!file || !file->not_written.empty()) return "";
-  Patch changes = changes_of(job, run);
+  Patch changes = run.changes;
   std::string out;
   for (const auto& [name, value] : file->environment) out += fmt::format("{}={} ", name, shell_quoted(value));
   if (!out.empty()) changes.erase("alloc_conf");
-  if (changes.empty()) return out + words_of(request.job).substr(1);
-  const Outcome<std::string> flags = trainer_flags(*document, as_in_document(request), changes);
+  if (words.all_of(changes).empty()) return out + words_of(request.job).substr(1);
+  const Outcome<std::string> flags = words.flags(changes);
   return flags ? out + words_of(request.job).substr(1) + " " + *flags : "";
 }
 
@@ -152,89 +122,72 @@ std::optional<Layout> fastest_said_by(const LayoutFile& file, const LayoutPlan& 
 
 }  // namespace
 
-std::set<std::string> inexpressible_levers(const SearchRequest& request, const Job& job) {
-  if (!request.generate.empty()) return {};
-  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
-  if (!document) return {};
-  const Job before = as_in_document(request);
-  std::set<std::string> out;
-  for (const Lever& l : levers_for(job)) {
-    if (l.knob == "batch" || l.knob == "checkpointing") continue;  // not searched as levers
-    if (!expresses(*document, before, l.settings, request.flags)) out.insert(l.name);
-  }
+std::vector<std::string> unwritten_settings(const SearchRequest& request, const TrainerWords& words, const Plan& plan) {
+  if (!plan.best) return {};
+  const Outcome<Rewritten> file = words.try_rewritten(plan.best->run.changes);
+  if (!file) return {};
+  std::vector<std::string> out = TrainerWords::lost(*file, plan.best->run.changes);
+  // How many processes there are is said by who starts them, unless a file is to say all of it.
+  const auto spread = [](const std::string& s) { return s == "ddp" || s == "zero" || s == "zero1" || s == "fsdp"; };
+  if (!wants_file(request)) std::erase_if(out, spread);
   return out;
 }
 
-std::vector<std::string> unwritten_settings(const SearchRequest& request, const Job& job, const Plan& plan) {
-  if (!request.generate.empty() || !plan.best) return {};
-  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
-  if (!document) return {};
-  const Rewritten file = rewritten(request, *document, job, plan.best->run);
-  std::vector<std::string> out;
-  if (request.flags && !file.environment.empty()) out.emplace_back("alloc_conf");
-  for (const NotWritten& n : file.not_written)
-    if (plan.best->run.changes.contains(n.setting)) out.push_back(n.setting);
-  return out;
-}
-
-std::string command_for(const SearchRequest& request, const Job& job, const PlannedRun& run) {
-  const std::string own = training_command(request, job, run);
+std::string command_for(const SearchRequest& request, const TrainerWords& words, const PlannedRun& run) {
+  const std::string own = training_command(request, words, run);
   if (!own.empty()) return own;
-  const std::string words = words_of(request.job), flags = changes_of(job, run).flags();
+  const std::string flags = words.all_of(run.changes).flags(), input = words_of(request.job);
   const std::string file = request.job.job_file.empty() ? "" : " --job " + shell_quoted(request.job.job_file);
   const std::string settings = file + (flags.empty() ? "" : " ") + flags;
-  return request.job.run.size() > 1 ? "plimsoll estimate" + settings + " --" + words : "plimsoll estimate" + words + settings;
+  return request.job.run.size() > 1 ? "plimsoll estimate" + settings + " --" + input : "plimsoll estimate" + input + settings;
 }
 
 bool wants_file(const SearchRequest& r) { return r.flags || r.diff || !r.write.empty() || !r.generate.empty(); }
 
-ExitCode answer_with_file(const SearchRequest& request, const Job& job, const std::vector<Plan>& plans, const Show& show) {
+namespace {
+
+ExitCode answer_with_flags(const TrainerWords& words, const Plan& plan, const Show& show) {
+  const PlannedRun& run = plan.best->run;
+  const Outcome<std::string> own = words.any() ? words.flags(run.changes) : Outcome<std::string>{run.changes.flags(), {}};
+  if (!own) throw *own.refused;
+  show.note(change_text(plan));
+  show([&] { return doc::preformatted(*own); },
+       [&] {
+         return nlohmann::ordered_json{
+             {"schema", kPlanSchema}, {"command", "plan"}, {"kind", "flags"}, {"flags", *own}, {"class", to_string(plan.best->kind)}};
+       });
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+ExitCode answer_with_file(const SearchRequest& request, const TrainerWords& words, const std::vector<Plan>& plans, const Show& show) {
   PlannedRun run = only_plan(plans);
-  const std::optional<Document> document = input_document(request.job.run, request.job.job_file);
-  if (request.flags) {
-    const Outcome<std::string> own =
-        document ? trainer_flags(*document, as_in_document(request), changes_of(job, run)) : Outcome<std::string>{run.changes.flags(), {}};
-    if (!own) throw *own.refused;
-    const std::string& flags = *own;
-    show([&] { return doc::preformatted(flags); },
-         [&] {
-           return nlohmann::ordered_json{{"schema", kPlanSchema}, {"command", "plan"}, {"kind", "flags"}, {"flags", flags}};
-         });
-    return ExitCode::ok;
-  }
-  Rewritten file;
-  std::string original;
-  std::optional<Fit> written;
-  if (!request.generate.empty()) {
-    file = generate(run.job, parse_launch_file(request.generate));
-  } else {
-    if (!document)
-      throw Error("[plan] there is no file or command to write the changes into",
-                  "point at one (plimsoll plan train.yaml --gpu ...), or make one: --generate deepspeed", ExitCode::usage);
-    file = rewritten(request, *document, job, run);
-    original = document->text;
-    run = with_consequences(job, plans.front(), run, file);
-    written = as_written(file, plans.front().device);
-  }
+  const Plan& plan = plans.front();
+  if (!request.generate.empty()) return answer_with_generated(request, plan, show);
+  if (request.flags) return answer_with_flags(words, plan, show);
+  const Rewritten file = words.rewritten(run.changes);
+  run = with_consequences(plan, run, file);
+  const Fit written = as_written(words, file, plan.device);
   if (!request.write.empty()) write_output_file(request.write, file.text);
-  const std::string notes = notes_of(file) + (written ? as_written_text(*written, run) : "");
-  const std::string difference = request.diff ? line_diff(original, file.text, document->name) : "";
+  const std::string notes = notes_of(file) + as_written_text(written, run);
+  const std::string difference = request.diff ? line_diff(words.document().text, file.text, words.document().name) : "";
+  const char* unchanged = file.environment.empty() ? "nothing needs to be changed\n" : "no line of it changes; a variable is to be set:\n";
   show(
       [&] {
-        std::string text = request.diff            ? (difference.empty() ? "nothing needs to be changed\n" : difference)
-                           : request.write.empty() ? file.text
-                                                   : fmt::format("{} written\n", request.write);
-        if (request.diff || !request.write.empty()) return doc::preformatted(text + notes);
-        show.note(notes);  // the file itself is the answer
-        return doc::preformatted(text);
+        std::string text = change_text(plan);
+        if (request.diff) text += difference.empty() ? unchanged : difference;
+        if (!request.write.empty()) text += fmt::format("{} written\n", request.write);
+        return doc::preformatted(text + notes);
       },
       [&] {
         nlohmann::ordered_json out = file_json(file, request.write, run);
+        out["class"] = to_string(plan.best->kind);
         if (request.diff) out["diff"] = difference;
-        if (written) out["as_written"] = {{"device_peak", range_json(written->memory.device)}, {"verdict", to_string(written->verdict)}};
+        out["as_written"] = {{"device_peak", range_json(written.memory.device)}, {"verdict", to_string(written.verdict)}};
         return out;
       });
-  return written ? exit_code_of({*written}) : ExitCode::ok;
+  return exit_code_of({written});
 }
 
 ExitCode answer_with_launch_file(const SearchRequest& request, const LayoutPlan& plan, const Show& show) {

@@ -7,6 +7,7 @@
 #include "api/doctor.h"
 #include "api/estimate.h"
 #include "api/explain.h"
+#include "api/fix.h"
 #include "api/list.h"
 #include "api/plan.h"
 #include "api/replay.h"
@@ -53,6 +54,8 @@ const std::vector<Verb>& verbs() {
        answer_to<report_request>, report_shape},
       {"plan", "what to change so that a run fits and is fast: found by executing, with what each change saves and costs",
        plan_request_keys, answer_to<search_request>, plan_shape},
+      {"fix", "the smallest change with which a run fits, as a difference of your file, read and executed again", fix_request_keys,
+       answer_to<fix_request>, fix_shape, kFixExamples},
       {"ai-toolkit", "what the AI Toolkit's set-up proposes for a run, what its document says, and what the run needs when executed",
        ai_toolkit_request_keys, answer_to<ai_toolkit_request>, ai_toolkit_shape},
       {"watch", "a run while it trains: memory, workers, leaks, what was predicted beside what is measured", no_keys, nullptr, watch_shape},

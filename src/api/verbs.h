@@ -21,6 +21,7 @@ struct Verb {
   ExitCode (*answer)(const nlohmann::json& request, const Show& show);
   // Of the JSON that it answers or prints. Null: it prints none.
   Shape (*shape)();
+  const char* examples = nullptr;  // below the help of a command that has no file of its own
 };
 const std::vector<Verb>& verbs();
 // A verb that answers. Throws an Error with the nearest name.

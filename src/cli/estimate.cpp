@@ -35,13 +35,20 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
       "  plimsoll estimate gpt2-xl --batch 4 --gpu rtx-4090 --what-if     what would help?\n"
       "  plimsoll estimate gpt2-xl --batch 4 --gpu this                   on the GPUs of this machine\n"
       "  plimsoll estimate gpt2-xl --batch 4 --gpus all                   a table of all devices\n"
+      "  plimsoll estimate gpt2 -v                                        every row: tree, tensors, overheads, steps\n"
       "A job file has the same settings as the flags (`plimsoll list settings`); flags win over it.\n"
       "Exit codes: 0 done (with --gpu: it fits one of them), 3 it fits none, 4 it is tight at best, 2 wrong usage, 5 input not\n"
       "understood, 6 `--gpu this` without a GPU, 1 a bug.");
   flags->job.add_input_to(app);
   add_flags(app, estimate_keys(), flags->request);
+  app.get_option("--top")->each([flags](const std::string&) { flags->request.verbose = true; });  // they are shown only there
   flags->job.add_to(app);
-  app.add_option("--depth", flags->request.text.depth, "levels of the module tree (default 3)")->check(CLI::Range(0, 20))->type_name("N");
+  app.add_option("--depth", flags->request.text.depth, "levels of the module tree (default 3); turns --verbose on")
+      ->check(CLI::Range(0, 20))
+      ->type_name("N")
+      ->each([flags](const std::string&) { flags->request.verbose = true; });
+  app.add_flag("-v,--verbose", flags->request.verbose,
+               "everything: the module tree, the largest tensors, overheads and their sources, every step");
   app.add_flag("--no-calibration", flags->uncalibrated, "leave out what `plimsoll watch` measured of like runs on this machine");
   flags->devices.add_to(app);
   add_flags(app, host_keys(), flags->request.host);

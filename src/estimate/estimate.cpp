@@ -105,7 +105,7 @@ void explain(Estimate& e, const Trace& trace, const StepPeak& peak, size_t top_t
 Estimate estimate_xla(const Job& job, const Run& run, size_t top_tensors, const std::optional<DeviceSpec>& device) {
   Estimate e;
   e.job = job;
-  if (device) e.device = device->name;
+  if (device) e.device = device->name, e.vendor = device->vendor;
   e.xla = xla_estimate(job, *run.xla, device);
   DeviceMemory& memory = e.memory.emplace();
   memory.allocated = memory.device = e.xla->needs;
@@ -150,7 +150,7 @@ Estimate estimate_pytorch(Runs& runs, const Run& run, size_t top_tensors, const 
   if (e.memory) e.memory = with_stand_in_range(job, trace, *e.memory);
   if (e.memory)
     e.memory = compiled_memory(job, *e.memory, [&](const Job& fused) { return estimate(runs, fused, 0, device).memory.value(); });
-  if (device) e.device = device->name;
+  if (device) e.device = device->name, e.vendor = device->vendor;
   explain(e, trace, timeline.peak(), top_tensors);
   e.host_facts.activations = Bytes{simulation.activations_on_host};
   e.host_facts.weights = simulation.host.weights;

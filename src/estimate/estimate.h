@@ -57,7 +57,7 @@ struct Estimate {
   std::string sample;                           // what one is, of a model that makes its inputs itself
   std::vector<ParameterRecord> parameter_list;  // when tensors are asked for
   Bytes peak;                                   // the sum of the tensors alive
-  std::string device;                           // whose overheads they are; empty: some NVIDIA card's
+  std::string device, vendor;                   // whose overheads they are; empty: some NVIDIA card's
   std::optional<DeviceMemory> memory;           // under PyTorch's caching allocator, with its default settings; none beyond 1 PiB
   ByStream pools{};                             // the most that each stream's pool has in the worst step: reserved is their sum at least
   std::vector<RankPeak> ranks;                  // those that differ, when there are several: this is of the largest

@@ -103,10 +103,10 @@ Fit Fitting::need_on(const TargetDevice& device) {
     f.reason = "another framework's allocator, which is not simulated";
   } else if (f.memory.device.high + device.others <= c.low) {
     f.verdict = Verdict::fits;
-    f.reason = "even the upper end of the interval fits";
+    f.reason = "even the upper end of the 90 % interval fits";
   } else if (f.margin.count >= 0 && !run->cuda().oom) {
     f.verdict = Verdict::tight;
-    f.reason = "the expected need fits, the upper end of the interval does not";
+    f.reason = "it should fit; the upper end of the 90 % interval does not";
   } else {
     f.verdict = Verdict::does_not_fit;
     f.reason = "the need is larger than the device";

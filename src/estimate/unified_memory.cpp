@@ -18,7 +18,10 @@ constexpr int64_t kLargestBatch = 1 << 20;
 // The context of one process: its row of data/overheads.csv; nothing where the table has none.
 Overhead context_of(const Job& job, const UnifiedPool& pool) {
   const std::vector<Overhead> rows = overheads({pool.device, job.platform.torch});
-  return rows.empty() ? Overhead{"device context", {}, "not established for such devices"} : rows.front();
+  if (rows.empty()) return {"device context", {}, "not established for such devices"};
+  Overhead out = rows.front();
+  if (!pool.device) out.source = "an allowance, no device was named: " + out.source;
+  return out;
 }
 
 // A straight line through two simulated points: what does not depend on the batch, and what one more sample takes.

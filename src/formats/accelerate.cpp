@@ -133,6 +133,7 @@ Encoded encode_zero(const EncodeRequest& w) {
   const auto& zero = w.job.parallel.deepspeed;
   const std::string section = "deepspeed_config.";
   Encoded encoded{{{"distributed_type", "DEEPSPEED"}, {section + "zero_stage", zero ? zero->stage : 0}}, ""};
+  if (zero && zero->world != w.whole("num_processes")) encoded.keys.push_back({"num_processes", zero->world});
   for (const auto& [key, on] :
        {std::pair{"offload_optimizer_device", zero && zero->offload_optimizer}, {"offload_param_device", zero && zero->offload_param}})
     if (on || w.find(section + key)) encoded.keys.push_back({section + key, on ? "cpu" : "none"});
@@ -149,6 +150,18 @@ Encoded encode_ddp(const EncodeRequest& w) {
   return encoded;
 }
 
+// fully_shard, version 2 of its plugin; FullyShardedDataParallel is version 1.
+Encoded encode_fsdp(const EncodeRequest& w) {
+  const auto& f = w.job.parallel.fsdp;
+  if (!f || f->replicas > 1 || f->reshard_to > 0) return {};
+  return {{{"distributed_type", "FSDP"},
+           {"num_processes", f->world},
+           {"fsdp_config.fsdp_version", 2},
+           {"fsdp_config.fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP"},
+           {"fsdp_config.fsdp_reshard_after_forward", f->reshard}},
+          ""};
+}
+
 Encoded encode_compile(const EncodeRequest& w) {
   const bool old = w.find("dynamo_backend") != nullptr;
   return {{{old ? "dynamo_backend" : "dynamo_config.dynamo_backend", w.job.compile ? "INDUCTOR" : "NO"}}, ""};
@@ -159,6 +172,7 @@ const SettingsEncoder& writes_accelerate() {
                                         {"accumulation", "deepspeed_config.gradient_accumulation_steps", encode_accumulation},
                                         {"clip", "deepspeed_config.gradient_clipping", encode_clip},
                                         {"ddp", "num_processes", encode_ddp},
+                                        {"fsdp", "fsdp_config.fsdp_version", encode_fsdp},
                                         {"zero", "deepspeed_config.zero_stage", encode_zero},
                                         {"compile", "dynamo_config.dynamo_backend", encode_compile}}};
   return kWrites;

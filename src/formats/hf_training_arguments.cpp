@@ -386,6 +386,15 @@ Encoded encode_attention(const EncodeRequest& w) {
   return {};
 }
 
+// fully_shard, version 2 of accelerate's plugin, over as many processes as the launcher starts.
+Encoded encode_fsdp(const EncodeRequest& w) {
+  const auto& f = w.job.parallel.fsdp;
+  if (!f || f->replicas > 1 || f->reshard_to > 0) return {};
+  if (world_size(w.before) != f->world)
+    return {{}, "the launcher says how many processes there are: torchrun --nproc_per_node, accelerate launch --num_processes"};
+  return {{{"fsdp", "full_shard auto_wrap"}, {"fsdp_config.version", 2}, {"fsdp_config.reshard_after_forward", f->reshard}}, ""};
+}
+
 const SettingsEncoder& writes_hf_training_arguments() {
   static const SettingsEncoder kWrites = [] {
     SettingsEncoder w{{{"batch", "per_device_train_batch_size", encode_batch},
@@ -406,7 +415,8 @@ const SettingsEncoder& writes_hf_training_arguments() {
                        {"attention", "attn_implementation", encode_attention},
                        {"eval_batch", "per_device_eval_batch_size"},
                        {"pad_to_multiple_of", "pad_to_multiple_of"},
-                       {"ddp", "ddp_find_unused_parameters", encode_hf_ddp}},
+                       {"ddp", "ddp_find_unused_parameters", encode_hf_ddp},
+                       {"fsdp", "fsdp", encode_fsdp}},
                       FlagStyle::values};
     for (const KeyEncoder& k : dataloader_keys()) w.keys.push_back(k);
     return w;

@@ -39,6 +39,14 @@ constexpr const char* kArguments = R"({
 }
 )";
 
+constexpr const char* kTrlArguments = R"({
+  "output_dir": "out",
+  "num_train_epochs": 1,
+  "packing": false,
+  "per_device_train_batch_size": 8
+}
+)";
+
 constexpr const char* kCommand = R"(#!/bin/bash
 {} train.py \
   --output_dir out \
@@ -81,21 +89,12 @@ std::string accelerate_template(const Job& job, int64_t node) {
   return "# on every machine: accelerate launch --config_file accelerate.yaml --machine_rank 0..N --main_process_ip HEAD train.py\n" + text;
 }
 
-std::string template_of(const Job& job, LaunchFile kind, int64_t node) {
-  const std::string arch = job.model.starts_with("ai-toolkit-") ? job.model.substr(11) : "";
-  switch (kind) {
-    case LaunchFile::deepspeed: return kDeepSpeed;
-    case LaunchFile::accelerate: return accelerate_template(job, node);
-    case LaunchFile::training_arguments: return kArguments;
-    case LaunchFile::torchrun: return fmt::format(fmt::runtime(kCommand), torchrun_command(world_size(job), node));
-    case LaunchFile::ai_toolkit:
-      if (arch.empty())
-        throw Error(fmt::format("[ai_toolkit] '{}' is no model of the AI Toolkit", printable(job.model, 60)),
-                    "its models are presets like ai-toolkit-flux (plimsoll list presets)");
-      return fmt::format(fmt::runtime(kAiToolkit), arch) +
-             (job.tuning.adapter ? fmt::format(fmt::runtime(kAiToolkitNetwork), to_string(job.tuning.adapter->kind)) : std::string());
-  }
-  return "";
+// Autocast is the trainer's, also where the type of the weights is the program's own.
+std::string arguments_template(const Job& job) {
+  std::string text = job.trainer == "TRL" ? kTrlArguments : kArguments;
+  if (!job.clip) text.insert(text.find("  \"per_device"), "  \"max_grad_norm\": 0,\n");
+  if (job.precision == Precision::bf16 && job.autocast) text.insert(text.find("  \"per_device"), "  \"bf16\": true,\n");
+  return text;
 }
 
 // A setting that is off has no value to be applied.
@@ -121,6 +120,23 @@ LaunchFile parse_launch_file(const std::string& name) {
   throw Error("[launch] '" + printable(name, 60) + "' is no file that can be written", did_you_mean(name, known));
 }
 
+std::string launch_template(const Job& job, LaunchFile kind, int64_t node) {
+  const std::string arch = job.model.starts_with("ai-toolkit-") ? job.model.substr(11) : "";
+  switch (kind) {
+    case LaunchFile::deepspeed: return kDeepSpeed;
+    case LaunchFile::accelerate: return accelerate_template(job, node);
+    case LaunchFile::training_arguments: return arguments_template(job);
+    case LaunchFile::torchrun: return fmt::format(fmt::runtime(kCommand), torchrun_command(world_size(job), node));
+    case LaunchFile::ai_toolkit:
+      if (arch.empty())
+        throw Error(fmt::format("[ai_toolkit] '{}' is no model of the AI Toolkit", printable(job.model, 60)),
+                    "its models are presets like ai-toolkit-flux (plimsoll list presets)");
+      return fmt::format(fmt::runtime(kAiToolkit), arch) +
+             (job.tuning.adapter ? fmt::format(fmt::runtime(kAiToolkitNetwork), to_string(job.tuning.adapter->kind)) : std::string());
+  }
+  return "";
+}
+
 std::string torchrun_command(int64_t world, int64_t node) {
   if (world == 1) return "python";
   const int64_t nodes = (world + node - 1) / node;
@@ -130,7 +146,7 @@ std::string torchrun_command(int64_t world, int64_t node) {
 
 Rewritten generate(const Job& job, LaunchFile kind, int64_t node) {
   const LaunchFileKind& file = launch_files()[static_cast<size_t>(kind)];
-  const Document document = parse_document(template_of(job, kind, node), file.file_name);
+  const Document document = parse_document(launch_template(job, kind, node), file.file_name);
   const Format* format =
       format_named(kind == LaunchFile::training_arguments || kind == LaunchFile::torchrun ? "hf_training_arguments" : file.name);
   Job plain;
@@ -138,6 +154,7 @@ Rewritten generate(const Job& job, LaunchFile kind, int64_t node) {
   read_input_document(plain, document);
   Patch changes;
   for (const KeyEncoder& k : format->writes().keys) {
+    if (std::string(k.setting).starts_with("fsdp")) continue;  // said by who plans layouts
     const Json value = value_of(job, k.setting);
     if (!is_off(value) && value != value_of(plain, k.setting) && std::string(k.setting) != "config") changes.set(k.setting, value);
   }

@@ -22,6 +22,9 @@ LaunchFile parse_launch_file(const std::string& name);  // an Error lists what i
 
 constexpr int64_t kDevicesOfNode = 8;  // as most machines for training have
 
+// The text with defaults, which a reader knows. Throws an Error where the kind is not for that model.
+std::string launch_template(const Job& job, LaunchFile kind, int64_t node);
+
 // What of the job has no word there is in not_written; in job, what the text is read as. `node`: devices of one machine.
 Rewritten generate(const Job& job, LaunchFile kind, int64_t node = kDevicesOfNode);
 

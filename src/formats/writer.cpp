@@ -87,11 +87,12 @@ Document parsed_again(const Document& original, const std::string& text) {
   return d;
 }
 
-// A launcher's file alone does not say how many processes there are.
+// Files of DeepSpeed and of TrainingArguments alone do not say how many processes there are.
 Job read_of(const Document& d, const Format& format, const Job& before) {
   Job job;
   job.platform = before.platform;
-  if (format.rank == Rank::launcher && world_size(before) > 1 && std::string(format.name) == "deepspeed")
+  const std::string name = format.name;
+  if (world_size(before) > 1 && (name == "deepspeed" || (name == "hf_training_arguments" && !is_command(d))))
     apply_setting(job, "ddp", {{"world", world_size(before)}}, "launcher");
   read_input_document(job, d);
   return job;
@@ -101,9 +102,18 @@ Job read_of(const Document& d, const Format& format, const Job& before) {
 
 // Fields that a trainer decides about itself.
 bool is_trainers_own(const std::string& setting, const std::string& field) {
-  static const std::set<std::string> kOwn{
-      "quantization.prepare", "quantization.compute_dtype", "lora.dtype", "lora.autocast_adapter_dtype", "lora.implementation", "zero1.ddp",
-      "zero1.rank",           "zero1.parameter_view",       "zero.rank"};
+  static const std::set<std::string> kOwn{"quantization.prepare",
+                                          "quantization.compute_dtype",
+                                          "lora.dtype",
+                                          "lora.autocast_adapter_dtype",
+                                          "lora.implementation",
+                                          "zero1.ddp",
+                                          "zero1.rank",
+                                          "zero1.parameter_view",
+                                          "zero.rank",
+                                          "fsdp.rank",
+                                          "fsdp.param_dtype",
+                                          "fsdp.reduce_dtype"};
   return kOwn.contains(setting + "." + field);
 }
 
@@ -146,7 +156,8 @@ bool may_follow(const std::string& setting, const std::string& changed) {
       {"workers", {"prefetch_factor", "persistent_workers", "pin_memory"}},
       {"ddp", {"ranks_per_host"}},
       {"zero1", {"ddp", "master_weights"}},
-      {"zero", {"ddp", "master_weights"}},
+      {"zero", {"ddp", "master_weights", "ranks_per_host"}},
+      {"fsdp", {"ddp", "ranks_per_host"}},
   };
   const auto it = kFollow.find(changed);
   return it != kFollow.end() && it->second.contains(setting);
@@ -399,10 +410,12 @@ Outcome<std::string> trainer_flags(const Document& original, const Job& before, 
 Patch given_by_flags(const Job& job) {
   Patch out;
   for (const Setting& s : job_settings())
-    if (const auto it = job.origin.find(s.key); it != job.origin.end() && it->second.starts_with("--"))
+    if (const auto it = job.origin.find(s.key); it != job.origin.end() && (it->second.starts_with("--") || it->second == "settings"))
       out.set(s.key, value_of(job, s.key));
   return out;
 }
+
+std::string format_name(const Document& document) { return Source(document).format->name; }
 
 std::string key_of(const std::string& format, const std::string& setting) {
   const Format* f = format_named(format);

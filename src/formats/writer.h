@@ -53,7 +53,10 @@ Patch given_by_flags(const Job& job);
 // of them cannot be said by a flag.
 Outcome<std::string> trainer_flags(const Document& original, const Job& before, const Patch& changes);
 
-// For docs and tests: the key of a setting in a format; empty when it has none.
+// Of the format whose settings it holds: "axolotl". Throws an Error where it holds none.
+std::string format_name(const Document& document);
+
+// The key of a setting in a format; empty when it has none.
 std::string key_of(const std::string& format, const std::string& setting);
 
 }  // namespace plimsoll

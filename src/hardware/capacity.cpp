@@ -52,7 +52,7 @@ Bytes apple_working_set(Bytes ram) { return ram <= gib(36) ? Bytes{ram.count / 3
 
 std::optional<Capacity> usable_memory(const DeviceSpec& d) {
   if (d.usable_gib)
-    return Capacity{gib(*d.usable_gib), gib(*d.usable_gib), gib(*d.usable_gib), "seen as the framework's total on this device"};
+    return Capacity{gib(*d.usable_gib), gib(*d.usable_gib), gib(*d.usable_gib), "usable memory as the framework reports it on this device"};
   if (d.driver_total_mib) {
     const double total = *d.driver_total_mib / 1024;
     return less_reserve(total, total, reserve_of(d, total), fmt::format("the driver's total of {:g} MiB", *d.driver_total_mib));

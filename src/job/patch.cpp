@@ -143,6 +143,11 @@ std::string Patch::flags() const {
   for (const auto& [key, value] : in_order()) {
     if (value.is_object() && value.empty() && (key == "optimizer_args" || key == "config")) continue;
     const Setting& setting = *find_setting(key);
+    if (value.is_object() && (key == "optimizer_args" || key == "config")) {  // their flags hold one pair each
+      for (const auto& pair : value.items())
+        out += (out.empty() ? "" : " ") + flag_of(setting) + " " + shell_quoted(flag_text(Json{{pair.key(), pair.value()}}));
+      continue;
+    }
     out += (out.empty() ? "" : " ") + flag_of(setting);
     const bool is_switch = *setting.value == '=' || *setting.value == '\0';
     if (value != true) out += (is_switch ? "=" : " ") + shell_quoted(flag_text(value));

@@ -86,7 +86,7 @@ std::vector<Rung> ladder_down(Evaluator& evaluator, const Space& space, const Pl
   const double enough = now->needs.empty() ? 0 : need(*now) / 5;
   while (out.size() < kMostRungs && !now->needs.empty() && need(*now) > enough) {
     std::vector<Lever> levers = levers_for(now->job, plan.device);
-    std::erase_if(levers, [&](const Lever& l) { return l.knob == "batch" || !l.searched || space.keep.contains(l.knob); });
+    std::erase_if(levers, [&](const Lever& l) { return l.knob == "batch" || !l.searched || space.excludes(l); });
     if (std::optional<Lever> smaller = smaller_batch(space, now->job)) levers.push_back(*smaller);
     std::stable_sort(levers.begin(), levers.end(), [](const Lever& a, const Lever& b) { return order_of(a) < order_of(b); });
     const Candidate* next = nullptr;

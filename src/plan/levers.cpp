@@ -175,6 +175,7 @@ class Catalogue {
       add("quantization", "the frozen base in nf4", {{"quantization", "nf4"}}, LeverKind::different_numerics,
           "weights to unpack in every product; needs bitsandbytes");
     if (job_.tuning.adapter || job_.inputs == InputKind::image) return;
+    if (trained_from_scratch(job_)) return;
     const Json lora{{"r", 16}, {"target_modules", "all-linear"}};
     add("adapter", "LoRA of rank 16", {{"lora", lora}}, LeverKind::different_training, "none; only adapters are trained");
     add("adapter", "QLoRA: LoRA on an nf4 base", {{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}},
@@ -322,6 +323,10 @@ WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& ta
     return std::tuple(a.outcome, b.saving) < std::tuple(b.outcome, a.saving);
   });
   return w;
+}
+
+LeverEffect effect_on(Runs& runs, const Job& job, const Lever& lever, const Fit& now) {
+  return effect_of(runs, job, lever, {now.memory.device.bytes, now.memory.allocated.bytes, Phase::setup, now.verdict}, now.device);
 }
 
 WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target) {

@@ -67,5 +67,7 @@ const char* to_string(LeverOutcome o);
 // The job's model must be resolved. Told after each lever, `progress` may end it: Cancelled.
 WhatIf what_if(Runs& runs, const Job& job, const std::optional<TargetDevice>& target = {}, const OnProgress& progress = {});
 WhatIf what_if(const Job& job, const std::optional<TargetDevice>& target = {});
+// One of them alone, on the device of `now`, which is the job as it is.
+LeverEffect effect_on(Runs& runs, const Job& job, const Lever& lever, const Fit& now);
 
 }  // namespace plimsoll

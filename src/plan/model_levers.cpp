@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "model/registry.h"
 
@@ -26,6 +27,11 @@ constexpr int64_t kSide = 32;  // what every autoencoder and patch size here div
 }  // namespace
 
 bool has_own_sides(const Job& job) { return job.inputs == InputKind::own && job.config.find({"height"}) && job.config.find({"width"}); }
+
+bool trained_from_scratch(const Job& job) {
+  static const std::set<std::string> kOfOneSystem{"fsdm", "gsa", "mamba-trainer", "stdiff", "unet-segmentation"};
+  return kOfOneSystem.contains(job.family);
+}
 
 std::vector<Lever> model_levers(const Job& job) {
   std::vector<Lever> out;

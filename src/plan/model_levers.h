@@ -10,6 +10,9 @@ namespace plimsoll {
 // The configuration says the size of a picture: the job's seq says nothing then.
 bool has_own_sides(const Job& job);
 
+// Its family is the code of one system, which trains it from nothing: no weights are published that an adapter could be put on.
+bool trained_from_scratch(const Job& job);
+
 std::vector<Lever> model_levers(const Job& job);
 
 }  // namespace plimsoll

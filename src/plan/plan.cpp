@@ -19,6 +19,7 @@ namespace {
 
 constexpr LeverKind kKinds[]{LeverKind::same_result, LeverKind::different_numerics, LeverKind::different_training};
 constexpr double kWorthAChange = 0.97;     // of the time that the plan takes
+constexpr double kNextToNoTime = 1.02;     // what room on the device may cost
 constexpr size_t kManyEvents = 2'000'000;  // seconds for every candidate
 constexpr int kAttempts = 4;               // searches until what was extrapolated holds when it is executed
 
@@ -50,18 +51,20 @@ class Planner {
     std::future<std::vector<QuickFix>> fixing;
     if (everything)
       fixing = std::async(evaluator_.extrapolates() ? std::launch::deferred : std::launch::async,
-                          [this] { return quick_fixes(evaluator_, device_); });
+                          [this] { return quick_fixes(evaluator_, device_, &space_); });
     find();
     if (!plan_.best) shortage();
     plan_.as_is = planned(now, device_);
     if (everything) {
       const Patch from = plan_.best ? plan_.best->run.changes : Patch();
       auto faster = std::async(std::launch::async, [this] { alternatives(); });
+      auto beyond = std::async(std::launch::async, [this] { beyond_words(); });
       auto down = std::async(std::launch::async, [&] { return ladder_down(evaluator_, space_, plan_, from, device_); });
       plan_.up = ladder_up(evaluator_, space_, placement_, plan_, device_);
       plan_.batch = batch_answer(evaluator_, space_, plan_, from, device_);
       plan_.sensitivity = sensitivities(evaluator_, from, placement_.blocks(), device_);
       faster.get();
+      beyond.get();
       plan_.down = down.get();
       plan_.fixes = fixing.get();
       front();
@@ -118,10 +121,38 @@ class Planner {
     for (const LeverKind kind : kKinds) {
       best_ = search.best(kind);
       if (best_ == nullptr) continue;
+      if (const Candidate* roomier = with_room(kind)) best_ = roomier;
       plan_.best = {kind, planned(*best_, device_)};
       break;
     }
     smallest_ = search.smallest();
+  }
+
+  // Nearly as fast, and not so near to the limit; null: there is none, or the best is it.
+  const Candidate* with_room(LeverKind kind) {
+    const Bytes limit = share(searched_limit_, 1 - request_.prefer_free);
+    if (request_.objective != Objective::throughput || best_->needs[device_].device.high <= limit) return nullptr;
+    Search search(evaluator_, space_, placement_, device_, limit, request_.objective);
+    const Candidate* c = search.best(kind);
+    return c && std::get<0>(search.cost(*c)) <= kNextToNoTime * std::get<0>(search.cost(*best_)) ? c : nullptr;
+  }
+
+  // With what the trainer has no word for: less of a disturbance, or faster.
+  void beyond_words() {
+    if (!request_.beyond_words || evaluator_.extrapolates()) return;
+    Constraints wide = request_.constraints;
+    wide.without = {};
+    wide.placements = true;
+    const Space space = supported_space(evaluator_, wide, device_);
+    Search search(evaluator_, space, placement_, device_, plan_.limit, request_.objective);
+    for (const LeverKind kind : kKinds) {
+      if (best_ != nullptr && kind > plan_.best->kind) return;
+      const bool same_kind = best_ != nullptr && kind == plan_.best->kind;
+      const Candidate* c = search.best(kind, same_kind ? best_ : nullptr);
+      if (c == nullptr || (same_kind && std::get<0>(search.cost(*c)) > kWorthAChange * std::get<0>(search.cost(*best_)))) continue;
+      plan_.beyond = {kind, planned(*c, device_)};
+      return;
+    }
   }
 
   // More of a disturbance, when it is faster: roughly, without choosing blocks, and nothing that goes to the host.

@@ -14,7 +14,9 @@ struct PlanRequest {
   Job job;  // resolved
   Constraints constraints;
   Objective objective = Objective::throughput;
-  double leave_free = 0;  // of the device, beside the interval
+  double leave_free = 0;      // of the device, beside the interval
+  double prefer_free = 0;     // of what is then left, where that costs next to no time
+  bool beyond_words = false;  // also what is better with what Constraints::without leaves out
   Calibration calibration;
   Cluster cluster;
   bool brief = false;  // only the answer: no ladders, effects, sensitivities
@@ -87,6 +89,8 @@ struct Plan {
   std::string as_is_impossible;
   std::optional<Alternative> best;
   std::vector<Alternative> alternatives;  // faster, but more of a change
+  std::string trainer;                    // whose words it is in; empty: anyone's
+  std::optional<Alternative> beyond;      // better, with what that trainer has no word for
   std::vector<PlannedRun> front;          // memory against time, the smallest first
   std::vector<Rung> up, down;
   std::vector<QuickFix> fixes;  // what helps, by how little it disturbs and costs; then the rest

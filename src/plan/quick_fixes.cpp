@@ -43,10 +43,11 @@ QuickFix effect_of(const Lever& lever, const Candidate& now, const Candidate& c,
 
 }  // namespace
 
-std::vector<QuickFix> quick_fixes(Evaluator& evaluator, size_t device) {
+std::vector<QuickFix> quick_fixes(Evaluator& evaluator, size_t device, const Space* space) {
   const Candidate& now = evaluator.evaluate(Patch());
   if (now.needs.empty()) return {};
-  const std::vector<Lever> levers = levers_for(evaluator.job(), evaluator.devices()[device]);
+  std::vector<Lever> levers = levers_for(evaluator.job(), evaluator.devices()[device]);
+  if (space) std::erase_if(levers, [&](const Lever& l) { return !space->without.empty() && space->excludes(l); });
   std::vector<Patch> all;
   for (const Lever& l : levers) all.push_back(l.settings);
   evaluator.prepare(all);

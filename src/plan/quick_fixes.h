@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 // What saves comes first, by how little it disturbs, and by how much it saves for the time it costs; then what does nothing, takes more, or
-// cannot be done.
-std::vector<QuickFix> quick_fixes(Evaluator& evaluator, size_t device);
+// cannot be done. What `space` excludes is left out; null: nothing is.
+std::vector<QuickFix> quick_fixes(Evaluator& evaluator, size_t device, const Space* space = nullptr);
 
 }  // namespace plimsoll

@@ -16,6 +16,13 @@ bool names_one_of(const Patch& patch, const std::set<std::string>& keys) {
   return std::any_of(patch.begin(), patch.end(), [&](const auto& setting) { return keys.contains(setting.first); });
 }
 
+bool may_turn(const Lever& l, const std::set<std::string>& keep, const std::set<std::string>& allow, const std::set<std::string>& without) {
+  const auto& all = knobs();
+  const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
+  if (knob == all.end() || keep.contains(l.knob) || (knob->asked_for && !allow.contains(l.knob))) return false;
+  return !names_one_of(l.settings, without) && !without.contains(l.name);
+}
+
 LeverKind worse(LeverKind a, LeverKind b) { return std::max(a, b); }
 
 std::vector<Choice> product(const std::vector<Choice>& a, const std::vector<Choice>& b) {
@@ -28,13 +35,8 @@ std::vector<Choice> product(const std::vector<Choice>& a, const std::vector<Choi
 class Levers {
  public:
   Levers(const Job& job, const Constraints& constraints, const TargetDevice& device) {
-    for (const Lever& l : levers_for(job, device)) {
-      const auto& all = knobs();
-      const auto knob = std::find_if(all.begin(), all.end(), [&](const Knob& k) { return l.knob == k.name; });
-      if (knob == all.end() || constraints.keep.contains(l.knob) || (knob->asked_for && !constraints.allow.contains(l.knob))) continue;
-      const bool excluded = names_one_of(l.settings, constraints.without) || constraints.without.contains(l.name);
-      if (l.searched && !excluded) levers_.push_back(l);
-    }
+    for (const Lever& l : levers_for(job, device))
+      if (l.searched && may_turn(l, constraints.keep, constraints.allow, constraints.without)) levers_.push_back(l);
   }
 
   std::vector<Patch> costless() const {
@@ -159,6 +161,8 @@ Space space_of(const Job& job, const Constraints& constraints, const TargetDevic
   s.batch = !constraints.keep.contains("batch") && !constraints.without.contains("batch") && !constraints.without.contains("accumulation");
   s.accumulation = constraints.global_batch && !constraints.without.contains("accumulation");
   s.keep = constraints.keep;
+  s.allow = constraints.allow;
+  s.without = constraints.without;
   const bool given = job.origin.contains("batch") || job.origin.contains("accumulation") || job.origin.contains("global_batch");
   if (constraints.global_batch) {
     s.global = constraints.global_batch;
@@ -167,6 +171,12 @@ Space space_of(const Job& job, const Constraints& constraints, const TargetDevic
   }
   return s;
 }
+
+bool Space::excludes(const Lever& lever) const {
+  return keep.contains(lever.knob) || names_one_of(lever.settings, without) || without.contains(lever.name);
+}
+
+bool Space::turns(const Lever& lever) const { return may_turn(lever, keep, allow, without); }
 
 std::vector<Split> splits_of(const Space& space, const Job& job) {
   // A micro-batch that stays comes as near to the total as it can: 3 x 21 on 4 devices make 252 of 256.

@@ -48,7 +48,12 @@ struct Space {
   bool batch = true;              // the micro-batch may be changed
   bool accumulation = false;      // where the micro-batch stays: the micro-steps may change all the same, for a total that was asked for
   std::set<std::string> keep;     // knobs that stay as they are
+  std::set<std::string> allow;    // knobs that are turned only when the user says so
+  std::set<std::string> without;  // settings that the answer has no word for, and names of levers
   std::optional<int64_t> global;  // what is kept; none: it is free
+
+  bool turns(const Lever& lever) const;     // whether it may: as what is kept, allowed and left out have it
+  bool excludes(const Lever& lever) const;  // by what is kept and left out, whether it is allowed or not
 };
 
 // `free` holds all that is costless. Nothing of it moves bytes to the host of a device that shares its memory.

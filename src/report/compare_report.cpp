@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "job/settings.h"
+#include "report/estimate_screen.h"
 #include "report/fit_report.h"
+#include "report/headline.h"
 #include "report/schema_versions.h"
 
 namespace plimsoll {
@@ -32,32 +34,48 @@ std::vector<std::string> categories(const std::vector<ComparedJob>& jobs) {
 
 Bytes device_peak(const Estimate& e) { return e.memory ? e.memory->device.bytes : e.peak; }
 
+// What a job is called in the other tables.
+std::string number_of(const std::vector<ComparedJob>& jobs, const ComparedJob& job) { return fmt::format("#{}", &job - jobs.data() + 1); }
+
+constexpr size_t kMostLines = 8;
+
+// The verdict of each on the first device; without one what it needs.
+doc::Blocks headlines(const std::vector<ComparedJob>& jobs) {
+  doc::Blocks out;
+  if (jobs.size() > kMostLines) return out;
+  for (const ComparedJob& j : jobs)
+    out.emplace_back(doc::Paragraph{doc::dim(number_of(jobs, j)) + " " + (j.fits.empty() ? headline(j.estimate) : headline(j.fits[0]))});
+  return out;
+}
+
 doc::Table peaks_table(const std::vector<ComparedJob>& jobs) {
   using doc::Kind;
-  doc::Table out{{{"job"},
+  doc::Table out{{{""},
+                  {"job"},
                   {"tensors", Kind::size},
                   {"allocated", Kind::size},
                   {"reserved", Kind::size},
                   {"device", Kind::size},
                   {"difference", Kind::size},
-                  {"reached in"}}};
+                  {"peak in"}}};
+  out.fitted = true;
   const Bytes first = device_peak(jobs.front().estimate);
   for (const ComparedJob& j : jobs) {
     const Estimate& e = j.estimate;
     const auto counter = [&](ByteRange DeviceMemory::*which) { return e.memory ? doc::Text(((*e.memory).*which).bytes) : doc::Text("?"); };
-    out.rows.push_back({{j.name, e.peak, counter(&DeviceMemory::allocated), counter(&DeviceMemory::reserved),
+    out.rows.push_back({{number_of(jobs, j), j.name, e.peak, counter(&DeviceMemory::allocated), counter(&DeviceMemory::reserved),
                          counter(&DeviceMemory::device), &j == &jobs.front() ? doc::Text() : doc::Text(doc::Change{device_peak(e) - first}),
-                         doc::dim(fmt::format("{}, {}", e.steps[e.worst].name, phase_name(e.peak_phase)))}});
+                         doc::dim(phase_name(e.peak_phase))}});
   }
   return out;
 }
 
 // A row for each category, and for each job its bytes and their difference from the first.
 doc::Table parts_table(const std::vector<ComparedJob>& jobs) {
-  doc::Table out{{{""}}};
+  doc::Table out{{{"category"}}};
   for (const ComparedJob& j : jobs) {
-    out.columns.push_back({j.name, doc::Kind::size});
-    if (&j != &jobs.front()) out.columns.push_back({"", doc::Kind::size});
+    out.columns.push_back({number_of(jobs, j), doc::Kind::size});
+    if (&j != &jobs.front()) out.columns.push_back({number_of(jobs, j) + " - #1", doc::Kind::size});
   }
   for (const std::string& name : categories(jobs)) {
     doc::Row row{{name}};
@@ -74,11 +92,12 @@ doc::Table parts_table(const std::vector<ComparedJob>& jobs) {
 
 doc::Table verdicts_table(const std::vector<ComparedJob>& jobs) {
   doc::Table out{{{"device"}, {"job"}, {"verdict"}, {"margin", doc::Kind::size}}};
+  out.fitted = true;
   for (size_t d = 0; d < jobs.front().fits.size(); ++d)
     for (const ComparedJob& j : jobs) {
       const Fit& f = j.fits[d];
-      out.rows.push_back(
-          {{f.device.name, j.name, verdict_text(f.verdict), f.device.capacity ? doc::Text(doc::Change{f.margin}) : doc::Text("?")}});
+      out.rows.push_back({{f.device.name, number_of(jobs, j) + " " + j.name, verdict_text(f.verdict),
+                           f.device.capacity ? doc::Text(doc::Change{f.margin}) : doc::Text("?")}});
     }
   return out;
 }
@@ -87,8 +106,9 @@ doc::Table verdicts_table(const std::vector<ComparedJob>& jobs) {
 
 doc::Document compare_document(const std::vector<ComparedJob>& jobs) {
   doc::Document out;
-  out.blocks = {doc::Heading{"Peaks"}, peaks_table(jobs), doc::Heading{"What is alive at the peak, and the difference from the first"},
-                parts_table(jobs)};
+  out.blocks = headlines(jobs);
+  doc::append(out.blocks, {doc::Heading{"Peaks"}, peaks_table(jobs),
+                           doc::Heading{"What is alive at the peak, and the difference from the first"}, parts_table(jobs)});
   if (!jobs.front().fits.empty()) doc::append(out.blocks, {doc::Heading{"Will it fit?"}, verdicts_table(jobs)});
   return out;
 }
@@ -106,6 +126,8 @@ Json compare_json(const std::vector<ComparedJob>& jobs) {
     job["by_category"] = Json::object();
     for (const std::string& name : categories(jobs)) job["by_category"][name] = part(e, name).count;
     job["fits"] = fits_json(j.fits);
+    job["headline"] = j.fits.empty() ? headline_text(e) : headline_text(j.fits[0]);
+    job["insights"] = insights_json(j.insights);
     out["jobs"].push_back(job);
   }
   return out;

@@ -7,6 +7,7 @@
 
 #include "estimate/estimate.h"
 #include "estimate/fit.h"
+#include "estimate/insights.h"
 #include "report/document.h"
 
 namespace plimsoll {
@@ -15,6 +16,7 @@ struct ComparedJob {
   std::string name;
   Estimate estimate;
   std::vector<Fit> fits;  // on the devices asked for, the same for all
+  std::vector<Insight> insights;
 };
 
 doc::Document compare_document(const std::vector<ComparedJob>& jobs);

@@ -51,6 +51,21 @@ size_t display_width(std::string_view text) {
   return width;
 }
 
+std::string shortened(std::string_view text, size_t width) {
+  if (display_width(text) <= width || width == 0) return std::string(text);
+  const size_t head = (width - 1) / 2;
+  size_t begin = 0, used = 0;
+  while (begin < text.size()) {
+    const size_t length = decoded(text, begin).second, columns = display_width(text.substr(begin, length));
+    if (used + columns > head) break;
+    used += columns;
+    begin += length;
+  }
+  size_t end = begin;
+  while (end < text.size() && used + 1 + display_width(text.substr(end)) > width) end += decoded(text, end).second;
+  return std::string(text.substr(0, begin)) + "…" + std::string(text.substr(end));
+}
+
 std::string without_controls(std::string_view text, bool lines) {
   std::string out;
   out.reserve(text.size());
@@ -70,7 +85,8 @@ std::string without_controls(std::string_view text, bool lines) {
 
 std::string in_ascii(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kPlain[]{
-      {"←", "<-"}, {"→", "->"}, {"│", "|"}, {"┤", "+"}, {"•", "o"}, {"◆", "P"}, {"·", "."}, {"█", "#"}, {"▓", "x"}, {"▒", "+"}, {"░", "-"}};
+      {"←", "<-"}, {"→", "->"}, {"│", "|"}, {"┤", "+"}, {"•", "o"}, {"◆", "P"}, {"·", "."}, {"█", "#"},
+      {"▓", "x"},  {"▒", "+"},  {"░", "-"}, {"✓", "+"}, {"✗", "x"}, {"┃", "|"}, {"■", "#"}, {"…", "..."}};
   std::string out;
   for (size_t at = 0; at < text.size();) {
     const size_t length = decoded(text, at).second;

@@ -1,6 +1,9 @@
 #include "report/document.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 namespace plimsoll::doc {
@@ -16,6 +19,13 @@ struct Printer {
   }
   std::string operator()(Share share) const { return percent_of(share.part, share.whole); }
   std::string operator()(Count count) const { return with_commas(count.n); }
+  std::string operator()(In size) const {
+    if (size.unit == Unit::bytes) return fmt::format("{} B", size.bytes.count);
+    constexpr std::array kNames{"B", "KiB", "MiB", "GiB"};
+    const auto power = static_cast<size_t>(size.unit);
+    return fmt::format("{:.{}f} {}", static_cast<double>(size.bytes.count) / static_cast<double>(int64_t{1} << (10 * power)), size.decimals,
+                       kNames[power]);
+  }
 };
 
 using OnPhrase = std::function<void(std::string&)>;
@@ -58,6 +68,10 @@ struct PhrasesOf {
     }
   }
   void operator()(Tree& t) const { phrases_of(t.branches, change); }
+  void operator()(Bar& b) const {
+    for (Bar::Part& p : b.parts) change(p.name);
+    change(b.limit_name);
+  }
   void operator()(Curve& c) const {
     change(c.name);
     for (Curve::Level& l : c.levels) change(l.phase);
@@ -68,6 +82,11 @@ struct PhrasesOf {
 };
 
 }  // namespace
+
+Unit unit_for(Bytes largest) {
+  constexpr int64_t kKiB = 1024, kMiB = kKiB * 1024;
+  return largest.count >= 100 * kMiB ? Unit::gib : largest.count >= kMiB ? Unit::mib : largest.count >= kKiB ? Unit::kib : Unit::bytes;
+}
 
 bool Text::empty() const {
   return std::all_of(spans.begin(), spans.end(), [](const Span& s) {
@@ -115,6 +134,7 @@ Document preformatted(std::string text) { return {"", {}, {Preformatted{std::mov
 void for_each_phrase(Document& document, const std::function<void(std::string&)>& change) {
   change(document.title);
   phrases_of(document.headline, change);
+  phrases_of(document.note, change);
   for (Block& block : document.blocks) std::visit(PhrasesOf{change}, block);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -13,8 +14,8 @@
 
 namespace plimsoll::doc {
 
-// bad: over a limit, and nothing else.
-enum class Tone : uint8_t { plain, bold, dim, code, good, bad };
+// bad: over a limit, and nothing else; warn: near it.
+enum class Tone : uint8_t { plain, bold, dim, code, good, bad, warn };
 
 struct Change {  // "+1.25 GiB", "-3.00 MiB", "=" for none
   Bytes bytes;
@@ -26,7 +27,16 @@ struct Count {  // "1,234"
   int64_t n = 0;
 };
 
-using Value = std::variant<std::string, Bytes, Change, Share, Count>;
+enum class Unit : uint8_t { bytes, kib, mib, gib };
+// The one in which the largest of a column is read best; then the others have it too.
+Unit unit_for(Bytes largest);
+struct In {  // "0.03 GiB": sizes of a column in one unit, so that they can be compared by eye
+  Bytes bytes;
+  Unit unit = Unit::gib;
+  int decimals = 2;
+};
+
+using Value = std::variant<std::string, Bytes, Change, Share, Count, In>;
 
 struct Span {
   Value value;
@@ -44,6 +54,7 @@ struct Text {
   Text(Change change) : spans{{change}} {}
   Text(Share share) : spans{{share}} {}
   Text(Count count) : spans{{count}} {}
+  Text(In size) : spans{{size}} {}
 
   bool empty() const;
   bool is_number() const;  // one span, and no string
@@ -58,6 +69,7 @@ inline Text dim(Text text) { return toned(std::move(text), Tone::dim); }
 inline Text code(Text text) { return toned(std::move(text), Tone::code); }
 inline Text good(Text text) { return toned(std::move(text), Tone::good); }
 inline Text bad(Text text) { return toned(std::move(text), Tone::bad); }
+inline Text warn(Text text) { return toned(std::move(text), Tone::warn); }
 // "1.20 GiB to 1.45 GiB".
 Text interval(Bytes low, Bytes high);
 Text joined(const std::vector<Text>& parts, const char* separator);
@@ -97,6 +109,7 @@ struct Row {
 struct Table {
   std::vector<Column> columns;
   std::vector<Row> rows = {};
+  bool fitted = false;  // on a terminal too narrow for it, names are shortened in the middle
 };
 
 struct Fact {
@@ -119,7 +132,27 @@ struct Branch {
 
 struct Tree {
   std::vector<Branch> branches;
-  Bytes whole;  // what shares and bars are of
+  Bytes whole;          // what shares and bars are of
+  bool fitted = false;  // as of a table
+};
+
+// What a thing looks like wherever it is drawn: on a terminal with 256 colours, on a page, and without colours.
+struct Colour {
+  int ansi = 246;
+  const char* hex = "#999999";
+  char letter = 'o';
+};
+
+// Parts of a sum side by side, on a scale that ends at the limit, or at the sum where that is larger; a legend below.
+struct Bar {
+  struct Part {
+    std::string name;
+    Bytes bytes;
+    Colour colour;
+  };
+  std::vector<Part> parts;
+  std::optional<Bytes> limit = {};
+  std::string limit_name = "limit";
 };
 
 struct Curve {
@@ -139,19 +172,21 @@ struct Preformatted {  // lines as they are
 
 struct Command {  // to be copied into a shell
   std::string line;
+  bool folded = false;  // longer than a line of the terminal: continued with a backslash
 };
 
 struct Link {
   std::string name, address;
 };
 
-using Block = std::variant<Heading, Paragraph, List, Table, Facts, Tree, Curve, Preformatted, Command, Link>;
+using Block = std::variant<Heading, Paragraph, List, Table, Facts, Tree, Bar, Curve, Preformatted, Command, Link>;
 using Blocks = std::vector<Block>;
 
 struct Document {
   std::string title;   // may be empty: blocks begin at once
   Text headline = {};  // beside or below the title
   Blocks blocks = {};
+  Text note = {};  // a line of its own below the title
 };
 
 void append(Blocks& to, Blocks more);

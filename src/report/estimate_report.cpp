@@ -7,6 +7,8 @@
 
 #include "model/weights_only.h"
 #include "program/ranks.h"
+#include "report/counters.h"
+#include "report/estimate_screen.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
 #include "report/xla_report.h"
@@ -22,10 +24,10 @@ std::string count_text(int64_t n) {
   return with_commas(n);
 }
 
-// Where the peak is: "backward, transformer.h.11, gelu".
+// Where the peak is, and the op that made it: "step 2, in the backward pass of transformer.h.11 (gelu)".
 std::string peak_place(const Estimate& e) {
-  return fmt::format("{}{}{}", phase_name(e.peak_phase), e.peak_module.empty() ? "" : ", " + e.peak_module,
-                     e.peak_op.empty() ? "" : ", " + e.peak_op);
+  const std::string phrase = peak_phrase(e);
+  return e.peak_op.empty() || phrase.ends_with(')') ? phrase : fmt::format("{} ({})", phrase, e.peak_op);
 }
 
 doc::Fact counter(const char* name, const ByteRange& r, const std::string& meaning) {
@@ -47,12 +49,15 @@ void add_pools(doc::Facts& facts, const Estimate& e) {
 void add_counters(doc::Facts& facts, const Estimate& e) {
   facts.facts.push_back({"tensors", doc::bold(e.peak), with_commas(e.peak.count) + " bytes alive at the peak"});
   if (!e.memory) return;
-  facts.facts.push_back(counter("allocated", e.memory->allocated, "torch.cuda.max_memory_allocated(): after rounding to allocator blocks"));
-  facts.facts.push_back(counter("reserved", e.memory->reserved, "torch.cuda.max_memory_reserved(): the allocator's segments"));
+  const Counters& names = counters_of(e);
+  facts.facts.push_back(
+      counter("allocated", e.memory->allocated, std::string(names.allocated) + ", which counts tensors in blocks of 512 bytes"));
+  facts.facts.push_back(counter("reserved", e.memory->reserved, std::string(names.reserved) + ", the segments that hold the blocks"));
   add_pools(facts, e);
+  const std::string where = e.device.empty() ? fmt::format("{} (--gpu names yours)", names.card) : e.device;
   facts.facts.push_back(counter("device", e.memory->device,
-                                e.device.empty() ? "nvidia-smi: reserved + overhead of a typical NVIDIA card (use --gpu for yours):"
-                                                 : "nvidia-smi: reserved + overhead on " + e.device + ":"));
+                                fmt::format("{}: reserved memory and {} on {}", names.device,
+                                            e.memory->overheads.empty() ? "nothing that is established" : "the overheads below", where)));
   add_overheads(facts, e.memory->overheads);
   if (e.memory->correction) add_correction(facts, *e.memory->correction);
 }
@@ -96,17 +101,15 @@ void add_ranks(doc::Facts& facts, const Estimate& e) {
 doc::Facts peaks(const Estimate& e) {
   doc::Facts out;
   if (e.xla) {
-    add_program(out, *e.xla, e.device, e.job.program.jax);
-    out.facts.push_back({"reached in", peak_place(e)});
+    add_program(out, *e.xla, e.device, e.vendor, e.job.program.jax);
+    out.facts.push_back({"peak", peak_place(e)});
     return out;
   }
   add_counters(out, e);
   add_outside(out, e.host_facts);
-  out.facts.push_back({"reached in", e.steps[e.worst].name + ": " + peak_place(e)});
+  out.facts.push_back({"peak", e.steps[e.worst].name + ", " + peak_place(e)});
   add_steps(out, e);
   if (e.ranks.size() > 1) add_ranks(out, e);
-  if (e.memory)
-    out.facts.push_back({"saving", e.memory->resting.bytes, doc::dim("torch.save: storages go to the host one by one, nothing is added")});
   return out;
 }
 
@@ -142,19 +145,22 @@ doc::Branch branch(const TreeNode& node, Bytes peak, int depth, const TextOption
 }
 
 doc::Table largest(const Estimate& e) {
-  doc::Table out{{{"size", doc::Kind::size}, {"count", doc::Kind::number}, {"category"}, {"where"}, {"shape"}}};
+  doc::Table out{{{"together", doc::Kind::size}, {"each", doc::Kind::number}, {"category"}, {"where"}, {"shape"}}};
+  if (e.top.empty()) return out;
+  const doc::Unit unit = doc::unit_for(times(e.top[0].count, e.top[0].bytes));
   for (const LiveTensor& t : e.top)
-    out.rows.push_back(
-        {{t.bytes, doc::Count{t.count}, category_name(t.category), fmt::format("{} ({})", t.module, t.op), doc::dim(t.shape)}});
+    out.rows.push_back({{doc::In{times(t.count, t.bytes), unit}, t.count > 1 ? fmt::format("{} x {}", t.count, to_string(t.bytes)) : "",
+                         category_name(t.category), fmt::format("{} ({})", t.module, t.op), doc::dim(t.shape)}});
   return out;
 }
 
 std::string certainty(const Estimate& e) {
   if (e.xla) return xla_certainty();
   if (e.job.family != kWeightsOnly)
-    return "How sure: the step was executed op by op under PyTorch's memory rules, which `plimsoll score` checks against recorded runs to "
-           "the byte, and placed by its caching allocator. The intervals hold 90 % of the published GPU runs they were fitted to; expect "
-           "fewer elsewhere (docs/accuracy.md).";
+    return "How sure: the step was executed op by op under PyTorch's memory rules, and PyTorch's caching allocator was replayed on what it "
+           "allocates. `plimsoll score` checks both against recorded runs to the byte. Intervals are 90 % intervals of the published GPU "
+           "runs "
+           "that they were fitted to; expect fewer runs inside them elsewhere (docs/accuracy.md).";
   if (e.job.config.find({"weights"}))
     return fmt::format(
         "How sure: the architecture is not known. Parameters, gradients and optimizer are those of its weights, to the byte; activations "
@@ -196,10 +202,19 @@ std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t dept
   return parts;
 }
 
-doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
+std::string recipe_headline(const Estimate& e) {
   const std::string trained = e.trainable == e.parameters ? "" : fmt::format(" ({} trained)", count_text(e.trainable));
-  doc::Document out{e.job.model, fmt::format("{} parameters{}{}, {}", count_text(e.parameters),
-                                             shards_parameters(e.job) ? " on this rank" : "", trained, recipe_text(e.job, e.sample))};
+  return fmt::format("{} parameters{}{}, {}", count_text(e.parameters), shards_parameters(e.job) ? " on this rank" : "", trained,
+                     recipe_text(e.job, e.sample));
+}
+
+std::string caution_text(const Estimate& e) {
+  if (e.xla || e.job.family == kWeightsOnly) return certainty(e);
+  return e.job.compile ? compile_note(e.job) : "";
+}
+
+doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
+  doc::Document out{e.job.model, recipe_headline(e)};
   out.blocks.emplace_back(peaks(e));
   if (!e.curve.empty()) out.blocks.emplace_back(curve(e));
   out.blocks.emplace_back(doc::Heading{"What is alive at the peak"});
@@ -212,6 +227,7 @@ doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
   }
   if (e.job.compile && !e.xla) out.blocks.emplace_back(doc::Paragraph{doc::dim(compile_note(e.job))});
   out.blocks.emplace_back(doc::Paragraph{doc::dim(certainty(e))});
+  if (const char* caveat = counters_of(e).caveat; *caveat != '\0') out.blocks.emplace_back(doc::Paragraph{doc::dim(caveat)});
   return out;
 }
 

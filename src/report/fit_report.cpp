@@ -9,12 +9,21 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What PyTorch says there. Of frameworks whose words are not known, what it tried alone.
+std::string message_on(const std::string& vendor, const OomNumbers& numbers) {
+  std::string out = oom_message(numbers);
+  if (vendor.empty() || vendor == "NVIDIA") return out;
+  if (vendor != "AMD") return fmt::format("{} could not be allocated", to_string(Bytes{numbers.tried}));
+  for (size_t at = out.find("CUDA"); at != std::string::npos; at = out.find("CUDA", at)) out.replace(at, 4, "HIP");
+  return out;
+}
+
 // What fails first, for people.
-std::string failure_text(const FirstFailure& f) {
+std::string failure_text(const FirstFailure& f, const std::string& vendor) {
   std::string where = f.module;
   if (!f.op.empty()) where += (where.empty() ? "" : ", ") + f.op;
   return fmt::format("first fails in {}, {}{}: {}", f.step, phase_name(f.phase), where.empty() ? "" : " (" + where + ")",
-                     oom_message(f.numbers));
+                     message_on(vendor, f.numbers));
 }
 
 }  // namespace
@@ -48,7 +57,7 @@ namespace {
 std::vector<doc::Text> details_of(const Fit& f, size_t devices) {
   std::vector<doc::Text> out;
   if (f.device.others.count > 0) out.push_back(doc::Text("other processes use ") + f.device.others + " of it");
-  if (f.failure && devices <= 8) out.emplace_back(failure_text(*f.failure));
+  if (f.failure && devices <= 8) out.emplace_back(failure_text(*f.failure, f.device.spec.vendor));
   if (f.device.capacity && devices <= 8)
     out.push_back(
         doc::dim(doc::Text("needs ") + doc::interval(f.memory.device.low, f.memory.device.high) + "; has: " + f.device.capacity->basis));

@@ -29,7 +29,8 @@ std::string html_text(const std::string& text, bool lines = false) {
 // A size keeps its bytes, for whoever reads the page with a program or a pointer.
 std::string html_of(const Span& s) {
   const std::string text = html_text(print(s));
-  const auto* bytes = std::get_if<Bytes>(&s.value);
+  const auto* in = std::get_if<In>(&s.value);
+  const auto* bytes = in ? &in->bytes : std::get_if<Bytes>(&s.value);
   return bytes ? fmt::format("<data value=\"{}\">{}</data>", bytes->count, text) : text;
 }
 
@@ -41,6 +42,7 @@ std::string in_tone(const std::string& html, Tone tone) {
     case Tone::code: return "<code>" + html + "</code>";
     case Tone::good: return "<span class=\"good\">" + html + "</span>";
     case Tone::bad: return "<span class=\"bad\">" + html + "</span>";
+    case Tone::warn: return "<b style=\"color:var(--warn)\">" + html + "</b>";
     case Tone::plain: break;
   }
   return html;
@@ -71,7 +73,8 @@ class HtmlRenderer {
            "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
            title + "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n" + std::string(web_report_css()) +
            std::string(web_document_css()) + "</style>\n</head>\n<body>\n<header>\n<h1>" + title + "</h1>\n" +
-           (d.headline.empty() ? "" : "<p class=\"soft\">" + html_of(d.headline) + "</p>\n") + "</header>\n<main>\n" + body_ +
+           (d.headline.empty() ? "" : "<p class=\"soft\">" + html_of(d.headline) + "</p>\n") +
+           (d.note.empty() ? "" : "<p class=\"soft\">" + html_of(d.note) + "</p>\n") + "</header>\n<main>\n" + body_ +
            "</main>\n</body>\n</html>\n";
   }
 
@@ -159,6 +162,30 @@ class HtmlRenderer {
     put("<div class=\"wide\"><table>\n");
     for (const Branch& b : t.branches) add(b, 0, t.whole);
     put("</table></div>\n");
+  }
+
+  // A scale of shares, the limit as a line across it.
+  void add(const Bar& b) {
+    int64_t sum = 0;
+    for (const Bar::Part& p : b.parts) sum += p.bytes.count;
+    const double whole = static_cast<double>(std::max<int64_t>({sum, b.limit ? b.limit->count : 0, 1}));
+    const auto percent = [&](Bytes bytes) { return 100.0 * static_cast<double>(bytes.count) / whole; };
+    std::string bar, legend;
+    for (const Bar::Part& p : b.parts) {
+      bar += fmt::format("<i title=\"{}: {}\" style=\"display:inline-block;height:100%;width:{:.2f}%;background:{}\"></i>",
+                         html_text(p.name), print(p.bytes), percent(p.bytes), p.colour.hex);
+      legend += fmt::format("<span style=\"margin-right:1em\"><i style=\"color:{}\">&#9632;</i> {} {}</span>", p.colour.hex,
+                            html_text(p.name), html_of(Span{p.bytes}));
+    }
+    if (b.limit) {
+      bar += fmt::format("<i style=\"position:absolute;top:0;bottom:0;left:{:.2f}%;border-left:2px solid var(--{})\"></i>",
+                         std::min(percent(*b.limit), 99.8), sum > b.limit->count ? "bad" : "ink");
+      legend += fmt::format("<span>{} {}</span>", html_text(b.limit_name), html_of(Span{*b.limit}));
+    }
+    put(
+        fmt::format("<div style=\"position:relative;height:1.4em;background:var(--faint);font-size:1rem;line-height:0\">{}</div>\n"
+                    "<p class=\"soft\">{}</p>\n",
+                    bar, legend));
   }
 
   void add(const Curve& c) {

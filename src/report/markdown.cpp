@@ -55,7 +55,7 @@ std::string emphasised(const std::string& text) {
 std::string markdown_of(const std::string& text, Tone tone) {
   if (text.empty()) return "";
   if (tone == Tone::code) return in_code(text);
-  const bool strong = tone == Tone::bold || tone == Tone::good || tone == Tone::bad;
+  const bool strong = tone == Tone::bold || tone == Tone::good || tone == Tone::bad || tone == Tone::warn;
   return strong ? emphasised(markdown_text(text)) : markdown_text(text);
 }
 
@@ -81,6 +81,7 @@ class MarkdownRenderer {
   std::string render(const Document& d) {
     if (!d.title.empty()) out_ += "# " + markdown_of(d.title) + "\n";
     if (!d.headline.empty()) paragraph(markdown_of(d.headline));
+    if (!d.note.empty()) paragraph(markdown_of(d.note));
     for (const Block& block : d.blocks) std::visit([this](const auto& b) { add(b); }, block);
     return out_;
   }
@@ -172,6 +173,16 @@ class MarkdownRenderer {
     if (t.branches.empty()) return;
     head({{"part"}, {"size", Kind::size}, {"share", Kind::percent}});
     for (const Branch& b : t.branches) add(b, 0, t.whole);
+  }
+
+  // A table of what it is made of says as much.
+  void add(const Bar& b) {
+    if (b.parts.empty()) return;
+    head({{"part"}, {"size", Kind::size}, {"share", Kind::percent}});
+    Bytes sum;
+    for (const Bar::Part& p : b.parts) sum += p.bytes;
+    for (const Bar::Part& p : b.parts) cells({markdown_of(p.name), print(p.bytes), print(Share{p.bytes, sum})});
+    if (b.limit) cells({markdown_of(bold(b.limit_name)), print(*b.limit), ""});
   }
 
   // Its extent for each phase, in order: a row says what the picture does.

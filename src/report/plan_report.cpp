@@ -52,7 +52,15 @@ std::string speed_text(const PlannedRun& r) {
 }
 
 doc::Text share_text(const Need& n, const TargetDevice& d) {
-  return d.capacity ? doc::Text(doc::Share{n.device.high, d.capacity->bytes}) : doc::Text("?");
+  return d.capacity ? doc::Text(doc::Share{n.device.bytes, d.capacity->bytes}) : doc::Text("?");
+}
+
+// "91 % of 23.64 GiB expected, 99 % at the upper end".
+std::string edge_text(const Need& n, const TargetDevice& d) {
+  if (!d.capacity || n.device.bytes.count == 0) return "";
+  const auto percent = [&](Bytes b) { return 100 * static_cast<double>(b.count) / static_cast<double>(d.capacity->bytes.count); };
+  return fmt::format("{:.0f} % of {} expected, {:.0f} % at the upper end", percent(n.device.bytes), to_string(d.capacity->bytes),
+                     percent(n.device.high));
 }
 
 std::string batch_text(const PlannedRun& r) {
@@ -105,6 +113,17 @@ doc::Blocks alternative_blocks(const Plan& plan) {
   return {doc::Heading{"Faster, but more of a change"}, std::move(table)};
 }
 
+// One line on what the trainer has no word for.
+doc::Blocks beyond_blocks(const Plan& plan) {
+  if (!plan.beyond) return {};
+  const PlannedRun& r = plan.beyond->run;
+  std::string gain = to_string(plan.beyond->kind);
+  if (const double now = plan.best ? per_sample(plan.best->run) : std::nan(""); std::isfinite(now) && std::isfinite(per_sample(r)))
+    gain += fmt::format(", {:.0f} % {}", std::abs(1 - per_sample(r) / now) * 100, per_sample(r) <= now ? "faster" : "slower");
+  return {doc::Paragraph{doc::Text(fmt::format("With settings that {} has no word for: ", plan.trainer)) + r.need.device.bytes +
+                         fmt::format(", {}: --unrestricted", gain)}};
+}
+
 doc::Blocks rung_blocks(const std::vector<Rung>& rungs, const char* title, const char* note, const Plan& plan) {
   using doc::Kind;
   if (rungs.empty()) return {};
@@ -114,8 +133,7 @@ doc::Blocks rung_blocks(const std::vector<Rung>& rungs, const char* title, const
     if (plan.global && r.run.global_batch != *plan.global) batch += fmt::format(" = {} of {}", r.run.global_batch, *plan.global);
     if (r.run.job.seq != plan.as_is.job.seq) batch += fmt::format(", seq {}", r.run.job.seq);
     if (const std::string checkpointing = to_string(r.run.job.checkpointing); !checkpointing.empty()) batch += ", " + checkpointing;
-    table.rows.push_back({{r.name, r.run.need.device.bytes, plan.device.capacity ? fmt::format("{:.1f} %", r.share * 100) : "?",
-                           seconds_text(per_sample(r.run)), batch}});
+    table.rows.push_back({{r.name, r.run.need.device.bytes, share_text(r.run.need, plan.device), seconds_text(per_sample(r.run)), batch}});
   }
   return {doc::Heading{title, note}, std::move(table)};
 }
@@ -137,9 +155,8 @@ doc::Blocks fix_blocks(const Plan& plan) {
             slower_text(f.slower), to_string(f.lever.kind), doc::code(f.lever.settings.flags())}});
       continue;
     }
-    const doc::Text why =
-        f.outcome == LeverOutcome::costs_memory ? doc::Text("takes ") + Bytes{-f.saving.count} + " more" : doc::Text(printable(f.why, 160));
-    useless.facts.push_back({f.lever.name, doc::dim(why)});
+    // Why it takes more is not known, and without a reason it only confuses; the JSON has it.
+    if (f.outcome != LeverOutcome::costs_memory) useless.facts.push_back({f.lever.name, doc::dim(printable(f.why, 160))});
   }
   doc::Blocks out;
   if (!fixes.rows.empty())
@@ -193,6 +210,21 @@ Json rungs_json(const std::vector<Rung>& rungs) {
 }
 
 }  // namespace
+
+std::string change_text(const Plan& plan) {
+  if (!plan.best) return "";
+  const PlannedRun& run = plan.best->run;
+  std::string out;
+  if (plan.best->kind != LeverKind::same_result) {
+    std::vector<std::string> names;
+    for (const Lever& l : levers_for(plan.as_is.job))
+      if (l.kind != LeverKind::same_result && run.changes.includes(l.settings)) names.push_back(l.name);
+    out += fmt::format("This plan means {}{}.\n", to_string(plan.best->kind), names.empty() ? "" : ": " + join(names, ", "));
+  }
+  if (run.global_batch != plan.as_is.global_batch && plan.as_is_impossible.empty())
+    out += fmt::format("The global batch becomes {} (it is {}).\n", run.global_batch, plan.as_is.global_batch);
+  return out;
+}
 
 Json planned_json(const PlannedRun& r) {
   Json out{{"changes", Json(r.changes.json())},
@@ -269,8 +301,7 @@ doc::Blocks front_blocks(const Plan& plan) {
 namespace {
 
 std::string closing_text(const Plan& plan) {
-  return "Memory was executed step by step, as in `plimsoll estimate`; percentages are of the upper end of its interval. Times are a "
-         "roofline "
+  return "Memory was executed step by step, as in `plimsoll estimate`; percentages are of the expected need. Times are a roofline "
          "estimate (docs/time.md), good for ranking; " +
          (plan.calibration.empty() ? "--step-time SECONDS ties them to your own machine."
                                    : "they are tied to your machine: " + plan.calibration + ".");
@@ -319,7 +350,12 @@ doc::Document plan_document(const Plan& plan) {
                     doc::dim(goal_text(plan))};
   doc::Table runs = runs_table();
   if (plan.as_is_impossible.empty()) runs.rows.push_back(run_row(plan, "as it is", plan.as_is, recipe_text(plan.as_is.job, "")));
-  if (plan.best) runs.rows.push_back(run_row(plan, "plan", plan.best->run, to_string(plan.best->kind)));
+  if (plan.best) {
+    const std::string edge = edge_text(plan.best->run.need, plan.device);
+    runs.rows.push_back(run_row(plan, "plan", plan.best->run, to_string(plan.best->kind) + (edge.empty() ? "" : "; " + edge)));
+  }
+  for (const std::string& line : split_at(change_text(plan), '\n'))
+    if (!line.empty()) out.blocks.emplace_back(doc::Paragraph{doc::bold(line)});
   if (!plan.as_is_impossible.empty()) out.blocks.emplace_back(doc::Paragraph{"As it is, it cannot be run: " + plan.as_is_impossible});
   if (!runs.rows.empty()) out.blocks.emplace_back(std::move(runs));
   if (plan.best) {
@@ -329,6 +365,7 @@ doc::Document plan_document(const Plan& plan) {
   } else {
     out.blocks.emplace_back(doc::Paragraph{doc::bad("There is no plan: " + plan.unanswered + ".")});
   }
+  doc::append(out.blocks, beyond_blocks(plan));
   doc::append(out.blocks, alternative_blocks(plan));
   doc::append(out.blocks, front_blocks(plan));
   doc::append(out.blocks, rung_blocks(plan.up, "Ladder", "the same recipe, closer and closer to the limit", plan));
@@ -363,6 +400,9 @@ Json body_json(const Plan& plan) {
     out["alternatives"].push_back(planned_json(a.run));
     out["alternatives"].back()["kind"] = to_string(a.kind);
   }
+  out["trainer"] = plan.trainer.empty() ? Json(nullptr) : Json(plan.trainer);
+  out["beyond"] = plan.beyond ? planned_json(plan.beyond->run) : Json(nullptr);
+  if (plan.beyond) out["beyond"]["kind"] = to_string(plan.beyond->kind);
   if (plan.shortage) {
     Json goals = Json::array();
     for (const GoalChange& g : plan.shortage->changes)

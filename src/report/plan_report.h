@@ -15,6 +15,8 @@ namespace plimsoll {
 doc::Document plan_document(const Plan& plan);
 nlohmann::ordered_json plan_json(const Plan& plan);
 nlohmann::ordered_json planned_json(const PlannedRun& run);
+// Whole lines, for whoever sees nothing else of the plan: what it does to the result of training, and another global batch. Empty: neither.
+std::string change_text(const Plan& plan);
 
 // How such a run is started.
 using CommandOf = std::function<std::string(const PlannedRun&)>;

@@ -44,6 +44,8 @@ std::string Style::paint(const char* code, const std::string& text) const {
   return colour ? std::string("\033[") + code + "m" + text + "\033[0m" : text;
 }
 
+std::string Style::ink(int code, const std::string& text) const { return paint(("38;5;" + std::to_string(code)).c_str(), text); }
+
 std::string Style::bar(double share, int width) const {
   const int eighths = std::clamp(static_cast<int>(share * width * 8 + 0.5), 0, width * 8);
   std::string out;

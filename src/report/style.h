@@ -19,8 +19,10 @@ struct Style {
   std::string dim(const std::string& text) const { return paint("2", text); }
   std::string red(const std::string& text) const { return paint("31", text); }
   std::string green(const std::string& text) const { return paint("32", text); }
-  std::string bar(double share, int width) const;  // share 0..1
-  std::string level(double share) const;           // one character of a curve
+  std::string yellow(const std::string& text) const { return paint("33", text); }
+  std::string ink(int code, const std::string& text) const;  // one of a terminal's 256 colours
+  std::string bar(double share, int width) const;            // share 0..1
+  std::string level(double share) const;                     // one character of a curve
 
  private:
   std::string paint(const char* code, const std::string& text) const;

@@ -9,7 +9,7 @@ namespace plimsoll::doc {
 
 namespace {
 
-constexpr size_t kIndent = 2, kGap = 2, kTreeName = 42, kTreeSize = 11, kBar = 24;
+constexpr size_t kIndent = 2, kGap = 2, kTreeSize = 11, kBar = 24;
 constexpr size_t kNarrow = 24;  // what is left of a line below this is not worth wrapping into
 
 struct Run {
@@ -36,10 +36,11 @@ class TextRenderer {
 
   std::string render(const Document& d) {
     if (!d.title.empty() || !d.headline.empty()) {
-      Text first = d.title.empty() ? Text() : bold(d.title);
+      Text first = d.title.empty() ? Text() : bold(cut(d.title, style_.width));
       if (!d.title.empty() && !d.headline.empty()) first += "  ";
       prose(first + d.headline, 0);
     }
+    if (!d.note.empty()) prose(dim(d.note), 0);
     for (const Block& block : d.blocks) {
       gap_before(block);
       std::visit([this](const auto& b) { add(b); }, block);
@@ -56,9 +57,10 @@ class TextRenderer {
 
   // A heading stands apart from what is above it, and so does a paragraph, unless it is the heading's own.
   void gap_before(const Block& block) {
-    static const size_t kHeading = Block(Heading{}).index(), kParagraph = Block(Paragraph{}).index();
+    static const size_t kHeading = Block(Heading{}).index(), kParagraph = Block(Paragraph{}).index(), kBar = Block(doc::Bar{}).index();
     if (out_.empty()) return;
-    const bool apart = is<Heading>(block) || !last_ || (is<Paragraph>(block) && *last_ != kHeading && *last_ != kParagraph);
+    const bool apart =
+        is<Heading>(block) || !last_ || (is<Paragraph>(block) && *last_ != kHeading && *last_ != kParagraph && *last_ != kBar);
     if (apart) out_ += "\n";
   }
 
@@ -66,6 +68,9 @@ class TextRenderer {
     const std::string plain = without_controls(text);
     return style_.unicode ? plain : in_ascii(plain);
   }
+
+  // The mark of what was left out has three columns in ASCII.
+  std::string cut(const std::string& text, size_t width) const { return shortened(text, style_.unicode || width < 4 ? width : width - 2); }
 
   Line line_of(const Text& text) const {
     Line out;
@@ -80,6 +85,7 @@ class TextRenderer {
       case Tone::dim: return style_.dim(r.text);
       case Tone::good: return style_.green(r.text);
       case Tone::bad: return style_.red(r.text);
+      case Tone::warn: return style_.yellow(r.text);
       case Tone::plain:
       case Tone::code: break;
     }
@@ -210,7 +216,27 @@ class TextRenderer {
     return out;
   }
 
-  void add(const Table& t) {
+  // Names of a fitted table, shortened until it has room: those of the widest column first.
+  Table fitted(Table t) const {
+    for (;;) {
+      std::vector<size_t> widths = widths_of(t);
+      size_t total = kIndent;
+      for (const size_t w : widths) total += w + kGap;
+      total -= widths.empty() ? 0 : kGap;
+      size_t widest = widths.size();
+      for (size_t c = 0; c < widths.size(); ++c)
+        if (t.columns[c].kind == Kind::text && (widest == widths.size() || widths[c] > widths[widest])) widest = c;
+      if (total <= style_.width || widest == widths.size() || widths[widest] <= kNarrow / 2) return t;
+      const size_t room = std::max(kNarrow / 2, widths[widest] - std::min(widths[widest], total - style_.width));
+      if (room >= widths[widest]) return t;
+      t.columns[widest].name = cut(t.columns[widest].name, room);
+      for (Row& r : t.rows)
+        if (widest < r.cells.size() && width_of(line_of(r.cells[widest])) > room) r.cells[widest] = Text(cut(print(r.cells[widest]), room));
+    }
+  }
+
+  void add(const Table& whole) {
+    const Table t = whole.fitted ? fitted(whole) : whole;
     const std::vector<size_t> widths = widths_of(t);
     const auto row = [&](const Row& r) {
       size_t at = kIndent;
@@ -271,13 +297,17 @@ class TextRenderer {
   // Names with their depth, in order.
   void rows_of(const Branch& b, size_t depth, Bytes whole, Table& t) const {
     t.rows.push_back(
-        {{std::string(kIndent * depth, ' ') + b.name, b.bytes, Share{b.bytes, whole}, Share{b.bytes, whole}}, {}, b.emphasised});
+        {{std::string(kIndent * depth, ' ') + b.name, In{b.bytes, unit_for(whole)}, Share{b.bytes, whole}, Share{b.bytes, whole}},
+         {},
+         b.emphasised});
     for (const Branch& child : b.children) rows_of(child, depth + 1, whole, t);
   }
 
   void add(const Tree& tree) {
     Table t{{{std::string(), Kind::text}, {"", Kind::size}, {"", Kind::percent}, {"", Kind::bar}}};
+    t.fitted = tree.fitted;
     for (const Branch& b : tree.branches) rows_of(b, 0, tree.whole, t);
+    const size_t kTreeName = style_.width < 100 ? 24 : 42;
     for (Row& r : t.rows) {  // trees below each other are aligned
       const size_t name = display_width(print(r.cells[0])), size = display_width(print(r.cells[1]));
       if (name < kTreeName) r.cells[0] += std::string(kTreeName - name, ' ');
@@ -286,8 +316,77 @@ class TextRenderer {
     add(t);
   }
 
+  // Each part in whole columns, so that their ends lie where they belong; without colours in letters.
+  void add(const Bar& b) {
+    Bytes sum;
+    for (const Bar::Part& p : b.parts) sum += p.bytes;
+    const Bytes whole = std::max(sum, b.limit.value_or(Bytes{}));
+    if (whole.count <= 0) return;
+    const size_t columns = std::min<size_t>(style_.width - 2 * kIndent, 96);
+    const auto column = [&](Bytes at) {
+      return static_cast<size_t>(static_cast<double>(at.count) / static_cast<double>(whole.count) * static_cast<double>(columns) + 0.5);
+    };
+    const auto block = [&](const Colour& c) {
+      return !style_.colour ? std::string(1, c.letter) : style_.ink(c.ansi, style_.unicode ? "█" : "#");
+    };
+    const bool over = b.limit && sum > *b.limit;
+    const std::string line = style_.unicode ? "┃" : "|", mark = over ? style_.red(line) : style_.bold(line);
+    const size_t limit = b.limit ? std::min(column(*b.limit), columns - 1) : columns;
+    out_ += std::string(kIndent, ' ');
+    size_t at = 0;
+    Bytes end;
+    const auto put = [&](const std::string& text) { out_ += at++ == limit ? mark : text; };
+    for (const Bar::Part& p : b.parts) {
+      end += p.bytes;
+      while (at < column(end)) put(block(p.colour));
+    }
+    while (at <= limit && b.limit) put(style_.dim(style_.unicode ? "·" : "."));
+    end_line();
+    legend(b, unit_for(whole), mark);
+  }
+
+  void legend(const Bar& b, Unit unit, const std::string& limit_mark) {
+    std::vector<std::pair<std::string, std::string>> entries;  // the mark as it is painted, what it stands for
+    const auto size = [&](Bytes bytes) { return print(Span{In{bytes, unit, 1}}); };
+    const auto number = [&](Bytes bytes) { return size(bytes).substr(0, size(bytes).find(' ')); };
+    for (const Bar::Part& p : b.parts)
+      entries.emplace_back(style_.colour ? style_.ink(p.colour.ansi, style_.unicode ? "■" : "#") : std::string(1, p.colour.letter),
+                           clean(p.name) + " " + number(p.bytes));
+    if (b.limit) entries.emplace_back(limit_mark, clean(b.limit_name) + " " + number(*b.limit));
+    if (entries.empty()) return;
+    const std::string last = size(Bytes{});
+    entries.back().second += last.substr(last.find(' '));
+    size_t at = 0;
+    for (const auto& [mark, text] : entries) {
+      const size_t width = 2 + display_width(text);
+      if (at > 0 && at + kGap + width > style_.width) {
+        out_ += "\n";
+        at = 0;
+      }
+      out_ += std::string(kGap, ' ') + mark + " " + text;
+      at += kGap + width;
+    }
+    out_ += "\n";
+  }
+
+  // Neighbouring slices of a phase become one, the larger of the two, until there is room for all.
+  static Curve narrowed(Curve c, size_t columns) {
+    while (c.levels.size() > columns) {
+      size_t at = 0, longest = 0;
+      for (size_t i = 0, begin = 0; i < c.levels.size(); ++i) {
+        if (c.levels[i].phase != c.levels[begin].phase) begin = i;
+        if (i - begin > longest) longest = i - begin, at = begin + (i - begin) / 2;
+      }
+      if (longest == 0) return c;
+      c.levels[at].bytes = std::max(c.levels[at].bytes, c.levels[at + 1].bytes);
+      c.levels.erase(c.levels.begin() + static_cast<std::ptrdiff_t>(at) + 1);
+    }
+    return c;
+  }
+
   // One character for each slice, with the phases named below.
-  void add(const Curve& c) {
+  void add(const Curve& all) {
+    const Curve c = narrowed(all, style_.width - 18);  // beside the name of a fact
     std::string levels, names;
     for (size_t i = 0; i < c.levels.size(); ++i) {
       levels +=
@@ -296,7 +395,9 @@ class TextRenderer {
       size_t end = i;
       while (end < c.levels.size() && c.levels[end].phase == c.levels[i].phase) ++end;
       std::string name = clean(c.levels[i].phase);
-      if (name.size() >= end - i) name.resize(std::min<size_t>(3, end - i));  // "opt"
+      const bool last = end == c.levels.size();
+      if (name.size() >= end - i && !(last && name.size() == end - i))
+        name.resize(end - i > 3 || (last && end - i == 3) ? 3 : 0);  // "opt", and a gap to the next
       names += name + std::string(end - i - name.size(), ' ');
     }
     add(Facts{{{c.name, levels}, {"", dim(names)}}});
@@ -308,7 +409,42 @@ class TextRenderer {
     if (!text.empty() && text.back() != '\n') out_ += "\n";
   }
 
-  void add(const Command& c) { out_ += std::string(kIndent, ' ') + clean(c.line) + "\n"; }
+  void add(const Command& c) {
+    const std::string line = clean(c.line);
+    if (!c.folded || kIndent + display_width(line) <= style_.width) {
+      out_ += std::string(kIndent, ' ') + line + "\n";
+      return;
+    }
+    size_t at = 0;
+    bool first = true;
+    for (const std::string& word : shell_words_of(line)) {
+      const size_t width = display_width(word);
+      if (at > 0 && at + 1 + width + 2 > style_.width) {
+        out_ += " \\\n";
+        at = 0;
+      }
+      const std::string before = at > 0 ? " " : std::string(first ? kIndent : 3 * kIndent, ' ');
+      out_ += before + word;
+      at += before.size() + width;
+      first = false;
+    }
+    out_ += "\n";
+  }
+
+  // At blanks outside of quotes.
+  static std::vector<std::string> shell_words_of(const std::string& line) {
+    std::vector<std::string> out(1);
+    bool quoted = false;
+    for (const char c : line) {
+      if (c == '\'') quoted = !quoted;
+      if (c == ' ' && !quoted)
+        out.emplace_back();
+      else
+        out.back() += c;
+    }
+    return out;
+  }
+
   void add(const Link& l) { prose(l.name + ": " + l.address, kIndent); }
 
   const Style& style_;

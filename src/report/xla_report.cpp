@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "report/counters.h"
 #include "report/fit_report.h"
 
 namespace plimsoll {
@@ -14,19 +15,20 @@ doc::Text between(int64_t low, int64_t high) { return doc::dim(doc::interval(Byt
 
 nlohmann::ordered_json modelled_json(const Modelled& m) { return {{"bytes", m.usual}, {"low_bytes", m.low}, {"high_bytes", m.high}}; }
 
-void add_shown(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const JaxSettings& settings) {
+void add_shown(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const std::string& vendor, const JaxSettings& settings) {
   if (e.program.device == DeviceKind::tpu) return add_overheads(facts, e.overheads);
+  const char* tool = counters_of(vendor, false).device;
   if (!e.shown) {
-    facts.facts.push_back({"nvidia-smi", doc::dim(fmt::format("{:g} of the device, taken at the start (use --gpu for yours); "
-                                                              "preallocate: false takes ",
-                                                              settings.mem_fraction) +
-                                                  doc::Text(e.pool.bytes))});
+    facts.facts.push_back({tool, doc::dim(fmt::format("{:g} of the device, taken at the start (use --gpu for yours); "
+                                                      "preallocate: false takes ",
+                                                      settings.mem_fraction) +
+                                          doc::Text(e.pool.bytes))});
     return;
   }
   const std::string why = settings.preallocate
                               ? fmt::format("{:g} of the device, taken at the start whatever the program needs", settings.mem_fraction)
                               : std::string("regions that double as the program needs them (preallocate false)");
-  facts.facts.push_back({"nvidia-smi", e.shown->bytes,
+  facts.facts.push_back({tool, e.shown->bytes,
                          between(e.shown->low.count, e.shown->high.count) + why + " + overhead " +
                              (device.empty() ? std::string("of a typical NVIDIA card") : "on " + device) + ":"});
   add_overheads(facts, e.overheads);
@@ -34,7 +36,8 @@ void add_shown(doc::Facts& facts, const XlaEstimate& e, const std::string& devic
 
 }  // namespace
 
-void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const JaxSettings& settings) {
+void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const std::string& vendor,
+                 const JaxSettings& settings) {
   const XlaMemory& p = e.program;
   const auto add = [&](const char* name, doc::Text size, const doc::Text& meaning) {
     facts.facts.push_back({name, std::move(size), meaning});
@@ -54,7 +57,7 @@ void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& dev
   part("packing", p.packing, "of the one allocation, more than is alive at its peak");
   add("program", doc::bold(Bytes{p.program.usual}),
       between(p.program.low, p.program.high) + "arguments + outputs - aliased + temporaries: memory_analysis()");
-  add_shown(facts, e, device, settings);
+  add_shown(facts, e, device, vendor, settings);
 }
 
 std::string xla_certainty() {

@@ -9,7 +9,9 @@
 
 namespace plimsoll {
 
-void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const JaxSettings& settings);
+// `device`: whose overheads they are, of `vendor`; empty: some NVIDIA card.
+void add_program(doc::Facts& facts, const XlaEstimate& e, const std::string& device, const std::string& vendor,
+                 const JaxSettings& settings);
 std::string xla_certainty();
 nlohmann::ordered_json xla_json(const XlaEstimate& e);
 

@@ -48,6 +48,7 @@ class Schemas : public ::testing::Test {
     write("small.yaml", "model: gpt2\nbatch: 4\nseq: 64\nconfig: {n_layer: 2}\n");
     write("zero.yaml", "model: gpt2\nbatch: 1\nseq: 32\nconfig: {n_layer: 2}\nzero: {world: 2, stage: 2}\n");
     write("trl.yaml", "model_name_or_path: gpt2\nper_device_train_batch_size: 8\nmax_length: 128\nbf16: true\nunheard_of: 3\n");
+    write("fixed.yaml", "model_name_or_path: gpt2\nper_device_train_batch_size: 8\nmax_length: 128\nbf16: true\n");
     write("slow.log", "step 1 loss 2.0\nstep 2 loss 1.9\n");
     write("profile.json", R"({"schemaVersion": 1, "traceEvents": [
       {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "pid": 1, "tid": 7, "ts": 12, "dur": 5},
@@ -133,6 +134,7 @@ class Schemas : public ::testing::Test {
           {"unified", "gb10"},
           {"rule_of_thumb", true},
           {"host_memory", "6GiB"}}},
+        {"estimate", {{"run", "gpt2"}, {"settings", {{"batch", 8}, {"seq", 256}}}, {"gpu", "4GiB"}, {"verbose", true}}},
         {"estimate", {{"run", "resnet18"}, {"unified", "64GiB"}, {"rule_of_thumb", true}}},
         {"estimate", {{"run", "resnet18"}, {"gpu", "rtx-4090"}, {"calibrated", true}}},
         {"estimate", {{"run", "gpt2"}, {"settings", with({{"workers", 8}})}, {"gpu", "gb10"}, {"what_if", true}, {"host_memory", "4GiB"}}},
@@ -181,6 +183,12 @@ class Schemas : public ::testing::Test {
         {"plan", {{"run", "gpt2"}, {"settings", small}, {"gpu", "100MiB"}, {"world", 2}}},
         {"plan", {{"run", "gpt2"}, {"settings", small}, {"gpu", "a100-80gb"}, {"world", 4}, {"node", 2}}},
         {"plan", {{"run", "gpt2"}, {"settings", small}, {"gpu", "a100-80gb"}, {"world", 2}, {"generate", "torchrun"}}},
+        {"plan", {{"run", path("trl.yaml")}, {"gpu", "2.5GiB"}}},
+        {"fix", {{"run", path("trl.yaml")}, {"gpu", "2.5GiB"}}},
+        {"fix", {{"run", path("fixed.yaml")}, {"gpu", "2.5GiB"}, {"write", true}}},
+        {"fix", {{"run", "gpt2"}, {"settings", with({{"batch", 8}})}, {"gpu", "900MiB"}, {"keep", "precision"}, {"leave_free", 0.02}}},
+        {"fix", {{"run", own}, {"gpu", "rtx-4090"}}},
+        {"fix", {{"run", path("trl.yaml")}, {"gpu", "100MiB"}}},
         {"ai-toolkit", {{"arch", "flux"}, {"vram", 24}}},
         {"ai-toolkit", {{"arch", "qwen_image"}, {"resolution", 2048}, {"unified", 120}, {"workers", 2}, {"ema", true}}},
         {"ai-toolkit", {{"arch", "sdxl"}, {"vram", 8}, {"experience", "advanced"}, {"rules_version", "v6"}, {"images", 5}}},

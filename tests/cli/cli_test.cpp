@@ -334,7 +334,7 @@ TEST_F(Cli, EstimateSaysWhetherARunFitsAndTheExitCodeToo) {
   EXPECT_EQ(j["fits"][0]["verdict"], "fits");
   EXPECT_GT(j["fits"][0]["margin_bytes"].get<int64_t>(), 0);
   EXPECT_GE(j["memory"]["device"]["high_bytes"], j["memory"]["device"]["bytes"]);
-  const Result no = run("estimate gpt2-xl --batch 8 --gpu rtx-3060");
+  const Result no = run("estimate -v gpt2-xl --batch 8 --gpu rtx-3060");
   EXPECT_EQ(no.code, 3);
   EXPECT_NE(no.out.find("does not fit"), std::string::npos);
   EXPECT_NE(no.out.find("CUDA out of memory. Tried to allocate"), std::string::npos);

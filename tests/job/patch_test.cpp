@@ -82,6 +82,9 @@ TEST(Patch, FlagsAreWhatTheCommandLineReads) {
   EXPECT_EQ((Patch{{"optimizer_args", {{"fused", true}}}}).flags(), "--optimizer-args fused=true");
   EXPECT_EQ((Patch{{"lora", {{"r", 16}, {"target_modules", {"q_proj", "v_proj"}}}}}).flags(), "--lora r=16,target_modules=q_proj+v_proj");
   EXPECT_EQ((Patch{{"ia3", none}}).flags(), "--ia3 '{}'");
+  EXPECT_EQ((Patch{{"config", {{"height", 32}, {"width", 1536}}}}).flags(), "--config height=32 --config width=1536");
+  EXPECT_EQ((Patch{{"optimizer_args", {{"foreach", false}, {"fused", true}}}}).flags(),
+            "--optimizer-args foreach=false --optimizer-args fused=true");
 }
 
 TEST(Patch, ARefusedValueIsAnAnswer) {

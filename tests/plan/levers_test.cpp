@@ -56,6 +56,17 @@ TEST(WhatIf, LeavesOutWhatIsOnAlready) {
     for (const auto& [key, value] : l.settings) EXPECT_TRUE(key != "checkpointing" && key != "precision" && key != "lora") << l.name;
 }
 
+// No weights exist that an adapter could be put on.
+TEST(WhatIf, OffersNoAdapterToWhatIsTrainedFromNothing) {
+  const auto offers = [](const char* model) {
+    const std::vector<Lever> levers = levers_for(job_of(model, nlohmann::json::object()));
+    return std::any_of(levers.begin(), levers.end(), [](const Lever& l) { return l.knob == "adapter"; });
+  };
+  EXPECT_FALSE(offers("stdiff"));
+  EXPECT_FALSE(offers("gsa-512m"));
+  EXPECT_TRUE(offers("gpt2"));
+}
+
 TEST(WhatIf, SaysWhyALeverCannotBe) {
   const WhatIf w = what_if(job_of("albert-base-v2", {{"batch", 2}, {"seq", 64}}));
   const LeverEffect& e = effect(w, "checkpoint every block");

@@ -218,6 +218,60 @@ TEST(Plans, AreTheSameEveryTime) {
   EXPECT_EQ(plan_json(plan_for(r, card(6))).dump(), first);
 }
 
+// Room that costs next to no time is left; what would take longer is not.
+TEST(Plans, LeaveRoomWhereItCostsNextToNoTime) {
+  const Job job = job_of("gpt2", {{"batch", 16}, {"seq", 512}, {"config", {{"n_layer", 6}}}});
+  for (const double gib : {2.5, 3.0, 3.5, 4.0, 5.0}) {
+    PlanRequest r = request_for(job);
+    r.brief = true;
+    const Plan full = plan_for(r, card(gib));
+    r.prefer_free = 0.03;
+    const Plan roomy = plan_for(r, card(gib));
+    ASSERT_EQ(full.best.has_value(), roomy.best.has_value()) << gib;
+    if (!full.best) continue;
+    EXPECT_EQ(roomy.best->kind, full.best->kind) << gib;
+    EXPECT_LE(roomy.best->run.need.time->seconds, 1.02 * full.best->run.need.time->seconds) << gib;
+    const auto within = [&](const Plan& p) {
+      return static_cast<double>(p.best->run.need.device.high.count) <= 0.97 * static_cast<double>(p.limit.count);
+    };
+    EXPECT_TRUE(!within(full) || roomy.best->run.changes == full.best->run.changes) << gib;
+    EXPECT_TRUE(within(roomy) || roomy.best->run.changes == full.best->run.changes) << gib;
+  }
+}
+
+// What a plan does to training, and another global batch, is said before anything else.
+TEST(Plans, SayInTheirFirstLinesWhatTheyDoToTraining) {
+  PlanRequest r = request_for(job_of("gpt2", {{"seq", 256}, {"config", {{"n_layer", 3}}}}));
+  r.brief = true;
+  const Plan free = plan_for(r, card(4));
+  ASSERT_TRUE(free.best);
+  ASSERT_GT(free.best->run.global_batch, 1);
+  EXPECT_NE(change_text(free).find("The global batch becomes"), std::string::npos) << change_text(free);
+  r.constraints.keep = {"checkpointing", "offload", "update", "loss", "output", "attention", "allocator", "batch"};
+  r.job = job_of("gpt2", {{"batch", 1}, {"seq", 64}, {"precision", "fp32"}, {"config", {{"n_layer", 3}}}});
+  const Plan other = plan_for(r, card(0.62 * static_cast<double>(plan_for(r, card(80)).as_is.need.device.high.count) / (1 << 30)));
+  ASSERT_TRUE(other.best && other.best->kind != LeverKind::same_result);
+  EXPECT_TRUE(change_text(other).starts_with("This plan means different ")) << change_text(other);
+  EXPECT_LT(shown(plan_document(other)).find("This plan means"), shown(plan_document(other)).find("as it is"));
+  const Plan same = plan_for(request_for(job_of("gpt2", {{"batch", 1}, {"optimizer_args", {{"fused", true}}}})), card(80));
+  EXPECT_EQ(change_text(same), "");
+}
+
+// Of the expected need; the upper end is named beside it.
+TEST(Plans, GivePercentagesOfTheExpectedNeed) {
+  PlanRequest r = request_for(job_of("gpt2", {{"batch", 8}, {"seq", 256}, {"config", {{"n_layer", 3}}}}));
+  r.brief = true;
+  const Plan p = plan_for(r, card(3));
+  ASSERT_TRUE(p.best);
+  const Need& n = p.best->run.need;
+  const auto percent = [&](Bytes b) {
+    return std::lround(100 * static_cast<double>(b.count) / static_cast<double>(p.device.capacity->bytes.count));
+  };
+  const std::string expected = std::to_string(percent(n.device.bytes)) + " % of 3.00 GiB expected, " +
+                               std::to_string(percent(n.device.high)) + " % at the upper end";
+  EXPECT_NE(shown(plan_document(p)).find(expected), std::string::npos) << expected << shown(plan_document(p));
+}
+
 TEST(Plans, ChangeNothingThatNeedNotBe) {
   const Plan p = plan_for(request_for(job_of("gpt2", {{"batch", 1}, {"optimizer_args", {{"fused", true}}}})), card(80));
   ASSERT_TRUE(p.best);

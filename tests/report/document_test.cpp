@@ -156,6 +156,102 @@ TEST(HtmlRenderer, IsRedOnlyForWhatIsOverTheLimit) {
   EXPECT_FALSE(holds(html(sizes()), "class=\"bad\""));
 }
 
+doc::Bar three_parts(std::optional<Bytes> limit = {}) {
+  const auto gib = [](int64_t n) { return Bytes{n << 30}; };
+  return {
+      {{"weights", gib(20), {25, "#0072b2", 'W'}}, {"states", gib(10), {178, "#e69f00", 'S'}}, {"rest", gib(10), {246, "#999999", 'x'}}},
+      limit,
+      "card"};
+}
+
+TEST(Bar, IsDrawnInLettersWithoutColours) {
+  Style narrow;
+  narrow.width = 44;  // 40 for the bar
+  for (const bool unicode : {true, false}) {
+    narrow.unicode = unicode;
+    const std::vector<std::string> lines = lines_of(text(three_parts(), narrow));
+    EXPECT_EQ(lines[0], "  " + std::string(20, 'W') + std::string(10, 'S') + std::string(10, 'x'));
+    EXPECT_EQ(lines[1], "  W weights 20.0  S states 10.0");
+    EXPECT_EQ(lines[2], "  x rest 10.0 GiB");
+  }
+}
+
+TEST(Bar, MarksTheLimitInsideOrBehindIt) {
+  Style narrow;
+  narrow.width = 44;
+  narrow.unicode = false;
+  EXPECT_EQ(lines_of(text(three_parts(Bytes{int64_t{25} << 30}), narrow))[0],
+            "  " + std::string(20, 'W') + std::string(5, 'S') + "|" + std::string(4, 'S') + std::string(10, 'x'));
+  const std::vector<std::string> roomy = lines_of(text(three_parts(Bytes{int64_t{80} << 30}), narrow));
+  EXPECT_EQ(roomy[0], "  " + std::string(10, 'W') + std::string(5, 'S') + std::string(5, 'x') + std::string(19, '.') + "|");
+  EXPECT_EQ(roomy[2], "  | card 80.0 GiB");
+}
+
+TEST(Bar, HasTheColoursOfItsPartsInTextAndOnAPage) {
+  Style colour;
+  colour.colour = true;
+  const std::string shown = text(three_parts(Bytes{int64_t{25} << 30}), colour);
+  EXPECT_TRUE(holds(shown, "\033[38;5;25m█\033[0m"));
+  EXPECT_TRUE(holds(shown, "\033[38;5;178m■\033[0m states 10.0"));
+  EXPECT_TRUE(holds(shown, "\033[31m┃\033[0m"));  // over the limit
+  const std::string page = html(three_parts(Bytes{int64_t{80} << 30}));
+  for (const char* part : {"background:#0072b2", "width:25.00%", "weights", "card", "<data value=\"85899345920\">80.00 GiB</data>"})
+    EXPECT_TRUE(holds(page, part)) << part;
+  EXPECT_TRUE(holds(markdown(three_parts(Bytes{int64_t{80} << 30})), "| weights | 20.00 GiB | 50.0 % |"));
+}
+
+TEST(Sizes, OfOneColumnHaveOneUnit) {
+  const doc::Unit unit = doc::unit_for(Bytes{int64_t{3} << 30});
+  EXPECT_EQ(doc::print(doc::Text(doc::In{Bytes{int64_t{3} << 30}, unit})), "3.00 GiB");
+  EXPECT_EQ(doc::print(doc::Text(doc::In{Bytes{32 << 20}, unit})), "0.03 GiB");
+  EXPECT_EQ(doc::print(doc::Text(doc::In{Bytes{1536}, doc::unit_for(Bytes{4096})})), "1.50 KiB");
+  EXPECT_EQ(doc::print(doc::Text(doc::In{Bytes{100}, doc::unit_for(Bytes{512})})), "100 B");
+  EXPECT_TRUE(holds(text(doc::Tree{{{"a", Bytes{int64_t{3} << 30}}, {"b", Bytes{32 << 20}}}, Bytes{int64_t{3} << 30}}), "0.03 GiB"));
+}
+
+TEST(Command, IsContinuedWithABackslashWhereItIsToFit) {
+  Style narrow;
+  narrow.width = 40;
+  const std::string line = "plimsoll plan gpt2 --config 'a=1 2' --config n_layer=10 --gpu rtx-4090";
+  const std::string folded = text(doc::Command{line, true}, narrow);
+  std::string joined;
+  for (const std::string& l : lines_of(folded)) {
+    EXPECT_LE(display_width(l), 40u) << l;
+    const size_t first = l.find_first_not_of(' ');
+    joined += l.ends_with(" \\") ? l.substr(first, l.size() - first - 1) : l.substr(first);
+  }
+  EXPECT_EQ(joined, line);
+  EXPECT_EQ(text(doc::Command{line}, narrow), "  " + line + "\n");
+}
+
+TEST(Curve, KeepsLabelsApartAndFitsTheTerminal) {
+  doc::Curve c{"over the step", {}, Bytes{64}};
+  for (int i = 0; i < 58; ++i) c.levels.push_back({Bytes{i}, "forward"});
+  for (int i = 0; i < 3; ++i) c.levels.push_back({Bytes{64}, "optimizer"});
+  for (int i = 0; i < 3; ++i) c.levels.push_back({Bytes{8}, "ema"});
+  Style narrow;
+  narrow.width = 80;
+  const std::vector<std::string> lines = lines_of(text(c, narrow));
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_LE(display_width(lines[0]), 80u);
+  EXPECT_FALSE(holds(lines[1], "optem")) << lines[1];
+  for (int i = 0; i < 10; ++i) c.levels.insert(c.levels.end() - 3, {Bytes{64}, "optimizer"});
+  EXPECT_TRUE(holds(lines_of(text(c, narrow))[1], "optimizer")) << lines_of(text(c, narrow))[1];
+}
+
+TEST(Names, ThatAreTooLongLoseTheirMiddle) {
+  EXPECT_EQ(shortened("model.layers.0.mlp.down_proj", 12), "model…n_proj");
+  EXPECT_EQ(shortened("short", 12), "short");
+  doc::Table t{{{"name"}, {"size", Kind::size}}, {{{std::string(200, 'n'), Bytes{1 << 20}}}}};
+  t.fitted = true;
+  Style narrow;
+  narrow.width = 80;
+  for (const bool unicode : {true, false}) {
+    narrow.unicode = unicode;
+    for (const std::string& line : lines_of(text(t, narrow))) EXPECT_LE(display_width(line), 80u) << line;
+  }
+}
+
 TEST(Document, HandsOutEveryPhraseButCode) {
   doc::Document d{"title", "headline", {doc::Heading{"heading"}, sizes(), doc::Paragraph{doc::code("code") + " prose"}}};
   std::vector<std::string> seen;

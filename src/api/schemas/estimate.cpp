@@ -1,6 +1,8 @@
 #include "api/schemas/parts.h"
 #include "api/schemas/schemas.h"
+#include "estimate/insights.h"
 #include "job/jax_settings.h"
+#include "plan/levers.h"
 #include "report/schema_versions.h"
 #include "trace/stream.h"
 #include "trace/trace.h"
@@ -12,13 +14,14 @@ namespace shape {
 namespace {
 
 Shape memory() {
-  return null_or(object({{"allocated", range("torch.cuda.max_memory_allocated()")},
-                         {"reserved", range("torch.cuda.max_memory_reserved()")},
-                         {"device", range("nvidia-smi: reserved memory and the overheads")},
-                         {"resting", range("allocated memory between two steps, as when a checkpoint is saved")},
-                         {"overheads", overheads("what lies outside of the allocator")},
-                         {"correction", correction("what measured runs on this machine changed"), kSometimes}},
-                        "the three counters with their intervals; null: there is no such device"));
+  return null_or(
+      object({{"allocated", range("torch.cuda.max_memory_allocated()")},
+              {"reserved", range("torch.cuda.max_memory_reserved()")},
+              {"device", range("of the process on the device, as nvidia-smi or rocm-smi shows it: reserved memory and the overheads")},
+              {"resting", range("allocated memory between two steps, as when a checkpoint is saved")},
+              {"overheads", overheads("what lies outside of the allocator")},
+              {"correction", correction("what measured runs on this machine changed"), kSometimes}},
+             "the three counters with their intervals; null: there is no such device"));
 }
 
 Shape xla() {
@@ -44,6 +47,27 @@ Shape xla() {
                  {"shown", null_or(range("what nvidia-smi shows; null: no device was named"))},
                  {"overheads", overheads("what lies outside of the allocator")}},
                 "a JAX job: the compiled step");
+}
+
+Shape insights() {
+  return list(object({{"name", word(insight_names(), "what was found")},
+                      {"text", text("a sentence about it, with its size")},
+                      {"bytes", bytes("memory that it is about, at the peak")},
+                      {"flags", text("flags that change it; empty: none does")}}),
+              "what stands out, the largest first; the text shows three of them");
+}
+
+Shape cheapest_change() {
+  return null_or(
+      object({{"name", text("the change")},
+              {"settings", settings("what it sets")},
+              {"flags", text("the same as flags")},
+              {"kind", word(names_up_to(LeverKind::different_training), "whether the result stays the same")},
+              {"cost", text("what it costs in time, and what else")},
+              {"device_bytes", bytes("device memory at the peak, with the change")},
+              {"saving_bytes", bytes("device memory that it saves")}},
+             "the change that makes the run fit the first device and disturbs it least; null: it fits already, no device was named, "
+             "or no change alone is enough"));
 }
 
 }  // namespace
@@ -98,7 +122,10 @@ Shape estimate_shape() {
   using namespace shape;
   return answer_shape("estimate", kEstimateSchema,
                       estimate_members() +
-                          ShapeMembers{{"tensors_correction", correction("what runs of `measure` on this machine changed"), kSometimes},
+                          ShapeMembers{{"headline", text("the verdict in one line, for the first device; without one, what the run needs")},
+                                       {"insights", insights()},
+                                       {"cheapest_change", cheapest_change()},
+                                       {"tensors_correction", correction("what runs of `measure` on this machine changed"), kSometimes},
                                        {"executions", integer("how many jobs were executed for this answer")},
                                        {"fits", fits("a verdict for each device that was asked about")},
                                        {"findings", findings()},
@@ -120,7 +147,9 @@ Shape compare_shape() {
                                              {"difference_bytes", bytes("device memory minus that of the first job")},
                                              {"by_category", bytes_by(names_up_to(static_cast<Category>(kCategories - 1), category_name),
                                                                       "what is alive at the peak; every job has the categories of all")},
-                                             {"fits", fits("a verdict for each device that was asked about")}}),
+                                             {"fits", fits("a verdict for each device that was asked about")},
+                                             {"headline", text("the verdict in one line, for the first device")},
+                                             {"insights", insights()}}),
                                      "the jobs in the order they were asked for")}});
 }
 

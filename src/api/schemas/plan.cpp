@@ -145,6 +145,8 @@ Shape file_answer() {
        {"environment", map(text("its value"), "variables to set beside it"), kSometimes},
        {"plan", planned_run("what the file stands for"), kSometimes},
        {"layout", layout("what the file stands for"), kSometimes},
+       {"class", lever_kind(), kSometimes},
+       {"start", text("the command that a generated file is for"), kSometimes},
        {"diff", text("the difference from the user's file, line by line"), kSometimes},
        {"as_written",
         object({{"device_peak", range("device memory of the process at the peak")}, {"verdict", verdict("whether it fits")}},
@@ -219,6 +221,8 @@ ShapeMembers plan_members() {
                            "the run as it is, executed")},
           {"plan", null_or(with_kind("the answer; null: nothing fits", {{"job", job("the run with these changes")}}))},
           {"alternatives", list(with_kind(""), "faster, but more of a change")},
+          {"trainer", null_or(text("whose words the plan is in; null: plimsoll's own"))},
+          {"beyond", null_or(with_kind("better, with settings that the trainer has no word for; null: nothing is, or nobody asked"))},
           {"shortage", shortage()},
           {"unanswered", null_or(text("why there is neither a plan nor a shortage"))},
           {"front", list(planned_run(""), "memory against time: those that no other beats, the smallest first")},
@@ -244,11 +248,13 @@ Shape plan_shape() {
   using namespace shape;
   const Shape row =
       object(plan_members() + ShapeMembers{{"command", null_or(text("the training command with the plan's changes; null: nothing fits"))}});
-  return one_of({answer_shape("plan", kPlanSchema, {"plan"}, plan_members() + ShapeMembers{{"host", host(), kSometimes}}),
-                 answer_shape("plan", kPlanSchema, {"plans"}, {{"plans", list(row, "a plan for each device")}}), layouts_answer(),
-                 matrix_answer(),
-                 answer_shape("plan", kPlanSchema, {"flags"}, {{"flags", text("what changes, as flags of the trainer or of plimsoll")}}),
-                 file_answer()});
+  return one_of(
+      {answer_shape("plan", kPlanSchema, {"plan"}, plan_members() + ShapeMembers{{"host", host(), kSometimes}}),
+       answer_shape("plan", kPlanSchema, {"plans"}, {{"plans", list(row, "a plan for each device")}}), layouts_answer(), matrix_answer(),
+       answer_shape("plan", kPlanSchema, {"flags"},
+                    {{"flags", text("what changes, as flags of the trainer or of plimsoll")},
+                     {"class", word(names_up_to(LeverKind::different_training), "what the changes do to the result of training")}}),
+       file_answer()});
 }
 
 }  // namespace plimsoll

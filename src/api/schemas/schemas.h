@@ -11,6 +11,7 @@ Shape doctor_shape();
 Shape error_shape();  // in the place of any answer
 Shape estimate_shape();
 Shape explain_shape();
+Shape fix_shape();
 Shape list_shape();
 Shape plan_shape();
 Shape replay_shape();
