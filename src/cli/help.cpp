@@ -245,10 +245,10 @@ std::string brief(const std::string& help, size_t most) {
   return out;
 }
 
-std::string brief_value(const std::string& value) {
-  if (value.size() <= 20) return value;
-  const size_t second = value.find('|', value.find('|') + 1);
-  return second == std::string::npos ? value : value.substr(0, second) + "|..." + (value.ends_with("]") ? "]" : "");
+// What has no room beside its flag is left to the long help.
+std::string brief_value(const OptionEntry& o) {
+  if (left_of(o).size() + 2 <= kLeft + 4) return o.value;
+  return o.value.starts_with("[=") ? "[=...]" : "...";
 }
 
 void append_groups(Lines& out, const CommandEntry& command, HelpLength length, size_t width) {
@@ -276,7 +276,7 @@ void append_groups(Lines& out, const CommandEntry& command, HelpLength length, s
     out.push_back((group == "Options" ? "Flags" : group) + ":");
     for (OptionEntry o : options) {
       if (o.group != group) continue;
-      if (is_short) o.value = brief_value(o.value);
+      if (is_short) o.value = brief_value(o);
       const UsualFlag* flag = is_short ? usual(o) : nullptr;
       const std::string short_help = flag && *flag->help != '\0' ? flag->help : brief(o.help, width - kLeft - 4);
       append_row(out, left_of(o), is_short ? short_help : o.help, kLeft + 4, width);
@@ -294,7 +294,8 @@ std::string usage_of(const CommandEntry& command, const CommandEntry& root) {
 std::string command_help(const CommandEntry& command, const CommandEntry& root, HelpLength length, size_t width) {
   const bool is_short = length == HelpLength::one_screen;
   Lines out;
-  append_wrapped(out, fmt::format("{} {}: {}", root.name, command.name, command.summary), width);
+  const std::string title = fmt::format("{} {}: ", root.name, command.name);
+  append_wrapped(out, title + (is_short ? brief(command.summary, width - title.size()) : command.summary), width);
   auto [examples, notes] = parts_of_footer(command);
   if (is_short) {
     std::erase_if(examples, [](const std::string& line) { return !is_example(line); });
