@@ -10,13 +10,13 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::chrono::milliseconds kPatience{1000}, kBetween{100}, kPause{10000};  // to the first line, between two; where no terminal is
+constexpr std::chrono::milliseconds kSilentFor{1000}, kBetween{100}, kPause{10000};  // to the first line, between two; where no terminal is
 }
 
 OnProgress reading_progress(const std::string& file) {
   using Clock = std::chrono::steady_clock;
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  return [file, terminal, next = Clock::now() + kPatience](size_t done, size_t total, const char*) mutable {
+  return [file, terminal, next = Clock::now() + kSilentFor](size_t done, size_t total, const char*) mutable {
     if (done >= total && terminal) std::cerr << "\r\033[K" << std::flush;
     if (done >= total || Clock::now() < next) return true;
     std::cerr << fmt::format("{}reading {}: {} %{}", terminal ? "\r" : "", file, done * 100 / total, terminal ? "" : "\n") << std::flush;

@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // More of one kind than anyone has in a run; a larger number is part of a name: "4090x2".
-constexpr int64_t kMostDevices = 1024;
+constexpr int64_t kMostInACluster = 1024;
 // A bare number up to here is a size; above it a name, as "980" or "4090". The largest device has 512 GB (M3 Ultra).
 constexpr double kLargestBareSize = 512;
 
@@ -40,7 +40,7 @@ bool take_count_before(DeviceWords& words) {
   if (digits == 0 || sign == words.name.size() || (words.name[sign] != 'x' && words.name[sign] != 'X')) return false;
   const std::string rest = trimmed(std::string_view(words.name).substr(sign + 1), " -");
   const auto count = whole(std::string_view(words.name).substr(0, digits));
-  if (!count || *count > kMostDevices || rest.empty() || (all_digits(rest) && rest.size() < 3)) return false;
+  if (!count || *count > kMostInACluster || rest.empty() || (all_digits(rest) && rest.size() < 3)) return false;
   words.count = *count;
   words.name = rest;
   return true;
@@ -54,7 +54,7 @@ bool take_count_behind(DeviceWords& words) {
   if (sign == std::string::npos || sign == 0 || (words.name[sign] != 'x' && words.name[sign] != 'X')) return false;
   const char before = words.name[sign - 1];
   const auto count = whole(std::string_view(words.name).substr(last + 1));
-  if (!count || *count > kMostDevices || !(is_digit(before) || before == ' ' || before == '-')) return false;
+  if (!count || *count > kMostInACluster || !(is_digit(before) || before == ' ' || before == '-')) return false;
   const std::string rest = trimmed(std::string_view(words.name).substr(0, sign), " -");
   if (rest.empty()) return false;
   words.count = *count;

@@ -74,7 +74,7 @@ const char* to_string(FailureKind kind) {
   return "";
 }
 
-Failure judge(const Evidence& e) {
+Failure judge(const FailureEvidence& e) {
   Failure f;
   const bool signalled = WIFSIGNALED(e.status);
   const int signal = signalled ? WTERMSIG(e.status) : WEXITSTATUS(e.status) > 128 ? WEXITSTATUS(e.status) - 128 : 0;

@@ -21,7 +21,7 @@ enum class FailureKind : uint8_t {
 };
 const char* to_string(FailureKind kind);
 
-struct Evidence {
+struct FailureEvidence {
   int status = 0;                        // as waitpid() has it
   int forwarded = 0;                     // a signal that was passed on
   std::string output;                    // the end of what it wrote
@@ -43,7 +43,7 @@ struct Failure {
   bool is_memory() const { return kind == FailureKind::device_memory || kind == FailureKind::host_memory || kind == FailureKind::worker; }
 };
 
-Failure judge(const Evidence& evidence);
+Failure judge(const FailureEvidence& evidence);
 
 // Whether a command that still runs has, by the end of its output, lost a part of itself to memory: an exception that nobody caught, after
 // which training did not go on. The other ranks then wait for it, often until a time-out of theirs.

@@ -286,7 +286,7 @@ class Supervisor {
   }
 
   Failure judged(const ChildEnd& end) {
-    Evidence e;
+    FailureEvidence e;
     e.status = end.status;
     e.forwarded = end.forwarded;
     e.output = end.output;

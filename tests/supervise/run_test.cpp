@@ -49,7 +49,7 @@ std::string text_of(const std::string& path) {
 // ---- judging
 
 Failure judged(int status, const std::string& output) {
-  Evidence e;
+  FailureEvidence e;
   e.status = status;
   e.output = output;
   return judge(e);
@@ -90,7 +90,7 @@ TEST(Judge, LeavesEverythingElseAlone) {
   EXPECT_EQ(other.kind, FailureKind::other);
   EXPECT_EQ(other.reason, "ended with exit code 3");
   EXPECT_EQ(judged(SIGSEGV, "").reason, "ended by signal 11 (Segmentation fault)");
-  Evidence e;
+  FailureEvidence e;
   e.status = SIGTERM;
   e.forwarded = SIGTERM;
   EXPECT_EQ(judge(e).kind, FailureKind::stopped);
@@ -100,7 +100,7 @@ TEST(Judge, ReadsErrorFilesCountersAndStates) {
   const Folder folder;
   write(folder / "error.json", R"({"message": {"message": "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "extraInfo":
                                    {"py_callstack": "Traceback (most recent call last):\n  ...", "timestamp": "1"}}})");
-  Evidence e;
+  FailureEvidence e;
   e.status = exited(1);
   e.error_files = {read_error_file(folder / "error.json")};
   const Failure f = judge(e);
@@ -112,11 +112,11 @@ TEST(Judge, ReadsErrorFilesCountersAndStates) {
   EXPECT_EQ(read_error_file(folder / "bad.json"), "");
   EXPECT_EQ(read_error_file(folder / "none.json"), "");
 
-  Evidence group;
+  FailureEvidence group;
   group.status = exited(1);
   group.oom_kills = 2;
   EXPECT_EQ(judge(group).reason, "the host ran out of memory: the kernel ended 2 processes of this control group");
-  Evidence slurm;
+  FailureEvidence slurm;
   slurm.status = exited(1);
   slurm.slurm_state = "OUT_OF_MEMORY";
   EXPECT_EQ(judge(slurm).kind, FailureKind::host_memory);
