@@ -173,11 +173,14 @@ int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& dev
 std::vector<Plan> without_unwritten(const SearchRequest& request, const TrainerWords& words, PlanRequest plan,
                                     const std::vector<TargetDevice>& devices, std::vector<Plan> plans) {
   if (plans.size() != 1) return plans;
+  std::vector<std::string> left_out;
   for (std::vector<std::string> settings = unwritten_settings(request, words, plans[0]); !settings.empty();) {
     plan.constraints.without.insert(settings.begin(), settings.end());
     std::vector<Plan> other = make_plans(plan, devices);
     if (!other[0].best) return plans;
     plans = std::move(other);
+    left_out.insert(left_out.end(), settings.begin(), settings.end());
+    if (request.flags) plans[0].not_in_flags = left_out;
     std::vector<std::string> more = unwritten_settings(request, words, plans[0]);
     if (more == settings) return plans;
     settings = std::move(more);
@@ -204,7 +207,10 @@ std::vector<Plan> plans_in_words(const SearchRequest& request, const TrainerWord
     }
   }
   plans = without_unwritten(request, words, plan, devices, std::move(plans));
-  for (Plan& p : plans) p.trainer = words.trainer();
+  for (Plan& p : plans) {
+    p.trainer = words.trainer();
+    take_consequences(p, words);
+  }
   return plans;
 }
 

@@ -52,19 +52,6 @@ Fit as_written(const TrainerWords& words, const Rewritten& file, const TargetDev
   return fits_of(runs, words.as_read(file), {device}).front();
 }
 
-// The plan with what the trainer makes of it beside what was asked for, executed.
-PlannedRun with_consequences(const Plan& plan, const PlannedRun& run, const Rewritten& file) {
-  if (file.consequences.empty()) return run;
-  Patch changes = run.changes;
-  for (const Consequence& c : file.consequences) changes.set(c.setting, c.after);
-  Evaluator evaluator(plan.as_is.job, {plan.device});
-  const Candidate& c = evaluator.evaluate(changes);
-  if (c.needs.empty()) return run;
-  PlannedRun out = planned(c, 0);
-  if (!plan.calibration.empty()) out.need.time.reset();  // it would not be tied to the user's machine
-  return out;
-}
-
 std::string as_written_text(const Fit& fit, const PlannedRun& run) {
   const Bytes need = fit.memory.device.bytes;
   std::string out = fmt::format("as written it needs {}", to_string(need));
@@ -127,10 +114,26 @@ std::vector<std::string> unwritten_settings(const SearchRequest& request, const 
   const Outcome<Rewritten> file = words.try_rewritten(plan.best->run.changes);
   if (!file) return {};
   std::vector<std::string> out = TrainerWords::lost(*file, plan.best->run.changes);
+  if (request.flags && !words.flags(plan.best->run.changes))
+    for (const auto& [setting, value] : plan.best->run.changes)
+      if (!words.flags({{setting, value}})) out.push_back(setting);
   // How many processes there are is said by who starts them, unless a file is to say all of it.
   const auto spread = [](const std::string& s) { return s == "ddp" || s == "zero" || s == "zero1" || s == "fsdp"; };
   if (!wants_file(request)) std::erase_if(out, spread);
   return out;
+}
+
+void take_consequences(Plan& plan, const TrainerWords& words) {
+  if (!plan.best) return;
+  const Outcome<Rewritten> file = words.try_rewritten(plan.best->run.changes);
+  if (!file || file->consequences.empty()) return;
+  Patch changes = plan.best->run.changes;
+  for (const Consequence& c : file->consequences) changes.set(c.setting, c.after);
+  Evaluator evaluator(plan.as_is.job, {plan.device});
+  const Candidate& c = evaluator.evaluate(changes);
+  if (c.needs.empty()) return;
+  plan.best->run = planned(c, 0);
+  if (!plan.calibration.empty()) plan.best->run.need.time.reset();  // it would not be tied to the user's machine
 }
 
 std::string command_for(const SearchRequest& request, const TrainerWords& words, const PlannedRun& run) {
@@ -151,6 +154,8 @@ ExitCode answer_with_flags(const TrainerWords& words, const Plan& plan, const Sh
   const Outcome<std::string> own = words.any() ? words.flags(run.changes) : Outcome<std::string>{run.changes.flags(), {}};
   if (!own) throw *own.refused;
   show.note(change_text(plan));
+  if (!plan.not_in_flags.empty())
+    show.note(fmt::format("{} is not used: no flag of {} says it; --diff plans with it", join(plan.not_in_flags, ", "), plan.trainer));
   show([&] { return doc::preformatted(*own); },
        [&] {
          return nlohmann::ordered_json{
@@ -162,12 +167,11 @@ ExitCode answer_with_flags(const TrainerWords& words, const Plan& plan, const Sh
 }  // namespace
 
 ExitCode answer_with_file(const SearchRequest& request, const TrainerWords& words, const std::vector<Plan>& plans, const Show& show) {
-  PlannedRun run = only_plan(plans);
+  const PlannedRun& run = only_plan(plans);
   const Plan& plan = plans.front();
   if (!request.generate.empty()) return answer_with_generated(request, plan, show);
   if (request.flags) return answer_with_flags(words, plan, show);
   const Rewritten file = words.rewritten(run.changes);
-  run = with_consequences(plan, run, file);
   const Fit written = as_written(words, file, plan.device);
   if (!request.write.empty()) write_output_file(request.write, file.text);
   const std::string notes = notes_of(file) + as_written_text(written, run);

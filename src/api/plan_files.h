@@ -11,6 +11,9 @@ namespace plimsoll {
 bool wants_file(const SearchRequest& request);
 // Settings of the plan that the user's file or command has no word for; empty when everything can be said.
 std::vector<std::string> unwritten_settings(const SearchRequest& request, const TrainerWords& words, const Plan& plan);
+// The plan becomes what the trainer makes of its file: one key may say more than was asked for (use_liger_kernel: the loss, and layers as
+// well).
+void take_consequences(Plan& plan, const TrainerWords& words);
 // How the plan is started: the user's own training command with its flags, or where these do not say all of it, `plimsoll estimate`.
 std::string command_for(const SearchRequest& request, const TrainerWords& words, const PlannedRun& run);
 // Throws an Error when there is no plan, several devices, nothing to write into, or a file of that name already.

@@ -111,6 +111,7 @@ constexpr FlagAlias kAliases[] = {
     {"--tensor-parallel-size", "--tensor-parallel", "world={}"},
     {"--tp", "--tensor-parallel", "world={}"},
 
+    {"--rules", "", "", "the AI Toolkit's rules are a command of their own: plimsoll ai-toolkit"},
     {"--no-color", "--color", "never"},
     {"--colour", "--color"},
 

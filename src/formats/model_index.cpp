@@ -60,6 +60,7 @@ void note_other(Reader& r, const Component& c) {
 
 Evidence evidence_of_model_index(const Document& d) {
   if (d.kind != Document::Kind::json || !d.value.is_object() || !d.value.contains("_class_name")) return {};
+  if (const std::vector<Component> all = networks(d.value); denoiser_of(all)) return {"_class_name", denoiser_of(all)->name};
   for (const auto& item : d.value.items())
     if (is_component(item.key(), item.value())) return {"_class_name", item.key()};
   return {};

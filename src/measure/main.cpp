@@ -3,6 +3,8 @@
 #include <csignal>
 #include <iostream>
 
+#include "cli/help.h"
+#include "cli/parse_error.h"
 #include "measure/command.h"
 
 namespace {
@@ -18,15 +20,21 @@ int report(const plimsoll::Error& e) {
 int main(int argc, char** argv) {
   using namespace plimsoll;
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of write(), not the end
-  CLI::App app("Real training of the published systems under a byte budget, beside the simulation of the same job.", "plimsoll measure");
+  CLI::App root("", "plimsoll");
+  root.formatter(std::make_shared<HelpFormatter>());
+  root.set_help_flag("-h", "the usual flags, on one screen");
+  root.set_help_all_flag("--help", "all flags");
+  CLI::App& app =
+      *root.add_subcommand("measure", "Real training of the published systems under a byte budget, beside the simulation of the same job.");
   const std::function<ExitCode()> action = measure::set_up_measure(app);
   try {
     std::vector<std::string> arguments = measure::own_arguments({argv + 1, argv + argc});
+    arguments.insert(arguments.begin(), "measure");
     std::reverse(arguments.begin(), arguments.end());
-    app.parse(arguments);
+    root.parse(arguments);
     return static_cast<int>(action());
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : static_cast<int>(ExitCode::usage);
+    return e.get_exit_code() == 0 ? root.exit(e) : report(error_of(root, e));
   } catch (const Error& e) {
     return report(e);
   } catch (const std::exception& e) {

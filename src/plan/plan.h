@@ -90,6 +90,7 @@ struct Plan {
   std::optional<Alternative> best;
   std::vector<Alternative> alternatives;  // faster, but more of a change
   std::string trainer;                    // whose words it is in; empty: anyone's
+  std::vector<std::string> not_in_flags;  // settings that it does without, since the trainer has them in its file alone
   std::optional<Alternative> beyond;      // better, with what that trainer has no word for
   std::vector<PlannedRun> front;          // memory against time, the smallest first
   std::vector<Rung> up, down;

@@ -213,7 +213,14 @@ doc::Blocks screen_rows(const EstimateScreen& s) {
       first_device(s) ? counters_of(first_device(s)->device.spec.vendor, s.estimate.xla.has_value()) : counters_of(s.estimate);
   doc::Blocks out;
   out.emplace_back(doc::Heading{"Peak", peak_phrase(s.estimate)});
-  if (const DeviceMemory* m = memory_of(s)) out.emplace_back(counters_table(*m, names));
+  if (const DeviceMemory* m = memory_of(s)) {
+    out.emplace_back(counters_table(*m, names));
+    if (m->correction) {
+      doc::Facts correction;
+      add_correction(correction, *m->correction);
+      out.emplace_back(std::move(correction));
+    }
+  }
   out.emplace_back(doc::Heading{"Alive at the peak"});
   out.emplace_back(alive_tree(s.estimate));
   if (doc::Tree modules = modules_tree(s.estimate); !modules.branches.empty()) {

@@ -52,28 +52,30 @@ std::string emphasised(const std::string& text) {
   return text.substr(0, first) + "**" + text.substr(first, last - first + 1) + "**" + text.substr(last + 1);
 }
 
-std::string markdown_of(const std::string& text, Tone tone) {
+// Markdown has no colours: what has one is bold.
+Tone look_of(Tone tone) { return tone == Tone::good || tone == Tone::bad || tone == Tone::warn ? Tone::bold : tone; }
+
+std::string markdown_of(const std::string& text, Tone look) {
   if (text.empty()) return "";
-  if (tone == Tone::code) return in_code(text);
-  const bool strong = tone == Tone::bold || tone == Tone::good || tone == Tone::bad || tone == Tone::warn;
-  return strong ? emphasised(markdown_text(text)) : markdown_text(text);
+  if (look == Tone::code) return in_code(text);
+  return look == Tone::bold ? emphasised(markdown_text(text)) : markdown_text(text);
 }
 
-// Neighbours of one tone are marked together.
+// Neighbours that look alike are marked together.
 std::string markdown_of(const Text& t) {
   std::string out, open;
-  Tone tone = Tone::plain;
+  Tone look = Tone::plain;
   for (const Span& s : t.spans) {
     const std::string text = without_controls(print(s));
     if (text.empty()) continue;
-    if (s.tone != tone) {
-      out += markdown_of(open, tone);
+    if (look_of(s.tone) != look) {
+      out += markdown_of(open, look);
       open.clear();
-      tone = s.tone;
+      look = look_of(s.tone);
     }
     open += text;
   }
-  return out + markdown_of(open, tone);
+  return out + markdown_of(open, look);
 }
 
 class MarkdownRenderer {

@@ -278,12 +278,11 @@ TEST_F(Fix, KeepsEveryCopy) {
 
 // The verdict is about all of it, or it is none.
 TEST_F(Fix, KnowsNothingWhereAPartIsMissing) {
-  const std::string file =
-      write("k.toml",
-            "pretrained_model_name_or_path = \"stabilityai/stable-diffusion-xl-base-1.0\"\nnetwork_module = 'networks.lora'\n"
-            "network_dim = 16\ntrain_batch_size = 1\nresolution = \"512,512\"\nmixed_precision = \"bf16\"\noptimizer_type = 'AdamW'\n");
+  const std::string file = write("model_index.json",
+                                 R"({"_class_name": "StableDiffusionPipeline", "_diffusers_version": "0.30",
+      "unet": ["diffusers", "UNet2DConditionModel"], "vae": ["diffusers", "AutoencoderKL"]})");
   const Json before = estimate(file, "rtx-4090");
-  if (before["verdict"] != "unknown") GTEST_SKIP() << "nothing is missing here: " << before.dump();
+  EXPECT_EQ(before["verdict"], "unknown") << before.dump();
   EXPECT_TRUE(text_of({{"run", file}, {"gpu", "rtx-4090"}}).starts_with("unknown whether it fits "))
       << text_of({{"run", file}, {"gpu", "rtx-4090"}});
 }
@@ -309,10 +308,10 @@ TEST_F(Fix, PlansFlagsAndFilesAreOneAnswer) {
 
 // What is generated is executed as it is read, with the command that it is for.
 TEST_F(Fix, GeneratedFilesCarryThePlanOut) {
-  const Json settings{{"batch", 8}, {"seq", 512}, {"precision", "amp"}, {"config", {{"n_layer", 3}}}};
   for (const char* kind : {"accelerate", "deepspeed", "torchrun", "training_arguments"})
     for (const int gpus : {1, 4}) {
-      Json request{{"run", "gpt2"}, {"settings", settings}, {"gpu", gpus == 1 ? "3GiB" : "2GiB"}, {"generate", kind}};
+      const Json settings{{"batch", gpus == 1 ? 8 : 16}, {"seq", 512}, {"precision", "amp"}, {"config", {{"n_layer", 3}}}};
+      Json request{{"run", "gpt2"}, {"settings", settings}, {"gpu", gpus == 1 ? "3GiB" : "6GiB"}, {"generate", kind}};
       if (gpus > 1) request["num_gpus"] = gpus;
       const std::string where = fmt::format("{} for {}", kind, gpus);
       Json answer;

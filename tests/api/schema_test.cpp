@@ -174,7 +174,7 @@ class Schemas : public ::testing::Test {
         {"plan", {{"run", "gpt2"}, {"settings", small}, {"gpu", "1GiB"}, {"flags", true}}},
         {"plan", {{"run", yaml}, {"gpu", "2GiB"}, {"diff", true}}},
         {"plan", {{"run", path("trl.yaml")}, {"gpu", "2.5GiB"}, {"diff", true}}},
-        {"plan", {{"run", own}, {"gpu", "1GiB"}, {"generate", "accelerate"}}},
+        {"plan", {{"run", own}, {"gpu", "2GiB"}, {"generate", "accelerate"}}},
         {"plan", {{"run", own}, {"gpu", "1GiB"}, {"write", path("new.yaml")}}},
         {"plan", {{"run", yaml}, {"matrix", "gpu=2GiB,8GiB,batch=1,2"}}},
         {"plan", {{"run", own}, {"matrix", "gpu=rtx-4090,batch=1"}}},

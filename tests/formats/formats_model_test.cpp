@@ -170,8 +170,8 @@ TEST(Diffusers, AModelIndexFindsTheNetworkThatIsTrained) {
   const ModelDescription m = describe_model(job, job.model);
   EXPECT_EQ(names_of(m), "UNet2DConditionModel");
   EXPECT_EQ(m.candidates[0].config["in_channels"], 4);
-  EXPECT_TRUE(has_finding(job, "text_encoder (CLIPTextModel, 2.0 million parameters, BF16)"));
-  EXPECT_TRUE(has_finding(job, "vae (AutoencoderKL, no weights beside it)"));
+  EXPECT_TRUE(has_finding(job, "the text_encoder CLIPTextModel, 2.0 million parameters, BF16"));
+  EXPECT_TRUE(has_finding(job, "the vae AutoencoderKL, no weights beside it"));
   EXPECT_FALSE(has_finding(job, "scheduler"));
   EXPECT_FALSE(has_finding(job, "tokenizer"));
 }
@@ -381,7 +381,7 @@ TEST(Directory, TheConfigurationNamesTheModelAndTheAdapterItself) {
   read_input(job, {folder.path()});
   EXPECT_EQ(job.model, folder.path("config.json"));
   EXPECT_TRUE(job.tuning.adapter);
-  EXPECT_TRUE(has_finding(job, "could not be read"));
+  EXPECT_TRUE(has_finding(job, "cannot be read"));
   EXPECT_EQ(describe_model(job, folder.path("model.safetensors")).candidates.at(0).name, "llama");
   folder.write("model_index.json", R"({"_class_name":"P","unet":["diffusers","UNet2DConditionModel"]})");
   Job pipeline;

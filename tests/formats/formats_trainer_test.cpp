@@ -394,7 +394,8 @@ TEST_F(Trainers, DeepSpeedAlone) {
   EXPECT_TRUE(job.master_weights);
   EXPECT_EQ(job.optimizer.name, "AdamW");
   EXPECT_EQ(job.optimizer.args.values(), (Json{{"fused", true}}));
-  EXPECT_TRUE(job.findings.empty()) << all_findings(job);
+  EXPECT_EQ(job.findings.size(), 1u) << all_findings(job);
+  EXPECT_EQ(job.findings[0].what, "read as deepspeed: zero_optimization, train_micro_batch_size_per_gpu");
 }
 
 TEST_F(Trainers, DeepSpeedStages) {
@@ -472,7 +473,8 @@ TEST_F(Trainers, Accelerate) {
   EXPECT_EQ(job.origin.at("ddp"), "default_config.yaml: num_processes");
   EXPECT_EQ(job.precision, Precision::amp);
   EXPECT_TRUE(job.compile);
-  EXPECT_TRUE(job.findings.empty()) << all_findings(job);
+  EXPECT_EQ(job.findings.size(), 1u) << all_findings(job);
+  EXPECT_EQ(job.findings[0].what, "read as accelerate: compute_environment, distributed_type");
   job =
       read("a.yaml", "distributed_type: FSDP\nnum_processes: 8\nmixed_precision: no\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n");
   ASSERT_TRUE(job.parallel.fsdp1);

@@ -395,9 +395,9 @@ TEST(Writer, LineEndsAndLastLines) {
   const std::string crlf = "base_model: x\r\ndatasets: []\r\nmicro_batch_size: 4 # c\r\nsequence_len: 128";
   EXPECT_EQ(written(crlf, "a.yml", {{"batch", 2}, {"accumulation", 2}}).text,
             "base_model: x\r\ndatasets: []\r\nmicro_batch_size: 2 # c\r\nsequence_len: 128\r\ngradient_accumulation_steps: 2");
-  const std::string toml = "[training]\r\nseq_len = 128\r\n[job]\r\nd = 'x'\r\n";
+  const std::string toml = "[training]\r\nseq_len = 128\r\n[job]\r\ndump_folder = 'x'\r\n";
   EXPECT_EQ(written(toml, "t.toml", {{"batch", 2}, {"seq", 64}}).text,
-            "[training]\r\nseq_len = 64\r\nlocal_batch_size = 2\r\n[job]\r\nd = 'x'\r\n");
+            "[training]\r\nseq_len = 64\r\nlocal_batch_size = 2\r\n[job]\r\ndump_folder = 'x'\r\n");
   const std::string json = "{\r\n\t\"num_train_epochs\": 1\r\n}";
   EXPECT_EQ(written(json, "a.json", {{"batch", 2}}).text, "{\r\n\t\"num_train_epochs\": 1,\r\n\t\"per_device_train_batch_size\": 2\r\n}");
 }

@@ -107,7 +107,7 @@ TEST(Adapters, NamesThatNoModuleHasAreErrorsThatNameThoseThereAre) {
 }
 
 TEST(Adapters, WrongSettingsAreErrors) {
-  expect_error("lora: {rank: 4}\n", {"'rank' is not known", "known:"});
+  expect_error("lora: {rang: 4}\n", {"'rang' is not known", "known:"});
   expect_error("lora: {r: 0}\n", {"r is 0"});
   expect_error("lora: {r: -4}\n", {"r is -4"});
   expect_error("lora: {rank_pattern: {v_proj: 0}}\n", {"v_proj is 0"});

@@ -59,7 +59,7 @@ TEST(Lora, ATargetThatMatchesNoModuleIsNamedWithWhatThereIs) {
 TEST(Lora, WrongValuesAreErrors) {
   EXPECT_NE(refusal("gpt2", "lora", "r=0"), "");
   EXPECT_NE(refusal("gpt2", "lora", "r=-4"), "");
-  EXPECT_NE(refusal("gpt2", "lora", "rank=8").find("rank"), std::string::npos);
+  EXPECT_NE(refusal("gpt2", "lora", "rang=8").find("rang"), std::string::npos);
   EXPECT_NE(refusal("gpt2", "lora", 7), "");
   EXPECT_NE(refusal("gpt2", "quantization", "nf3").find("nf3"), std::string::npos);
   EXPECT_NE(refusal("gpt2", "frozen", "nothing_like_it").find("nothing_like_it"), std::string::npos);

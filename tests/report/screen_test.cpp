@@ -226,7 +226,7 @@ TEST(Screen, KeepsTheWordsOfTheSimulatedOutOfMemoryForVerbose) {
   request["gpu"] = "rx-7900-xtx";
   EXPECT_TRUE(holds(answer_text(request), "HIP out of memory"));
   EXPECT_FALSE(holds(answer_text(request), "CUDA"));
-  request["gpu"] = "m1";
+  request["gpu"] = "m1-8gb";
   EXPECT_FALSE(holds(answer_text(request), "out of memory"));
   EXPECT_TRUE(holds(answer_text(request), "could not be allocated"));
 }
@@ -252,7 +252,7 @@ TEST(Screen, HasRoomOnNarrowTerminals) {
                         {"settings", {{"seq", 64}, {"config", {{"n_layer", 10}, {"resid_pdrop", 0.0}, {"attn_pdrop", 0.0}}}}},
                         {"gpu", "400MiB"}},
                        {{"run", "gpt2"}, {"settings", {{"seq", 64}}}, {"gpus", "all"}},
-                       {{"run", "t5-small"}, {"settings", {{"seq", 64}}}, {"gpu", {"m1-max", "rtx-4090", "mi300x"}}}};
+                       {{"run", "t5-small"}, {"settings", {{"seq", 64}}}, {"gpu", {"m1-max-32gb", "rtx-4090", "mi300x"}}}};
   for (const Json& request : jobs)
     for (const size_t width : {80, 120})
       for (const bool unicode : {true, false})
@@ -289,7 +289,7 @@ TEST(Counters, AreThoseOfTheDevice) {
   };
   EXPECT_TRUE(holds(shown("rtx-4090"), "nvidia-smi"));
   for (const bool verbose : {false, true}) {
-    const std::string apple = shown("m1-max", false, verbose), amd = shown("mi300x", false, verbose), tpu = shown("tpu-v5e", true, verbose);
+    const std::string apple = shown("m1-max-32gb", false, verbose), amd = shown("mi300x", false, verbose), tpu = shown("tpu-v5e", true, verbose);
     for (const std::string& text : {apple, amd, tpu})
       for (const char* word : {"nvidia-smi", "cuBLAS", "CUDA context", "NVIDIA"}) EXPECT_FALSE(holds(text, word)) << word << "\n" << text;
     EXPECT_TRUE(holds(apple, "torch.mps.driver_allocated_memory()")) << apple;
