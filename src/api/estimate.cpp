@@ -56,9 +56,9 @@ std::string flags_of(const Patch& settings) {
   return out;
 }
 
-// The same question to `plan`, about one of the devices.
-std::string plan_command(const EstimateRequest& request, const std::string& device) {
-  std::string out = "plimsoll plan";
+// What to ask for several changes that make it fit one of the devices.
+std::string fix_command(const EstimateRequest& request, const std::string& device) {
+  std::string out = "plimsoll fix";
   const bool command = request.job.run.size() > 1;
   if (!command && !request.job.run.empty()) out += " " + shell_quoted(request.job.run[0]);
   if (!request.job.job_file.empty()) out += " --job " + shell_quoted(request.job.job_file);
@@ -85,7 +85,7 @@ EstimateScreen screen_of(Runs& runs, const EstimateRequest& request, const Estim
   out.insights = insights(out.estimate, *runs.execute(e.job, target_of(e.job, device)));
   if (device && (fits[0].verdict == Verdict::does_not_fit || fits[0].verdict == Verdict::tight)) {
     out.change = cheapest_change(runs, e.job, fits[0], e.parameters, progress);
-    out.plan_command = plan_command(request, request.devices.names.empty() ? "" : request.devices.names[0]);
+    out.fix_command = fix_command(request, request.devices.names.empty() ? "" : request.devices.names[0]);
   }
   return out;
 }

@@ -136,7 +136,7 @@ doc::Document document_of(const FixAnswer& a) {
     if (a.command)
       out.blocks.emplace_back(doc::Command{a.text->text});
     else if (!a.diff.empty())
-      out.blocks.emplace_back(doc::Preformatted{a.diff});
+      out.blocks.emplace_back(doc::Preformatted{a.diff, false, true});
     for (const Consequence& c : a.text->consequences)
       out.blocks.emplace_back(doc::Paragraph{fmt::format("{} becomes {} with it (was {})", c.setting, dump(c.after), dump(c.before))});
   } else {

@@ -167,7 +167,8 @@ struct Curve {
 
 struct Preformatted {  // lines as they are
   std::string text;
-  bool picture = false;  // drawn with marks that a terminal without Unicode has in ASCII
+  bool picture = false;     // drawn with marks that a terminal without Unicode has in ASCII
+  bool difference = false;  // of a file: lines with + and - before them stand out
 };
 
 struct Command {  // to be copied into a shell

@@ -41,7 +41,7 @@ void add_change(doc::Blocks& out, const EstimateScreen& s) {
   doc::Text none = fmt::format("no single change makes it fit{}", on_device(s).empty() ? "" : " on" + on_device(s));
   if (s.change->tight) none += "; the cheapest that makes it tight: " + change_text(*s.change->tight);
   out.emplace_back(doc::Paragraph{none + "; several together:"});
-  out.emplace_back(doc::Command{s.plan_command, true});
+  out.emplace_back(doc::Command{s.fix_command, true});
 }
 
 void add_insights(doc::Blocks& out, const std::vector<Insight>& found) {

@@ -19,7 +19,7 @@ struct EstimateScreen {
   std::vector<Fit> fits;                 // of all of them
   std::vector<Insight> insights;         // the largest first
   std::optional<CheapestChange> change;  // where the first does not fit or is tight
-  std::string plan_command;              // what to ask when no change alone is enough
+  std::string fix_command;               // what to ask when no change alone is enough
 };
 
 inline constexpr size_t kMostHeadlines = 4;  // devices with a line of their own; of more there is a table

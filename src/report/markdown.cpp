@@ -209,7 +209,7 @@ class MarkdownRenderer {
     out_ += fence + language + "\n" + text + (text.empty() || text.back() != '\n' ? "\n" : "") + fence + "\n";
   }
 
-  void add(const Preformatted& p) { fenced(without_controls(p.text, true), ""); }
+  void add(const Preformatted& p) { fenced(without_controls(p.text, true), p.difference ? "diff" : ""); }
   void add(const Command& c) { fenced(without_controls(c.line), "sh"); }
   void add(const Link& l) {
     std::string address;

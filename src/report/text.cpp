@@ -4,6 +4,7 @@
 
 #include "report/display_width.h"
 #include "report/renderers.h"
+#include "util/text.h"
 
 namespace plimsoll::doc {
 
@@ -405,8 +406,21 @@ class TextRenderer {
 
   void add(const Preformatted& p) {
     const std::string text = without_controls(p.text, true);
+    if (p.difference) return add_difference(text);
     out_ += style_.unicode || !p.picture ? text : in_ascii(text);
     if (!text.empty() && text.back() != '\n') out_ += "\n";
+  }
+
+  // Red is for what is over a limit, so what goes is only dim.
+  void add_difference(std::string_view text) {
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    for (const std::string& line : split_at(text, '\n')) {
+      const bool name = line.starts_with("+++") || line.starts_with("---");
+      const Tone tone = name || line.starts_with("@@") || line.starts_with("-") ? Tone::dim
+                        : line.starts_with("+")                                 ? Tone::good
+                                                                                : Tone::plain;
+      out_ += painted(Run{line, tone}) + "\n";
+    }
   }
 
   void add(const Command& c) {

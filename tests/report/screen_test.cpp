@@ -174,7 +174,7 @@ TEST(Screen, GivesTheCommandOfAPlanWhereNoChangeAloneIsEnough) {
   const std::string text =
       answer_text({{"run", "gpt2"}, {"settings", {{"seq", 64}, {"config", {{"n_layer", 10}, {"n_head", 4}}}}}, {"gpu", "400MiB"}});
   EXPECT_TRUE(holds(text, "no single change makes it fit"));
-  EXPECT_TRUE(holds(text, "  plimsoll plan gpt2 --seq 64 --config n_head=4 --config n_layer=10 --gpu 400MiB\n")) << text;
+  EXPECT_TRUE(holds(text, "  plimsoll fix gpt2 --seq 64 --config n_head=4 --config n_layer=10 --gpu 400MiB\n")) << text;
 }
 
 TEST(Screen, HasOneLineForEachOfAFewDevicesAndATableForMany) {
