@@ -107,13 +107,19 @@ class JsonSchema {
     }
   }
 
-  // That the value's kind is not among those of an alternative says enough.
+  // What tells alternatives apart: the type of the value, and the names that its `kind` or `event` may be.
   static bool is_of_another_kind(const Json& alternative, const Json& value) {
-    if (alternative.contains("type") && alternative["type"] == "null") return !value.is_null();
-    if (!alternative.contains("properties") || !alternative["properties"].contains("kind") || !value.is_object()) return value.is_null();
-    const Json& kinds = alternative["properties"]["kind"];
-    return kinds.contains("enum") && value.contains("kind") &&
-           std::find(kinds["enum"].begin(), kinds["enum"].end(), value["kind"]) == kinds["enum"].end();
+    if (!alternative.contains("type")) return value.is_null();
+    const Json& type = alternative["type"];
+    const Json types = type.is_array() ? type : Json::array({type});
+    if (std::none_of(types.begin(), types.end(), [&](const Json& each) { return is_of_type(value, each.get<std::string>()); })) return true;
+    if (!value.is_object() || !alternative.contains("properties")) return false;
+    for (const char* key : {"kind", "event"}) {
+      if (!value.contains(key) || !alternative["properties"].contains(key)) continue;
+      const Json& names = alternative["properties"][key];
+      if (names.contains("enum") && std::find(names["enum"].begin(), names["enum"].end(), value[key]) == names["enum"].end()) return true;
+    }
+    return false;
   }
 
   void check_choice(const Json& alternatives, const std::string& path, const Json& value, const std::string& at, Problems& out) {

@@ -104,41 +104,31 @@ doc::Document job_document(const ReportRequest& request) {
   return seed_report_document(make_seed_report(job, devices.empty() ? std::nullopt : std::optional(devices[0]), others), request.language);
 }
 
-bool is_document(DocumentFormat format) { return format == DocumentFormat::markdown || format == DocumentFormat::text; }
+bool is_document(OutputForm format) { return format == OutputForm::markdown || format == OutputForm::text; }
 
-std::string rendered(const doc::Document& document, DocumentFormat format) {
-  return format == DocumentFormat::text ? doc::to_text(document, Style{}) : doc::to_markdown(document);
+std::string rendered(const doc::Document& document, OutputForm format) {
+  return format == OutputForm::text ? doc::to_text(document, Style{}) : doc::to_markdown(document);
 }
 
-std::string rendered(const nlohmann::ordered_json& page, DocumentFormat format) {
+std::string rendered(const nlohmann::ordered_json& page, OutputForm format) {
   switch (format) {
-    case DocumentFormat::html: return page_html(page);
-    case DocumentFormat::csv: return page_csv(page);
-    case DocumentFormat::json: return dump(page, 2) + "\n";
-    case DocumentFormat::text:
-    case DocumentFormat::markdown: break;
+    case OutputForm::html: return page_html(page);
+    case OutputForm::csv: return page_csv(page);
+    case OutputForm::json: return dump(page, 2) + "\n";
+    case OutputForm::text:
+    case OutputForm::markdown: break;
   }
   return rendered(page_document(page), format);
 }
 
 }  // namespace
 
-DocumentFormat parse_document_format(const std::string& name) {
-  if (name == "markdown" || name == "md") return DocumentFormat::markdown;
-  if (name == "text") return DocumentFormat::text;
-  if (name == "html") return DocumentFormat::html;
-  if (name == "json") return DocumentFormat::json;
-  if (name == "csv") return DocumentFormat::csv;
-  throw Error("[report] no format is called '" + printable(name, 40) + "'", did_you_mean(name, {"markdown", "text", "html", "json", "csv"}),
-              ExitCode::usage);
-}
-
-DocumentFormat document_format_of(const std::string& path) {
+OutputForm document_format_of(const std::string& path) {
   const std::string ending = lower(std::filesystem::path(path).extension().string());
-  if (ending == ".html" || ending == ".htm") return DocumentFormat::html;
-  if (ending == ".json") return DocumentFormat::json;
-  if (ending == ".csv") return DocumentFormat::csv;
-  if (ending.empty() || ending == ".md" || ending == ".markdown" || ending == ".txt") return DocumentFormat::markdown;
+  if (ending == ".html" || ending == ".htm") return OutputForm::html;
+  if (ending == ".json") return OutputForm::json;
+  if (ending == ".csv") return OutputForm::csv;
+  if (ending.empty() || ending == ".md" || ending == ".markdown" || ending == ".txt") return OutputForm::markdown;
   throw Error("[report] the ending of " + printable(path, 120) + " stands for no format",
               "end it in .html, .md, .json or .csv, or add --format", ExitCode::usage);
 }

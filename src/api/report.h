@@ -4,17 +4,15 @@
 
 #include <string>
 
+#include "api/form.h"
 #include "api/request.h"
 #include "api/show.h"
 #include "systems/phrases.h"
 
 namespace plimsoll {
 
-enum class DocumentFormat : uint8_t { markdown, text, html, json, csv };
-// "text", "html", "markdown" or "md", "json", "csv".
-DocumentFormat parse_document_format(const std::string& name);
 // By the ending of a file's name; Markdown for any other.
-DocumentFormat document_format_of(const std::string& path);
+OutputForm document_format_of(const std::string& path);
 
 struct ReportRequest {
   JobRequest job;
@@ -23,7 +21,7 @@ struct ReportRequest {
   std::vector<std::string> against_name;  // as the user wrote them
   Language language = Language::english;  // of Markdown and text
   bool brief = false;                     // without levers, plan and the table of devices
-  DocumentFormat format = DocumentFormat::markdown;
+  OutputForm format = OutputForm::markdown;
   OnProgress progress;  // of bytes read of a snapshot
 };
 

@@ -24,17 +24,6 @@ const Keys<DocumentKeys>& document_keys() {
   return kKeys;
 }
 
-const char* name_of(DocumentFormat format) {
-  switch (format) {
-    case DocumentFormat::markdown: return "markdown";
-    case DocumentFormat::text: return "text";
-    case DocumentFormat::html: return "html";
-    case DocumentFormat::csv: return "csv";
-    case DocumentFormat::json: return "json";
-  }
-  return "";
-}
-
 }  // namespace
 
 std::vector<RequestKey> report_request_keys() { return job_keys() + device_keys() + described(document_keys()); }
@@ -53,7 +42,7 @@ ReportRequest report_request(const nlohmann::json& request) {
   }
   out.language = parse_language(keys.language);
   out.brief = keys.brief;
-  out.format = parse_document_format(keys.format);
+  out.format = parse_form(keys.format, true);
   return out;
 }
 
@@ -63,9 +52,9 @@ ExitCode answer(const ReportRequest& request, const Show& show) {
   const std::string text = document(asked);
   show([&] { return doc::preformatted(text); },
        [&] {
-         if (request.format == DocumentFormat::json) return nlohmann::ordered_json::parse(text);
+         if (request.format == OutputForm::json) return nlohmann::ordered_json::parse(text);
          return nlohmann::ordered_json{
-             {"schema", kReportSchema}, {"command", "report"}, {"kind", "document"}, {"format", name_of(request.format)}, {"text", text}};
+             {"schema", kReportSchema}, {"command", "report"}, {"kind", "document"}, {"format", to_string(request.format)}, {"text", text}};
        });
   return ExitCode::ok;
 }

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "estimate/calibration.h"
 #include "estimate/fit.h"
 #include "hardware/detect.h"
+#include "job/config.h"
+#include "supervise/dry_run.h"
 #include "supervise/shell_command.h"
 #include "util/outcome.h"
 
@@ -111,6 +114,9 @@ void add_measuring(SupervisorRequest& out, const Job& job) {
 }  // namespace
 
 int answer(const RunRequest& request, const std::function<void(const std::string&)>& print) {
+  if (request.json && !request.dry)
+    throw Error("[run] --json without --dry-run: stdout is the command's own", "every decision is a line of JSON in --events FILE",
+                ExitCode::usage);
   SupervisorRequest supervised = request.supervisor;
   if (const Outcome<Job> job = job_of(supervised.command)) {
     const std::vector<TargetDevice> devices = devices_of(request.devices);
@@ -118,7 +124,8 @@ int answer(const RunRequest& request, const std::function<void(const std::string
     if (!request.dry) add_measuring(supervised, *job);
   }
   if (!request.dry) return supervise(supervised);
-  print(describe(supervised));
+  const DryRun described = dry_run(supervised);
+  print(request.json ? dump(to_json(described), 2) + "\n" : to_text(described));
   return 0;
 }
 

@@ -11,6 +11,7 @@ struct RunRequest {
   SupervisorRequest supervisor;
   DeviceRequest devices;   // none: those of this machine
   bool dry = false;        // only say what would be done
+  bool json = false;       // of a dry run
   bool calibrated = true;  // estimates use what was measured of like runs on this machine
 };
 

@@ -68,6 +68,7 @@ std::vector<std::string> schema_names() {
   std::vector<std::string> out;
   for (const Verb& v : verbs())
     if (v.shape) out.emplace_back(v.name);
+  out.emplace_back("run-events");
   out.emplace_back("error");
   return out;
 }
@@ -75,6 +76,7 @@ std::vector<std::string> schema_names() {
 std::string answer_schema(const std::string& name) {
   const auto text = [&](const Shape& shape, const std::string& title) { return readable(json_schema(shape, title)) + "\n"; };
   if (name == "error") return text(error_shape(), "What plimsoll answers when it cannot");
+  if (name == "run-events") return text(run_events_shape(), "A line of the events of plimsoll run");
   for (const Verb& v : verbs())
     if (name == v.name && v.shape) return text(v.shape(), "The answer of plimsoll " + name);
   return "";

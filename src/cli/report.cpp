@@ -71,11 +71,11 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
     for (const std::string& path : {flags->html, flags->output})
       if (!path.empty()) check_output_file(path);
     if (!flags->html.empty()) {
-      request.format = DocumentFormat::html;
+      request.format = OutputForm::html;
       write_output_file(flags->html, document(request));
       if (flags->output.empty() && flags->format.empty()) return ExitCode::ok;
     }
-    request.format = !flags->format.empty() ? parse_document_format(flags->format) : document_format_of(flags->output);
+    request.format = !flags->format.empty() ? parse_form(flags->format, true) : document_format_of(flags->output);
     const std::string text = document(request);
     if (flags->output.empty()) {
       std::cout << text;

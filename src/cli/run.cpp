@@ -77,6 +77,7 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
   app.add_flag("--anew", r.anew, "begin anew: what an earlier start of this command saved is set aside");
   app.add_flag("--quiet", r.quiet, "nothing on stderr but errors and the command's own");
   app.add_flag("--dry-run", flags->request.dry, "only say what would be done");
+  app.add_flag("--json", flags->request.json, "with --dry-run: as JSON");
   app.add_flag("--no-calibration", flags->uncalibrated, "estimate without what was measured of like runs on this machine");
   flags->devices.add_to(app);
   return [flags] {

@@ -1,6 +1,6 @@
 #include "job/problem.h"
 
-#include "util/error.h"
+#include "util/outcome.h"
 
 namespace plimsoll {
 
@@ -9,12 +9,9 @@ void require_none(const Problems& problems) {
 }
 
 std::optional<Problem> problem_in(const std::function<void()>& work) {
-  try {
-    work();
-    return std::nullopt;
-  } catch (const Error& e) {
-    return Problem{e.what(), e.hint()};
-  }
+  const Outcome<bool> outcome = outcome_of([&] { return work(), true; });
+  if (outcome) return std::nullopt;
+  return Problem{outcome.refused->what(), outcome.refused->hint()};
 }
 
 bool succeeds(const std::function<void()>& work, Problems& out) {

@@ -41,18 +41,6 @@ std::string now_text() {
   return fmt::format("{}.{:03}Z", text, std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000);
 }
 
-// What the user asked for is the most, and a whole number of micro-batches makes the step.
-ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues& first) {
-  ScalerSettings s;
-  s.batch = first.batch;
-  s.global_batch = checked_mul(first.batch, std::max<int64_t>(1, first.accumulation));
-  s.minimum = std::min(request.minimum, s.global_batch);
-  s.maximum = request.maximum > 0 ? request.maximum : first.batch;
-  s.equal_parts = true;
-  s.most_failures = s.global_batch + 1;  // the supervisor counts them, and starts anew where there was progress
-  return s;
-}
-
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorRequest& request)
@@ -441,32 +429,16 @@ class Supervisor {
 
 }  // namespace
 
-std::string describe(const SupervisorRequest& request) {
-  std::string why, out;
-  const auto settings =
-      request.set.empty() ? settings_of_trainer(request.command, &why) : settings_by_templates(request.command, request.set, request.given);
-  if (settings) {
-    const RunValues now = settings->now();
-    out += fmt::format("settings   {}, written as {}\n", to_string(now), settings->how());
-    if (now.batch > 0) {
-      BatchScaler scaler(scaler_settings(request, now));
-      std::vector<std::string> ladder{fmt::format("{} x {}", scaler.batch(), scaler.step().size())};
-      StepReport oom;
-      oom.out_of_memory = true;
-      while (scaler.report(oom).action != ScalerAction::give_up)
-        ladder.push_back(fmt::format("{} x {}", scaler.batch(), scaler.step().size()));
-      out += fmt::format("after OOM  {}{}\n", join(ladder, ", then "), request.predict ? " (or by simulation)" : "");
-    }
-    if (now.workers > 0) out += fmt::format("workers    {} at first, half as many each time the host runs out\n", now.workers);
-  } else {
-    out += fmt::format("settings   cannot be changed: {}\n", why);
-  }
-  const Resume resume =
-      request.resume_flag.empty() ? resume_of_trainer(request.command) : Resume{request.resume_flag, request.checkpoints, "--resume-flag"};
-  out += fmt::format("resumes    {}\n", resume.flag.empty() ? "not: as the command does by itself" : "by " + resume.flag);
-  out += fmt::format("state      {}\n", request.folder.empty() ? usual_folder(request.command) : request.folder);
-  for (const std::string& note : request.first_notes) out += "estimate   " + note + "\n";
-  return out;
+// What the user asked for is the most, and a whole number of micro-batches makes the step.
+ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues& first) {
+  ScalerSettings s;
+  s.batch = first.batch;
+  s.global_batch = checked_mul(first.batch, std::max<int64_t>(1, first.accumulation));
+  s.minimum = std::min(request.minimum, s.global_batch);
+  s.maximum = request.maximum > 0 ? request.maximum : first.batch;
+  s.equal_parts = true;
+  s.most_failures = s.global_batch + 1;  // the supervisor counts them, and starts anew where there was progress
+  return s;
 }
 
 int supervise(const SupervisorRequest& request) {

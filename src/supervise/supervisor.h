@@ -45,7 +45,7 @@ struct SupervisorRequest {
 
 // The code to exit with: the command's own, 75 when it gave up, 126 or 127 when the command cannot be started.
 int supervise(const SupervisorRequest& request);
-// What it would do, for people.
-std::string describe(const SupervisorRequest& request);
+// How it chooses micro-batches for a command that begins with these values.
+ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues& first);
 
 }  // namespace plimsoll

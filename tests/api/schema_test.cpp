@@ -16,6 +16,7 @@
 #include "api/verbs.h"
 #include "estimate/calibration.h"
 #include "hardware/lookup.h"
+#include "job/settings.h"
 #include "json_schema.h"
 #include "support.h"
 
@@ -242,6 +243,41 @@ void keep(const Question& q, const Json& answer, size_t number, fs::path folder)
 
 std::string kind_of(const Json& answer) { return answer.value("kind", ""); }
 
+// Settings that are mappings, with all of their keys.
+std::vector<std::pair<std::string, Json>> mappings() {
+  const Json adapter{{"target_modules", {"q_proj"}}, {"exclude_modules", {"lm_head"}}, {"task_type", "SEQ_CLS"}};
+  const auto with = [](Json mapping, const Json& more) {
+    mapping.update(more);
+    return mapping;
+  };
+  const Json ranked =
+      with(adapter, {{"r", 4}, {"rank_pattern", {{"v_proj", 16}}}, {"layers_to_transform", {0}}, {"layers_pattern", "layers"}});
+  return {{"lora", with(ranked, {{"implementation", "ai-toolkit"}})},
+          {"lora", {{"target_modules", "all-linear"}, {"use_dora", true}}},
+          {"lokr", ranked},
+          {"ia3", with(adapter, {{"feedforward_modules", {"down_proj"}}})},
+          {"ln_tuning", adapter},
+          {"quantization", {{"type", "nf4"}, {"double_quant", true}}},
+          {"quantization", {{"type", "int8"}, {"skip_modules", {"lm_head"}}}},
+          {"checkpointing", true},
+          {"checkpointing", {{"every", 2}}},
+          {"checkpointing", {{"modules", {"mlp"}}, {"reentrant", true}}},
+          {"checkpointing", {{"save", "matmuls"}}},
+          {"offload_optimizer", {{"gradients", true}}},
+          {"offload_activations", "pinned"},
+          {"lengths", {5, 7}},
+          {"item_bytes", "6MiB"},
+          {"liger_kernels", "rope+swiglu"},
+          {"ddp", {{"world", 8}, {"bucket_mb", 12.5}}},
+          {"zero1", {{"world", 8}}},
+          {"fsdp", {{"world", 8}, {"reshard", 2}, {"reshard_root", true}}},
+          {"fsdp1", {{"world", 8}, {"strategy", "hybrid_shard"}, {"replicas", 2}}},
+          {"zero", {{"world", 8}, {"stage", 3}}},
+          {"tensor_parallel", {{"world", 4}}},
+          {"megatron", {{"world", 16}, {"tensor", 4}, {"pipeline", 2}, {"layers", {7, 9}}, {"stage", 1}}},
+          {"torchtitan", {{"world", 64}, {"tensor", 8}, {"pipeline", 2}, {"layers", {7, 9}}, {"stage", 1}, {"micro_batches", 4}}}};
+}
+
 // Described, and in no answer here.
 const std::map<std::string, Problems>& not_shown_here() {
   static const std::map<std::string, Problems> kNone{
@@ -274,6 +310,13 @@ TEST_F(Schemas, HoldForRequestsAndAnswersAndDescribeNothingElse) {
     EXPECT_EQ(schema->second.problems(answer), Problems{});
     ++kinds[q.verb + " " + kind_of(answer)];
   }
+  const Json parts = Json::parse(answer_schema("estimate"))["$defs"];
+  JsonSchema job_schema(Json{{"$ref", "#/$defs/job"}, {"$defs", parts}}, seen);
+  for (const auto& [setting, value] : mappings()) {
+    Job job;
+    apply_setting(job, setting, value, "here");
+    EXPECT_EQ(job_schema.problems(job_json(job)), Problems{}) << setting;
+  }
   for (auto& [verb, schema] : schemas) {
     const auto known = not_shown_here().find(verb);
     EXPECT_EQ(schema.never_seen(), known == not_shown_here().end() ? Problems{} : known->second) << verb;
@@ -304,6 +347,28 @@ TEST_F(Schemas, HoldForLooksOfWatch) {
     for (; std::getline(in, line); ++lines) ASSERT_EQ(schema.problems(Json::parse(line)), Problems{}) << line.substr(0, 200);
     EXPECT_GT(lines, 2);
   }
+}
+
+// The `job` of an answer says of each setting what it is; only values of the user's own are open.
+TEST_F(Schemas, LeaveNoSettingOpen) {
+  const Json job = Json::parse(answer_schema("estimate"))["$defs"]["job"]["properties"];
+  for (const auto& [key, schema] : job.items()) {
+    const bool said = schema.contains("type") || schema.contains("oneOf");
+    EXPECT_TRUE(said) << key << " may be anything";
+  }
+}
+
+// What `run` would do: with a trainer that is known, with templates, and with a command of which nothing is known.
+TEST_F(Schemas, HoldForDryRuns) {
+  JsonSchema schema(Json::parse(answer_schema("run")));
+  const std::string hf = "python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir out";
+  for (const std::string& command : {"-- " + hf, "--set 'BATCH={batch}' --batch 8 --gpu 8GiB -- ./train.sh", "-- true"}) {
+    const std::string out = path("dry.json");
+    ASSERT_EQ(std::system((PLIMSOLL_BINARY " run --dry-run --json " + command + " > " + out).c_str()), 0) << command;
+    EXPECT_EQ(schema.problems(Json::parse(content(out))), Problems{}) << command;
+  }
+  EXPECT_EQ(schema.never_seen(), Problems{});
+  EXPECT_NE(std::system(PLIMSOLL_BINARY " run --json -- true 2>/dev/null"), 0) << "stdout is the command's own";
 }
 
 TEST_F(Schemas, EveryVerbThatAnswersHasOneAndAQuestionHere) {

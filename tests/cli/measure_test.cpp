@@ -11,6 +11,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "json_schema.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,7 +37,11 @@ Json document(const std::string& arguments) {
   const Result r = run(arguments + " --json");
   const Json j = Json::parse(r.out.substr(std::min(r.out.find('{'), r.out.size())), nullptr, false);  // after what stderr said
   EXPECT_TRUE(j.is_object()) << r.out;
-  return j.is_object() ? j : Json::object();
+  if (!j.is_object()) return Json::object();
+  std::ifstream described(PLIMSOLL_SOURCE_DIR "/schemas/measure.json");
+  EXPECT_EQ(plimsoll::JsonSchema(nlohmann::ordered_json::parse(described)).problems(nlohmann::ordered_json::parse(j.dump())),
+            std::vector<std::string>{});
+  return j;
 }
 
 std::string bytes_of(const fs::path& path) {

@@ -23,7 +23,7 @@ using Json = nlohmann::json;
 
 const Json kSettings{{"batch", 4}, {"seq", 64}, {"config", {{"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}, {"vocab_size", 1000}}}};
 
-ReportRequest request(DocumentFormat format, std::vector<std::string> gpus = {"rtx-4090"}) {
+ReportRequest request(OutputForm format, std::vector<std::string> gpus = {"rtx-4090"}) {
   ReportRequest r;
   r.job.run = {"gpt2"};
   for (const auto& [key, value] : kSettings.items()) r.job.set(key, value, "test");
@@ -60,7 +60,7 @@ size_t count_of(const std::string& text, const std::string& part) {
 }
 
 TEST(Page, TimelineTreeAndNumbersAreThoseOfTheEstimate) {
-  const Json page = page_of(request(DocumentFormat::json));
+  const Json page = page_of(request(OutputForm::json));
   nlohmann::ordered_json answer;
   ask("estimate", Json{{"run", "gpt2"}, {"settings", kSettings}, {"gpu", "rtx-4090"}}.dump(), answer);
   const Json estimate = Json::parse(answer.dump());
@@ -94,7 +94,7 @@ TEST(Page, TimelineTreeAndNumbersAreThoseOfTheEstimate) {
 }
 
 TEST(Page, SegmentsAreTiledByTheirBlocks) {
-  const Json segments = page_of(request(DocumentFormat::json))["segments"];
+  const Json segments = page_of(request(OutputForm::json))["segments"];
   int64_t held = 0, used = 0;
   for (const Json& s : segments["list"]) {
     int64_t size = 0;
@@ -111,7 +111,7 @@ TEST(Page, SegmentsAreTiledByTheirBlocks) {
 }
 
 TEST(Page, HasEverySection) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   r.brief = false;
   const Json page = page_of(r);
   EXPECT_EQ(page["verdict"]["state"], "fits");
@@ -128,7 +128,7 @@ TEST(Page, HasEverySection) {
 }
 
 TEST(Page, SaysHowOftenItExecuted) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   EXPECT_EQ(page_of(r)["executions"], 1) << "a brief page is one run";
   r.brief = false;
   const Json page = page_of(r);
@@ -140,7 +140,7 @@ TEST(Page, SaysHowOftenItExecuted) {
 }
 
 TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   r.job.set("zero1", "world=4", "test");
   const Json zero1 = page_of(r)["ranks"];
   ASSERT_GE(zero1.size(), 2u);  // those that are alike have one
@@ -156,11 +156,11 @@ TEST(Page, RanksThatKeepDifferentStatesHaveRowsOfTheirOwn) {
   const Json fsdp = page_of(r)["ranks"];
   ASSERT_FALSE(fsdp.empty());
   EXPECT_TRUE(fsdp[fsdp.size() - 1]["name"].get<std::string>().ends_with("3"));  // the last of four, alone or with those like it
-  EXPECT_TRUE(page_of(request(DocumentFormat::json))["ranks"].empty());
+  EXPECT_TRUE(page_of(request(OutputForm::json))["ranks"].empty());
 }
 
 TEST(Page, StagesOfAPipelineHaveRowsOfTheirOwn) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   r.job.run = {"llama"};
   r.job.set("config",
             Json{{"num_hidden_layers", 4},
@@ -179,14 +179,14 @@ TEST(Page, StagesOfAPipelineHaveRowsOfTheirOwn) {
 }
 
 TEST(Page, NeedsNothingElseAndHoldsTheSameData) {
-  const ReportRequest r = request(DocumentFormat::html);
+  const ReportRequest r = request(OutputForm::html);
   const std::string html = document(r);
   EXPECT_EQ(html.find("https:"), std::string::npos);
   EXPECT_EQ(count_of(html, "http:"), 1u);  // the name of SVG's namespace
   EXPECT_EQ(html.find("src="), std::string::npos);
   EXPECT_EQ(html.find("{{"), std::string::npos);
   EXPECT_EQ(count_of(html, "</script>"), 2u);
-  EXPECT_EQ(Json::parse(between(html, "id=\"data\">", "</script>")), page_of(request(DocumentFormat::json)));
+  EXPECT_EQ(Json::parse(between(html, "id=\"data\">", "</script>")), page_of(request(OutputForm::json)));
 }
 
 TEST(Page, NamesCannotEndTheElementTheyAreIn) {
@@ -214,31 +214,31 @@ TEST(Page, NamesCannotEndTheElementTheyAreIn) {
 }
 
 TEST(Page, TheTableAddsUpToThePeak) {
-  const std::string csv = document(request(DocumentFormat::csv));
+  const std::string csv = document(request(OutputForm::csv));
   std::istringstream lines(csv);
   std::string line;
   std::getline(lines, line);
   EXPECT_EQ(line, "category,module,op,tensor,count,bytes");
   int64_t all = 0;
   while (std::getline(lines, line)) all += std::stoll(line.substr(line.rfind(',') + 1));
-  EXPECT_EQ(all, page_of(request(DocumentFormat::json))["estimate"]["peak_bytes"].get<int64_t>());
+  EXPECT_EQ(all, page_of(request(OutputForm::json))["estimate"]["peak_bytes"].get<int64_t>());
 }
 
 TEST(Page, FormatsByNameAndByEnding) {
-  EXPECT_EQ(document_format_of("a/b.HTML"), DocumentFormat::html);
-  EXPECT_EQ(document_format_of("b.csv"), DocumentFormat::csv);
-  EXPECT_EQ(document_format_of("b.json"), DocumentFormat::json);
-  EXPECT_EQ(document_format_of(""), DocumentFormat::markdown);
-  EXPECT_EQ(parse_document_format("md"), DocumentFormat::markdown);
-  EXPECT_THROW(parse_document_format("pdf"), Error);
-  ReportRequest r = request(DocumentFormat::html);
+  EXPECT_EQ(document_format_of("a/b.HTML"), OutputForm::html);
+  EXPECT_EQ(document_format_of("b.csv"), OutputForm::csv);
+  EXPECT_EQ(document_format_of("b.json"), OutputForm::json);
+  EXPECT_EQ(document_format_of(""), OutputForm::markdown);
+  EXPECT_EQ(parse_form("md", true), OutputForm::markdown);
+  EXPECT_THROW(parse_form("pdf", true), Error);
+  ReportRequest r = request(OutputForm::html);
   r.against.push_back(r.job);
   r.against_name.push_back("other");
   EXPECT_THROW(document(r), Error);
 }
 
 TEST(Page, AJobOfJaxHasOneToo) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   r.job.set("framework", "jax", "test");
   const Json page = page_of(r);
   EXPECT_TRUE(page["segments"].is_null());
@@ -306,12 +306,12 @@ std::string drawn(const std::string& path) {
 }
 
 TEST_F(BrowserPage, DrawsTheNumbersOfTheData) {
-  ReportRequest r = request(DocumentFormat::html);
+  ReportRequest r = request(OutputForm::html);
   const std::string path = file("page.html", document(r));
   const std::string dom = drawn(path);
   if (dom.empty()) GTEST_SKIP() << "no chromium";
   EXPECT_NE(dom.find("data-ready=\"yes\""), std::string::npos) << dom.substr(0, 500);
-  r.format = DocumentFormat::json;
+  r.format = OutputForm::json;
   const Json page = page_of(r);
   EXPECT_EQ(between(dom, "data-peak=\"", "\""), page["estimate"]["peak_bytes"].dump());
   EXPECT_EQ(between(dom, "id=\"peak\" aria-labelledby=\"peak-h\" data-bytes=\"", "\""), page["estimate"]["peak_bytes"].dump());

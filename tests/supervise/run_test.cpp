@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "json_schema.h"
 #include "supervise/allocator_variables.h"
 #include "supervise/checkpoints.h"
 #include "supervise/failure.h"
@@ -239,7 +240,11 @@ Result run(const Folder& folder, const std::string& args) {
   r.out = text_of(folder / "out");
   r.err = text_of(folder / "err");
   std::istringstream lines(text_of(state + "/events.jsonl"));
-  for (std::string event; std::getline(lines, event);) r.events.push_back(Json::parse(event));
+  JsonSchema schema(nlohmann::ordered_json::parse(text_of(kRoot + "/schemas/run-events.json")));
+  for (std::string event; std::getline(lines, event);) {
+    r.events.push_back(Json::parse(event));
+    EXPECT_EQ(schema.problems(nlohmann::ordered_json::parse(event)), std::vector<std::string>{}) << event;
+  }
   return r;
 }
 

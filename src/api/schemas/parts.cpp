@@ -1,40 +1,10 @@
 #include "api/schemas/parts.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <set>
-
 #include "estimate/verdict.h"
 #include "job/finding.h"
-#include "job/settings.h"
 #include "trace/trace.h"
-#include "util/text.h"
 
 namespace plimsoll::shape {
-
-namespace {
-
-// The words of "fp32|amp|bf16"; none where the value is more than a word.
-std::vector<std::string> words_of(const Setting& s) {
-  std::vector<std::string> words = split_at(s.value, '|');
-  const auto plain = [](const std::string& w) {
-    return !w.empty() &&
-           std::all_of(w.begin(), w.end(), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
-  };
-  return words.size() > 1 && std::all_of(words.begin(), words.end(), plain) ? words : std::vector<std::string>{};
-}
-
-Shape setting(const Setting& s) {
-  static const std::set<std::string> kWhole{"N"}, kReal{"NORM", "SHARE"}, kText{"NAME", "TEXT", "VERSION", "NAME|FILE|DIR"};
-  if (*s.value == '\0' || std::string(s.value) == "true|false") return flag(s.help);
-  if (kWhole.contains(s.value)) return null_or(integer(s.help));
-  if (kReal.contains(s.value)) return null_or(number(s.help));
-  if (kText.contains(s.value)) return null_or(text(s.help));
-  if (const std::vector<std::string> words = words_of(s); !words.empty()) return null_or(word(words, s.help));
-  return any(s.help);
-}
-
-}  // namespace
 
 ShapeMembers range_members() {
   return {
@@ -62,22 +32,6 @@ Shape tree(std::string meaning) {
                              {"children", list(part("tree", "a part of it"), "its parts, the largest first"), kSometimes}},
                             "a row and what it consists of");
   return part("tree", node, std::move(meaning));
-}
-
-Shape job(std::string meaning) {
-  ShapeMembers members;
-  for (const Setting& s : job_settings())
-    if (s.print) members.push_back({s.key, setting(s)});
-  members.push_back({"family", text("the architecture that the model is of")});
-  members.push_back(
-      {"origin", map(text("a flag, a file with the key, or `derived`"), "who gave which setting; the others have their defaults")});
-  return part("job", object(members, "every setting of a run; as a job file (--job) it is the same run"), std::move(meaning));
-}
-
-Shape settings(std::string meaning) {
-  ShapeMembers members;
-  for (const Setting& s : job_settings()) members.push_back({s.key, any(s.help), kSometimes});
-  return part("settings", object(members, "settings in the form that a job file has"), std::move(meaning));
 }
 
 Shape findings() {

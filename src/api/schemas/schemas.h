@@ -13,9 +13,12 @@ Shape estimate_shape();
 Shape explain_shape();
 Shape fix_shape();
 Shape list_shape();
+Shape measure_shape();
 Shape plan_shape();
 Shape replay_shape();
 Shape report_shape();
+Shape run_events_shape();  // of each line that `run` writes to --events
+Shape run_shape();         // of --dry-run --json
 Shape schema_shape();
 Shape score_shape();
 Shape version_shape();

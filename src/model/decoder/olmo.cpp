@@ -1,5 +1,7 @@
 // transformers.models.olmo: OlmoForCausalLM and OlmoForSequenceClassification. Norms have no weights, and queries, keys and values may be
 // clipped.
+#include "model/decoder/olmo.h"
+
 #include "model/family.h"
 #include "nn/decoder.h"
 #include "nn/transformer.h"
@@ -25,15 +27,8 @@ struct OlmoLayerNorm : UnaryModule {
 
 DecoderConfig olmo_settings(const Config& c) {
   DecoderConfig d;
-  d.vocab_size = 50304;
   d.norm = norm_of<OlmoLayerNorm>;
-  d.head_order = HeadOrder::project_first;
-  d.rotary = rotate_heads_in_fp32;
-  read_decoder_config(c, d);
-  reject_captured_outputs(c);
-  d.rope = rope_settings(c, {d.head_dim, 2048});
-  d.rope.fp32_tables = true;
-  d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
+  d = olmo_decoder(d, c);
   c.number({"clip_qkv"}, 0.0);
   d.clips_qkv = c.find({"clip_qkv"}) != nullptr;
   return d;
@@ -45,6 +40,18 @@ std::unique_ptr<Model> make_olmo_classifier(Build& build, const Config& c) {
 }
 
 }  // namespace
+
+DecoderConfig olmo_decoder(DecoderConfig d, const Config& c) {
+  d.vocab_size = 50304;
+  d.head_order = HeadOrder::project_first;
+  d.rotary = rotate_heads_in_fp32;
+  read_decoder_config(c, d);
+  reject_captured_outputs(c);
+  d.rope = rope_settings(c, {d.head_dim, 2048});
+  d.rope.fp32_tables = true;
+  d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
+  return d;
+}
 
 const Family& olmo_family() {
   static const Family kFamily{

@@ -1,5 +1,6 @@
 // transformers.models.olmo2: Olmo2ForCausalLM and Olmo2ForSequenceClassification. Norms come after attention and feed-forward, and
 // on all heads' queries and keys at once.
+#include "model/decoder/olmo.h"
 #include "model/family.h"
 #include "nn/decoder.h"
 #include "nn/rms_norm_fp32.h"
@@ -11,18 +12,10 @@ namespace {
 
 DecoderConfig olmo2_settings(const Config& c) {
   DecoderConfig d;
-  d.vocab_size = 50304;
   d.norm = norm_of<Fp32RMSNorm>;
   d.norm_names = kNormsAfter;
   d.qk_norm.make = norm_of_all_heads<Fp32RMSNorm>;
-  d.head_order = HeadOrder::project_first;
-  d.rotary = rotate_heads_in_fp32;
-  read_decoder_config(c, d);
-  reject_captured_outputs(c);
-  d.rope = rope_settings(c, {d.head_dim, 2048});
-  d.rope.fp32_tables = true;
-  d.qkv_bias = d.o_bias = c.flag({"attention_bias"}, false);
-  return d;
+  return olmo_decoder(d, c);
 }
 
 std::unique_ptr<Model> make_olmo2(Build& build, const Config& c) { return make_decoder(build, olmo2_settings(c)); }
