@@ -17,6 +17,7 @@
 #include "supervise/checkpoints.h"
 #include "supervise/child.h"
 #include "supervise/failure.h"
+#include "supervise/plain_settings.h"
 #include "supervise/resume.h"
 #include "supervise/run_folder.h"
 #include "supervise/run_state.h"
@@ -51,6 +52,37 @@ ScalerSettings scaler_settings(const SupervisorRequest& request, const RunValues
   s.equal_parts = true;
   s.most_failures = s.global_batch + 1;  // the supervisor counts them, and starts anew where there was progress
   return s;
+}
+
+// Where the command is told its settings.
+struct FoundSettings {
+  std::unique_ptr<RunSettings> settings;  // null: nowhere
+  std::string why;                        // there are none
+  std::string note;                       // what was taken by its name alone
+};
+
+FoundSettings by_name(const SupervisorRequest& request, const std::string& why) {
+  const PlainSettings plain = plain_settings(request.command);
+  if (plain.batch.empty()) return {nullptr, why, ""};
+  size_t taken = 0;
+  if (plain.batch.size() > 1) {
+    if (!request.ask)
+      return {nullptr, fmt::format("{} may each be the batch: name it with --set '{}'", join(plain.words, " and "), plain.batch[0]), ""};
+    taken = request.ask("which of these is the micro-batch?", plain.words);
+  }
+  std::vector<std::string> templates{plain.batch.at(taken)};
+  for (const std::string* more : {&plain.accumulation, &plain.workers})
+    if (!more->empty()) templates.push_back(*more);
+  std::string note = fmt::format("{} is taken for the micro-batch", plain.words[taken]);
+  if (!plain.accumulation.empty()) note += fmt::format(", {} for the accumulation", split_at(plain.accumulation, '=')[0]);
+  return {settings_by_templates(request.command, templates, request.given), "", note + "; --set names others"};
+}
+
+FoundSettings found_settings(const SupervisorRequest& request) {
+  if (!request.set.empty()) return {settings_by_templates(request.command, request.set, request.given), "", ""};
+  FoundSettings out;
+  out.settings = settings_of_trainer(request.command, &out.why);
+  return out.settings ? std::move(out) : by_name(request, out.why + "; --set 'NAME={batch}' names it");
 }
 
 class Supervisor {
@@ -115,10 +147,9 @@ class Supervisor {
   // ---- the beginning
 
   void set_up() {
-    std::string why;
-    settings_ = request_.set.empty() ? settings_of_trainer(request_.command, &why)
-                                     : settings_by_templates(request_.command, request_.set, request_.given);
-    if (!settings_) unknown_ = why;
+    FoundSettings found = found_settings(request_);
+    settings_ = std::move(found.settings);
+    unknown_ = found.why;
     first_ = settings_ ? settings_->now() : RunValues{};
     if (first_.batch > 0) scaler_.emplace(scaler_settings(request_, first_));
     if (scaler_ && request_.predict) scaler_->predict_with(request_.predict);
@@ -140,6 +171,7 @@ class Supervisor {
                     {"settings", to_string(first_)},
                     {"reason", settings_ ? "settings are written as " + settings_->how() : "settings cannot be changed: " + unknown_},
                     {"resumes_by", resume_.how}});
+    if (!found.note.empty()) say("plimsoll: " + found.note);
     for (const std::string& note : request_.first_notes) {
       say("plimsoll: " + note);
       event("estimate", {{"reason", note}});
@@ -367,7 +399,7 @@ class Supervisor {
       if (fresh) state_.allocator = true;
       if (fresh && (f.fragmented || !scaler_)) {
         decided(f.fragmented ? "the memory was free, but not in one piece: the same batch with expandable segments"
-                             : "how to say a smaller batch is not known; the same one with expandable segments");
+                             : "no batch flag is known in the command: the same batch with expandable segments");
         return "";
       }
     } else if (state_.workers > 0) {
@@ -378,9 +410,7 @@ class Supervisor {
               fewer);
       return "";
     }
-    if (!scaler_)
-      return settings_ ? "the command does not say its batch"
-                       : "how to say a smaller batch is not known (" + unknown_ + "): --set 'NAME={batch}'";
+    if (!scaler_) return settings_ ? "the command does not say its batch" : "no batch flag is known in the command: " + unknown_;
     StepReport r;
     r.out_of_memory = true;
     if (f.kind == FailureKind::device_memory) r.limit = f.limit;
@@ -396,7 +426,10 @@ class Supervisor {
     const std::string at = to_string(values());
     say("plimsoll: " + reason + (at.empty() ? "" : "; next: " + at));
     if (scaler_ && first_.accumulation == 0 && scaler_->batch() != first_.batch && !std::exchange(warned_, true))
-      warn("no {accumulation} is set: the global batch is kept only if the command sees to it itself");
+      warn(
+          fmt::format("no accumulation flag is known: the global batch changes from {} to {}, unless the command itself keeps it "
+                      "(--set '--accum={{accumulation}}' would)",
+                      first_.batch, scaler_->batch()));
   }
 
   int give_up(const std::string& reason) {
@@ -442,19 +475,21 @@ class Supervisor {
 }  // namespace
 
 std::string describe(const SupervisorRequest& request) {
-  std::string why, out;
-  const auto settings =
-      request.set.empty() ? settings_of_trainer(request.command, &why) : settings_by_templates(request.command, request.set, request.given);
+  std::string out;
+  const auto [settings, why, note] = found_settings(request);
   if (settings) {
     const RunValues now = settings->now();
     out += fmt::format("settings   {}, written as {}\n", to_string(now), settings->how());
+    if (!note.empty()) out += "           " + note + "\n";
     if (now.batch > 0) {
       BatchScaler scaler(scaler_settings(request, now));
-      std::vector<std::string> ladder{fmt::format("{} x {}", scaler.batch(), scaler.step().size())};
+      const auto rung = [&] {  // without a flag for accumulation only the batch is told
+        return fmt::format("{}", scaler.batch()) + (now.accumulation > 0 ? fmt::format(" x {}", scaler.step().size()) : "");
+      };
+      std::vector<std::string> ladder{rung()};
       StepReport oom;
       oom.out_of_memory = true;
-      while (scaler.report(oom).action != ScalerAction::give_up)
-        ladder.push_back(fmt::format("{} x {}", scaler.batch(), scaler.step().size()));
+      while (scaler.report(oom).action != ScalerAction::give_up) ladder.push_back(rung());
       out += fmt::format("after OOM  {}{}\n", join(ladder, ", then "), request.predict ? " (or by simulation)" : "");
     }
     if (now.workers > 0) out += fmt::format("workers    {} at first, half as many each time the host runs out\n", now.workers);
