@@ -46,6 +46,7 @@ const Keys<ExplainRequest>& explain_keys() {
        .help = "the run whose log it is: a model, a file, a directory or a command in quotes",
        .group = kFailure,
        .flag = false},
+      {.key = "verbose", .member = &R::verbose, .value = "", .help = "of a log: every change that may help, not three", .flag = false},
       {"bundle", &R::bundle, "FILE.tar", "write hardware, configuration, error and estimate to a tar archive, without secrets and names",
        kFailure},
       {"device", &R::device, "N", "the device to look at (default: the one with the most events)", kSnapshot, {0, UINT16_MAX}},
@@ -73,7 +74,7 @@ ExitCode answer(const ExplainRequest& request, const Show& show) {
     return answer(RecordedFileRequest{request.job.run[0], request.device, request.marks, show.progress}, show);
   if (request.device || !request.marks.empty())
     throw Error("[explain] --device and --marks are for memory snapshots", "name the snapshot's file", ExitCode::usage);
-  if (auto log = read_log(request.job.run)) return answer_log(request, std::move(*log), show);
+  if (auto log = read_log(request.job.run, show)) return answer_log(request, std::move(*log), show);
   if (!request.run.empty())
     throw Error("[explain] --run describes the run beside a log, and no log is given", "plimsoll explain LOG --run " + request.run,
                 ExitCode::usage);

@@ -11,8 +11,9 @@ namespace plimsoll {
 struct ExplainRequest {
   JobRequest job;
   DeviceRequest devices;
-  std::string run;     // whose log it is, when `job` names a log: a model, a file, a command
-  std::string bundle;  // a path for the archive to ask for help with; empty: none
+  std::string run;       // whose log it is, when `job` names a log: a model, a file, a command
+  bool verbose = false;  // of a log: every change, not the first three
+  std::string bundle;    // a path for the archive to ask for help with; empty: none
   // When `job` names a file that a program wrote about its memory (recorded_file.h).
   std::optional<int> device;
   std::string marks;

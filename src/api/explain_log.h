@@ -7,9 +7,15 @@
 
 namespace plimsoll {
 
-// What a file or standard input says, when it is a log by its content; none: it describes a run.
-std::optional<Diagnosis> read_log(const std::vector<std::string>& words);
-ExitCode answer_log(const ExplainRequest& request, Diagnosis diagnosis, const Show& show);
+struct ReadLog {
+  Diagnosis diagnosis;
+  size_t words = 1;  // of the request that are the log; what follows is the run
+};
+
+// What a file, a pipe or the words themselves say, when they are a log by their content; none: they describe a run. Throws an Error for
+// what is certainly neither: a script, a notebook, a list of packages, a text in which nothing is of a log.
+std::optional<ReadLog> read_log(const std::vector<std::string>& words, const Show& show);
+ExitCode answer_log(const ExplainRequest& request, ReadLog log, const Show& show);
 // Before the answer: whether the archive can be written under that name.
 void check_bundle(const ExplainRequest& request);
 // The archive, written; none when it is not asked for. `words`: the run.

@@ -151,6 +151,11 @@ bool any_fits(const std::vector<Plan>& plans) {
   return std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.best.has_value(); });
 }
 
+// Somebody ended the search: no other is begun.
+bool any_unfinished(const std::vector<Plan>& plans) {
+  return std::any_of(plans.begin(), plans.end(), [](const Plan& p) { return p.unfinished; });
+}
+
 // As few devices as will do, of those that there are: doubled until something fits, then halved in between. All of them when nothing does.
 int64_t fewest_devices(PlanRequest request, const std::vector<TargetDevice>& devices) {
   const int64_t most = request.constraints.gpus;
@@ -177,7 +182,7 @@ std::vector<Plan> without_unwritten(const SearchRequest& request, const TrainerW
   for (std::vector<std::string> settings = unwritten_settings(request, words, plans[0]); !settings.empty();) {
     plan.constraints.without.insert(settings.begin(), settings.end());
     std::vector<Plan> other = make_plans(plan, devices);
-    if (!other[0].best) return plans;
+    if (!other[0].best || any_unfinished(other)) return plans;
     plans = std::move(other);
     left_out.insert(left_out.end(), settings.begin(), settings.end());
     if (request.flags) plans[0].not_in_flags = left_out;
@@ -198,6 +203,7 @@ std::vector<Plan> plans_in_words(const SearchRequest& request, const TrainerWord
   if (beside) plan.constraints.without.insert(environment.begin(), environment.end());
   plan.beyond_words = !plan.brief && !words.is_own_file();
   std::vector<Plan> plans = make_plans(plan, devices);
+  if (any_unfinished(plans)) return plans;
   if (beside && !any_fits(plans)) {
     PlanRequest with_variable = plan;
     for (const std::string& name : environment) with_variable.constraints.without.erase(name);
@@ -219,7 +225,7 @@ std::vector<Plan> plans_for(const SearchRequest& request, const TrainerWords& wo
   if (!request.generate.empty()) return plans_to_generate(request, plan, devices);
   if (request.unrestricted || !words.any()) return make_plans(plan, devices);
   std::vector<Plan> plans = plans_in_words(request, words, plan, devices);
-  if (plans.size() == 1) return plans;
+  if (plans.size() == 1 || any_unfinished(plans)) return plans;
   for (size_t i = 0; i < plans.size(); ++i)  // a table has something for every device
     if (!plans[i].best) plans[i] = make_plans(plan, {devices[i]}).front();
   return plans;
@@ -351,6 +357,7 @@ ExitCode answer(const SearchRequest& asked, const Show& show) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   PlanRequest plan = plan_request(request, job, devices);
   plan.progress = show.progress;
+  plan.keep_best = show.best_so_far && !wants_file(request);
   const TrainerWords words(request.job, job);
   plan.brief |= wants_file(request);
   if (request.goal == "gpus") plan.constraints.gpus = fewest_devices(plan, devices);
@@ -375,6 +382,10 @@ ExitCode answer(const SearchRequest& asked, const Show& show) {
   } else {
     const CommandOf command = [&](const PlannedRun& run) { return command_for(request, words, run); };
     show([&] { return plans_document(plans, command); }, [&] { return plans_json(plans, command); });
+  }
+  if (any_unfinished(plans)) {
+    show.note("plimsoll: ended before the search was over: this is the best of what was executed by then, not the plan\n");
+    return Cancelled::kCode;
   }
   return any_fits(plans) ? ExitCode::ok : ExitCode::no;
 }

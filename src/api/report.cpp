@@ -59,19 +59,20 @@ std::vector<Fit> other_devices(Runs& runs, const Job& job, const std::vector<Tar
   return out;
 }
 
-Plan plan_for(const Runs& runs, const Job& job, const TargetDevice& device) {
+Plan plan_for(const Runs& runs, const Job& job, const TargetDevice& device, const OnProgress& progress) {
   PlanRequest request;
   request.job = job;
   request.known = &runs;
+  request.progress = progress;
   return make_plans(request, {device}).front();
 }
 
 // Other devices, levers and a plan.
-void add_recommendations(JobPage& page, Runs& runs, const Job& job, const std::vector<TargetDevice>& devices) {
+void add_recommendations(JobPage& page, Runs& runs, const Job& job, const std::vector<TargetDevice>& devices, const OnProgress& progress) {
   if (devices.size() < 2) page.table = other_devices(runs, job, devices);
   if (page.explanation.estimate.xla) return;
-  page.what_if = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]));
-  if (!devices.empty() && devices[0].capacity) page.plan = plan_for(runs, job, devices[0]);
+  page.what_if = what_if(runs, job, devices.empty() ? std::nullopt : std::optional(devices[0]), progress);
+  if (!devices.empty() && devices[0].capacity) page.plan = plan_for(runs, job, devices[0], progress);
 }
 
 JobPage job_page(const ReportRequest& request) {
@@ -89,7 +90,7 @@ JobPage job_page(const ReportRequest& request) {
   const Estimate& e = page.explanation.estimate;
   page.trace = run->trace();
   page.ranks = ranks_of(*run, e, device);
-  if (!request.brief) add_recommendations(page, runs, job, devices);
+  if (!request.brief) add_recommendations(page, runs, job, devices, request.progress);
   page.executions = runs.executed() + (page.plan ? page.plan->executed - page.plan->taken : 0);
   return page;
 }

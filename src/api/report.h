@@ -22,7 +22,7 @@ struct ReportRequest {
   Language language = Language::english;  // of Markdown and text
   bool brief = false;                     // without levers, plan and the table of devices
   OutputForm format = OutputForm::markdown;
-  OnProgress progress;  // of bytes read of a snapshot
+  OnProgress progress;  // of bytes read of a snapshot, of changes and candidates executed
 };
 
 std::string document(const ReportRequest& request);

@@ -29,6 +29,7 @@ struct Show {
   std::function<void(const MakeDocument& document, const MakeJson& json)> answer;
   std::function<void(const std::string& lines)> notes;  // may be empty
   OnProgress progress;                                  // may be empty
+  bool best_so_far = false;                             // where `progress` ends an answer, what is known by then is shown; else nothing is
 };
 
 }  // namespace plimsoll

@@ -58,7 +58,7 @@ std::function<ExitCode()> set_up_estimate(CLI::App& app) {
     request.job = flags->job.request();
     request.devices = flags->devices;
     request.calibrated = !flags->uncalibrated;
-    return answer_counting(flags->output, [&](const Show& show) { return answer(request, show); });
+    return answer_with_progress(flags->output, [&](const Show& show) { return answer(request, show); });
   };
 }
 

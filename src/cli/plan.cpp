@@ -64,7 +64,7 @@ std::function<ExitCode()> set_up_plan(CLI::App& app) {
     request.job = f->job.request();
     request.devices = f->devices;
     request.calibrated = !f->uncalibrated;
-    return answer_counting(f->output, [&](const Show& show) { return answer(request, show); });
+    return answer_with_progress(f->output, [&](const Show& show) { return answer(request, show); });
   };
 }
 

@@ -69,7 +69,8 @@ std::function<ExitCode()> set_up_replay(CLI::App& app) {
   add_flags(app, replay_keys(), flags->request);
   flags->output.add_to(app);
   return [flags, &app] {
-    if (!flags->request.file.empty()) return answer(flags->request, flags->output.show(reading_progress(flags->request.file)));
+    if (!flags->request.file.empty())
+      return answer_with_progress(flags->output, [&](const Show& show) { return answer(flags->request, show); });
     const std::vector<CLI::Option*> options = app.get_options();
     if (std::any_of(options.begin(), options.end(), [](const CLI::Option* o) { return o->count() > 0; }))
       throw Error("[replay] flags need a trace file or a snapshot",

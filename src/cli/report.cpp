@@ -35,8 +35,27 @@ ReportRequest report_request_of(const ReportFlags& flags) {
   }
   out.language = parse_language(flags.language);
   out.brief = flags.brief;
-  out.progress = reading_progress(flags.job.input.empty() ? "" : flags.job.input[0]);
   return out;
+}
+
+ExitCode write_report(const ReportFlags& flags, const OnProgress& progress) {
+  ReportRequest request = report_request_of(flags);
+  request.progress = progress;
+  for (const std::string& path : {flags.html, flags.output})
+    if (!path.empty()) check_output_file(path);
+  if (!flags.html.empty()) {
+    request.format = OutputForm::html;
+    write_output_file(flags.html, document(request));
+    if (flags.output.empty() && flags.format.empty()) return ExitCode::ok;
+  }
+  request.format = !flags.format.empty() ? parse_form(flags.format, true) : document_format_of(flags.output);
+  const std::string text = document(request);
+  if (flags.output.empty()) {
+    std::cout << text;
+  } else {
+    write_output_file(flags.output, text);
+  }
+  return ExitCode::ok;
 }
 
 }  // namespace
@@ -66,24 +85,7 @@ std::function<ExitCode()> set_up_report(CLI::App& app) {
   app.add_flag("--brief", flags->brief, "a page without levers, plan and the table of devices: quicker");
   flags->job.add_to(app);
   flags->devices.add_to(app);
-  return [flags] {
-    ReportRequest request = report_request_of(*flags);
-    for (const std::string& path : {flags->html, flags->output})
-      if (!path.empty()) check_output_file(path);
-    if (!flags->html.empty()) {
-      request.format = OutputForm::html;
-      write_output_file(flags->html, document(request));
-      if (flags->output.empty() && flags->format.empty()) return ExitCode::ok;
-    }
-    request.format = !flags->format.empty() ? parse_form(flags->format, true) : document_format_of(flags->output);
-    const std::string text = document(request);
-    if (flags->output.empty()) {
-      std::cout << text;
-    } else {
-      write_output_file(flags->output, text);
-    }
-    return ExitCode::ok;
-  };
+  return [flags] { return with_progress([&](const OnProgress& progress) { return write_report(*flags, progress); }); };
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,9 @@
 #include "api/run.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <charconv>
 #include <iostream>
 #include <memory>
 
@@ -17,6 +21,18 @@ struct RunFlags {
   bool no_allocator = false, uncalibrated = false;
 };
 
+// On stderr and from stdin, which the command gets afterwards. Whatever is no number of the list is the first.
+size_t ask_on_terminal(const std::string& question, const std::vector<std::string>& choices) {
+  std::cerr << "plimsoll: " << question << "\n";
+  for (size_t i = 0; i < choices.size(); ++i) std::cerr << fmt::format("  {}  {}\n", i + 1, choices[i]);
+  std::cerr << "[1] " << std::flush;
+  std::string typed;
+  for (char c = 0; read(STDIN_FILENO, &c, 1) == 1 && c != '\n';) typed += c;  // no byte beyond the line
+  size_t chosen = 1;
+  std::from_chars(typed.data(), typed.data() + typed.size(), chosen);
+  return chosen >= 1 && chosen <= choices.size() ? chosen - 1 : 0;
+}
+
 }  // namespace
 
 std::function<ExitCode()> set_up_run(CLI::App& app) {
@@ -28,6 +44,7 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
       "allocator\n"
       "setting when the memory was there in pieces. Everything else ends it with the command's own exit code.\n"
       "  plimsoll run -- python run_clm.py --per_device_train_batch_size 8 --output_dir out ...       a trainer that is known\n"
+      "  plimsoll run -- python train.py --batch_size 8                                               a batch flag by its usual name\n"
       "  plimsoll run -- torchrun --nproc_per_node=4 train.py --config train.yaml                     before the launcher, not in it\n"
       "  plimsoll run --set 'micro_batch_size={batch}' --set '--accum={accumulation}' -- python my_train.py --micro_batch_size 8\n"
       "  plimsoll run --set 'BATCH={batch}' --batch 8 -- ./train.sh                                   an environment variable\n"
@@ -85,6 +102,7 @@ std::function<ExitCode()> set_up_run(CLI::App& app) {
     request.supervisor.allocator = !flags->no_allocator;
     request.devices = flags->devices;
     request.calibrated = !flags->uncalibrated;
+    if (isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0) request.supervisor.ask = ask_on_terminal;
     request.supervisor.say = [](const std::string& lines) { std::cerr << lines << std::flush; };
     return static_cast<ExitCode>(answer(request, [](const std::string& text) { std::cout << text; }));
   };

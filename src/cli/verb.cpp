@@ -85,7 +85,7 @@ std::function<ExitCode()> set_up_verb(CLI::App& app, const Verb& verb) {
   if (flags->job) flags->job->add_to(app);
   if (verb.examples) app.footer(verb.examples);
   return [flags, &verb] {
-    return answer_counting(flags->output, [&](const Show& show) { return verb.answer(request_from(own_keys(verb), *flags), show); });
+    return answer_with_progress(flags->output, [&](const Show& show) { return verb.answer(request_from(own_keys(verb), *flags), show); });
   };
 }
 

@@ -134,17 +134,26 @@ class Reading {
     for (at_ = 1; at_ < words_.size(); ++at_) {
       const std::string& word = words_[at_];
       if (word == "--") {
-        out_.insert(out_.end(), words_.begin() + static_cast<long>(at_), words_.end());
+        put_words_behind_the_mark();
+        out_.insert(out_.end(), words_.begin() + static_cast<long>(at_) + 1, words_.end());
         break;
       }
       if (!is_flag(word)) {
         positionals_.push_back(word);
+        positional_at_.push_back(out_.size());
         out_.push_back(word);
       } else {
         read_flag(word);
       }
     }
     refuse_extra_words();
+  }
+
+  // "explain train.log -- python train.py": the parser takes words behind the mark only where none stood before it.
+  void put_words_behind_the_mark() {
+    for (auto at = positional_at_.rbegin(); at != positional_at_.rend(); ++at) out_.erase(out_.begin() + static_cast<long>(*at));
+    out_.push_back("--");
+    out_.insert(out_.end(), positionals_.begin(), positionals_.end());
   }
 
   Words words() && { return std::move(out_); }
@@ -318,6 +327,7 @@ class Reading {
   const Words& words_;
   size_t at_ = 0;
   Words out_, notes_, positionals_;
+  std::vector<size_t> positional_at_;             // of them in out_
   std::map<std::string, size_t> valued_, parts_;  // a flag, and where its value is in out_
 };
 

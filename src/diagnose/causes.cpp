@@ -13,6 +13,11 @@ namespace {
 constexpr int64_t kMiB = 1 << 20, kGiB = 1 << 30;
 // A CUDA context and its kernels: PyTorch before lazy loading had up to 1.6 GB a process.
 constexpr int64_t kContext = 2 * kGiB;
+// A request that is a quarter of the device is a matter of its shape.
+constexpr int64_t kLargeRequest = 4;
+// Where more is free than was asked for, the messages of tests/data/oom have either under 1 % of the device left, which is full then (page
+// tables, the driver's granularity), or above 40 %.
+constexpr double kRoomLeft = 0.05;
 
 std::string size(int64_t bytes) { return to_string(Bytes{bytes}); }
 
@@ -53,11 +58,17 @@ class Causes {
           "one tensor larger than the device: {} was asked for at once, the device has {}; a quadratic attention, a sequence that is too "
           "long, or a wrong shape",
           size(*s_.tried), size(*s_.total)));
+    else if (s_.tried && s_.total && *s_.tried > *s_.total / kLargeRequest)
+      add(fmt::format(
+          "one large tensor: {} was asked for at once, {:.0f} % of the device; attention without a fused kernel, logits of a long "
+          "sequence, or a wrong shape",
+          size(*s_.tried), percent(*s_.tried, *s_.total)));
     limit();
     other_processes();
     fragmentation();
+    full_device();
     outside_the_allocator();
-    if (s_.tried && s_.free && *s_.free > *s_.tried && d_.fragmentation != Fragmentation::yes && !s_.allowed)
+    if (has_room())
       add(fmt::format(
           "the driver refused {} although it reports {} free: another process took it in between, a limit on single allocations, or "
           "the host's own memory (page file, control group)",
@@ -90,9 +101,37 @@ class Causes {
   }
 
   void fragmentation() {
-    if (d_.fragmentation != Fragmentation::yes) return;
-    add(fmt::format("fragmentation: {} is reserved but not allocated, enough for the {} that was asked for, but in no single piece",
-                    size(*s_.reserved - *s_.allocated), size(*s_.tried)));
+    if (!d_.fragmented()) return;
+    const int64_t idle = *s_.reserved - *s_.allocated;
+    add(fmt::format(
+        "fragmentation: {} is reserved but not allocated, {:.0f} % of what is reserved and enough for the {} that was asked for, "
+        "but in no single piece",
+        size(idle), percent(idle, *s_.reserved), size(*s_.tried)));
+  }
+
+  static double percent(int64_t part, int64_t all) { return 100 * static_cast<double>(part) / static_cast<double>(all); }
+
+  // By what is left when neither others nor pieces explain it: the run's own tensors.
+  void full_device() {
+    if (!s_.allocated || !s_.total || d_.fragmented()) return;
+    const int64_t limit = s_.allowed ? std::min(*s_.allowed, *s_.total) : *s_.total;
+    if (*s_.allocated < limit / 2) return;
+    const std::string last = is_segment() ? fmt::format("; the {} is only what was asked for last, {}", size(*s_.tried), segment()) : "";
+    add(fmt::format("the device is full: tensors of this run hold {} of {} ({:.0f} %){}", size(*s_.allocated), size(limit),
+                    percent(*s_.allocated, limit), last));
+    said_full_ = true;
+  }
+
+  // What PyTorch asks the driver for when a small tensor finds no room (kSmallBuffer and kLargeBuffer of its caching allocator).
+  bool is_segment() const { return s_.tried && s_.framework == "pytorch" && (*s_.tried == 2 * kMiB || *s_.tried == 20 * kMiB); }
+  std::string segment() const {
+    return fmt::format("a segment for a small tensor ({})", *s_.tried == 2 * kMiB ? "1 MiB at most" : "1 to 10 MiB");
+  }
+
+  bool has_room() const {
+    if (!s_.tried || !s_.free || s_.allowed || d_.fragmented()) return false;
+    const int64_t left = *s_.free - *s_.tried;
+    return left > 0 && (!s_.total || static_cast<double>(left) > kRoomLeft * static_cast<double>(*s_.total));
   }
 
   void outside_the_allocator() {
@@ -116,9 +155,7 @@ class Causes {
 
   // What the run itself wants, by when it failed.
   void need() {
-    if (s_.tried && s_.framework == "pytorch" && (*s_.tried == 2 * kMiB || *s_.tried == 20 * kMiB))
-      add(fmt::format("the device was full before: {} is the segment PyTorch asks for when a small tensor ({}) finds no room",
-                      size(*s_.tried), *s_.tried == 2 * kMiB ? "1 MiB at most" : "1 to 10 MiB"));
+    if (is_segment() && !said_full_) add(fmt::format("the device was full before: {} is {}", size(*s_.tried), segment()));
     if (d_.phase == "loading") {
       add("the model does not fit: it ran out while weights were being loaded or moved, before any training");
     } else if (d_.phase == "optimizer step") {
@@ -211,6 +248,7 @@ class Causes {
 
   Diagnosis& d_;
   const Symptom& s_;
+  bool said_full_ = false;
 };
 
 }  // namespace

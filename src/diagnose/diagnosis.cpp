@@ -4,9 +4,12 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
+#include <tuple>
 
 #include "diagnose/log_stream.h"
 #include "diagnose/needles.h"
+#include "diagnose/other_forms.h"
 #include "diagnose/printed_size.h"
 #include "diagnose/words.h"
 #include "util/text.h"
@@ -17,17 +20,22 @@ namespace {
 
 constexpr size_t kMessage = 16 << 10, kRepetition = 2 << 10;  // what readers see of the first message and of those after it
 constexpr size_t kCandidates = 50000;                         // places looked at closely; a log that has more repeats itself
+constexpr size_t kShort = 1 << 20;                            // a text that may be something pasted, in another form
+constexpr int64_t kLinesThatTell = 2000;                      // of which one may show that it is a log
+constexpr double kFragmentedShare = 0.1;                      // of what is reserved; insights.cpp has the same
 
 struct Wordings {
   Needles needles;
   size_t progress;  // indices from here on are words of progress lines
+  size_t settings;  // and from here on of settings
 
-  Wordings() : needles(words()), progress(symptom_readers().size()) {}
+  Wordings() : needles(words()), progress(symptom_readers().size()), settings(progress + progress_words().size()) {}
 
   static std::vector<std::string_view> words() {
     std::vector<std::string_view> all;
     for (const SymptomReader& r : symptom_readers()) all.emplace_back(r.needle);
     for (const std::string_view w : progress_words()) all.push_back(w);
+    for (const std::string_view w : setting_words()) all.push_back(w);
     return all;
   }
 };
@@ -135,11 +143,26 @@ std::optional<int> rank_in(std::string_view line) {
   return {};
 }
 
+// What tells one message from another: what it is about and its numbers.
+using SameMessage = std::tuple<std::string, std::optional<int64_t>, std::optional<int64_t>, std::optional<int64_t>, std::optional<int64_t>,
+                               std::optional<int64_t>>;
+SameMessage same_message(const Symptom& s) { return {s.kind, s.tried, s.total, s.free, s.allocated, s.reserved}; }
+
+// What programs print before or in the lines of a log.
+bool is_log_line(std::string_view raw) {
+  for (const std::string_view word : {"Traceback (most recent call last)", "ERROR", "WARNING", "INFO", "DEBUG",
+                                      "Error: ", "error: ", "Exception: ", "[rank", "Killed", "exit code", "exited with"})
+    if (has(raw, word)) return true;
+  return clean_line(raw.substr(0, 400)).text.size() < std::min<size_t>(raw.size(), 400);
+}
+
 // The last lines that may tell how far the run is; which of them do is found out when it is asked.
 class LastProgress {
  public:
   void add(std::string_view line, int64_t number) {
     if (line.find("File \"") != std::string_view::npos) return;  // "training_step" in a traceback
+    const std::string_view text = trimmed(line);
+    if (text.starts_with('#') || text.starts_with("**")) return;  // a heading: "## Step 10: ..."
     Line& slot = lines_[next_++ % lines_.size()];
     slot.text.assign(line.substr(line.size() > 400 ? line.size() - 400 : 0));
     slot.number = number;
@@ -173,15 +196,19 @@ class Reading {
     finish();
     return std::move(d_);
   }
+  // For those who know it in another form; empty: it is too long for that.
+  std::string_view whole() const { return log_.whole(kShort); }
 
  private:
   void read_line() {
     const std::string_view raw = log_.line();
     const Wordings& w = wordings();
-    bool progressed = false;
+    bool progressed = false, sets = false;
     hits_.clear();
     const auto found = [&](size_t word, size_t end) {
-      if (word >= w.progress) {
+      if (word >= w.settings) {
+        sets = true;
+      } else if (word >= w.progress) {
         progressed = true;
       } else if (hits_.size() < 16) {
         hits_.push_back(word);
@@ -194,6 +221,8 @@ class Reading {
     }
     if (!hits_.empty() && candidates_ < kCandidates) read_hits(raw);
     if (progressed) progress_.add(raw, log_.number());
+    if (sets) d_.set.read(raw);
+    if (!d_.is_log && log_.number() <= kLinesThatTell) d_.is_log = is_log_line(raw);
   }
 
   void read_hits(std::string_view raw) {
@@ -219,7 +248,7 @@ class Reading {
     const std::string_view message = std::string_view(text).substr(begin);
     const auto rank = line.rank ? line.rank : symptom.rank ? symptom.rank : rank_in(message.substr(0, message.find('\n')));
     if (rank) ranks_.insert(*rank);
-    ++d_.occurrences;
+    if (is_new(symptom, rank)) ++d_.occurrences;
     const auto same_line = has(raw, "it]") || has(raw, "it/s") ? read_progress(raw) : std::nullopt;  // a bar and the error on one line
     last_line_ = log_.number();
     last_progress_ = same_line ? same_line : progress_.last();
@@ -230,7 +259,7 @@ class Reading {
                            (symptom.tried || symptom.allocated) && log_.number() <= d_.line + 60;
     if (!better && !completes) return;
     if (completes && !better) {
-      --d_.occurrences;
+      d_.occurrences = std::max<int64_t>(1, d_.occurrences - 1);
       Symptom both = symptom;
       if (both.note.empty()) both.note = d_.symptom->note;
       d_.symptom = both;
@@ -250,8 +279,19 @@ class Reading {
     d_.progress = last_progress_;
   }
 
+  // One message may be printed twice, broken into lines, or printed by every rank; after a step it is another one.
+  bool is_new(const Symptom& symptom, std::optional<int> rank) {
+    const SameMessage message = same_message(symptom);
+    const bool first = seen_.insert(message).second;
+    const bool other_rank = rank && told_by_.insert({*rank, message}).second;
+    if (first || other_rank) return first;
+    const auto since = progress_.last(last_line_);
+    return since && since->training && since->done;
+  }
+
   void finish() {
     d_.lines = log_.number();
+    d_.is_log |= d_.symptom || progress_.last();
     d_.binary = log_.binary();
     d_.ranks.assign(ranks_.begin(), ranks_.end());
     if (!d_.symptom) {
@@ -263,6 +303,7 @@ class Reading {
       const int64_t lines = d_.lines;
       d_ = {};
       d_.lines = lines;
+      d_.is_log = true;
       return;
     }
     d_.phase = d_.traceback.phase();
@@ -286,6 +327,8 @@ class Reading {
   Diagnosis d_;
   std::vector<size_t> hits_;
   std::set<int> ranks_;
+  std::set<SameMessage> seen_;
+  std::set<std::pair<int, SameMessage>> told_by_;
   LastProgress progress_;
   int64_t last_line_ = 0;  // of the last symptom, and how far training was
   std::optional<Progress> last_progress_;
@@ -303,6 +346,25 @@ const char* to_string(Fragmentation f) {
   return "";
 }
 
-Diagnosis diagnose(std::istream& log) { return Reading(log).run(); }
+bool Diagnosis::fragmented() const {
+  if (fragmentation != Fragmentation::yes || !symptom) return false;
+  const int64_t idle = *symptom->reserved - *symptom->allocated;
+  return static_cast<double>(idle) >= kFragmentedShare * static_cast<double>(*symptom->reserved);
+}
+
+Diagnosis diagnose(std::istream& log) {
+  Reading reading(log);
+  Diagnosis best = reading.run();
+  const auto knows = [](const Diagnosis& d) { return d.symptom ? 10 * weight(*d.symptom) + numbers_of(*d.symptom) : 0; };
+  for (const OtherForm& form : best.binary ? std::vector<OtherForm>() : other_forms(reading.whole())) {
+    std::istringstream in(form.text);
+    Diagnosis other = Reading(in).run();
+    // A comment that mentions an error is none; one with its numbers or its traceback is a log that somebody kept.
+    const bool whole = other.symptom && (other.symptom->total || other.symptom->allocated || !other.traceback.frames.empty());
+    const bool mended = form.mends && knows(other) == knows(best) && whole && same_message(*other.symptom) != same_message(*best.symptom);
+    if (whole && (knows(other) > knows(best) || mended)) best = std::move(other);
+  }
+  return best;
+}
 
 }  // namespace plimsoll

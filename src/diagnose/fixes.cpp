@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "diagnose/diagnosis.h"
+#include "plan/quick_what_if.h"
 
 namespace plimsoll {
 
@@ -62,7 +63,7 @@ class Fixes {
     if (s_.kind == "vllm")
       add("another share for the cache, a shorter maximum length, or a quantized model",
           "gpu_memory_utilization counts what other processes hold too", "--gpu-memory-utilization 0.9 --max-model-len 4096");
-    if (cause("fragmentation"))
+    if (cause("fragmentation") && !has_expandable() && !needs_more())
       add("let segments grow instead of making new ones", "memory that is reserved but in pieces becomes usable", allocator_setting());
     if (cause("CUDA graphs")) add("fewer captured batch sizes, or no CUDA graphs", "each captured graph keeps its own pool");
     if (s_.framework == "jax")
@@ -73,7 +74,7 @@ class Fixes {
     } else {
       usual();
     }
-    if (!cause("fragmentation") && d_.first_step == false && s_.framework == "pytorch")
+    if (!cause("fragmentation") && d_.first_step == false && s_.framework == "pytorch" && !has_expandable())
       add("let segments grow instead of making new ones", "batches of changing length leave gaps", allocator_setting());
     if (d_.first_step == false)
       add("keep numbers, not tensors, from step to step: loss.item(), .detach()", "a tensor that is kept keeps its whole graph");
@@ -82,6 +83,10 @@ class Fixes {
     last_resorts();
   }
 
+  // The run does not fit however its segments lie; what the setting saves stands among its changes.
+  bool needs_more() const { return d_.run && d_.run->fit && d_.run->fit->verdict == Verdict::does_not_fit; }
+  bool has_expandable() const { return d_.set.expandable_segments; }
+
   std::string allocator_setting() const {
     return std::string(s_.kind == "pytorch_hip" ? "PYTORCH_HIP_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF") + "=expandable_segments:True";
   }
@@ -89,41 +94,37 @@ class Fixes {
   // What people change by hand, when it is not known what this run has set.
   void usual() {
     if (d_.phase == "loading") {
-      add("load the weights in bf16, 8 or 4 bit", "half, a quarter or an eighth of fp32's bytes",
-          "torch_dtype=torch.bfloat16, load_in_4bit=True");
+      if (!d_.set.four_bit)
+        add("load the weights in bf16, 8 or 4 bit", "half, a quarter or an eighth of fp32's bytes",
+            "torch_dtype=torch.bfloat16, load_in_4bit=True");
       add("a smaller model, or adapters on a quantized one (LoRA)", "weights come before everything else");
     } else {
-      add("a smaller batch with more accumulation", "activations fall with the batch, the effective batch stays",
-          "batch / 2, gradient_accumulation_steps * 2");
+      if (!d_.set.batch_of_one)
+        add("a smaller batch with more accumulation", "activations fall with the batch, the effective batch stays",
+            "batch / 2, gradient_accumulation_steps * 2");
       if (d_.phase == "evaluation")
         add("a smaller evaluation batch, and outputs moved to the host", "evaluation has a batch of its own",
             "per_device_eval_batch_size=1 eval_accumulation_steps=1");
-      add("gradient checkpointing", "activations are computed again in backward instead of kept; about a third more time",
-          "gradient_checkpointing=True");
+      if (!d_.set.checkpointing)
+        add("gradient checkpointing", "activations are computed again in backward instead of kept; about a third more time",
+            "gradient_checkpointing=True");
       add("shorter sequences, smaller images, fewer frames", "activations fall with them, eager attention with their square");
-      add("bf16 or fp16 with autocast", "most activations take half");
+      if (!d_.set.autocast) add("bf16 or fp16 with autocast", "most activations take half", "bf16=True");
       if (d_.phase == "optimizer step" || d_.phase.empty())
         add("an optimizer with smaller states (8-bit Adam, Adafactor), or LoRA", "Adam keeps two copies of the weights in fp32");
       add("a smaller model: fewer layers, a smaller width", "weights, gradients and states fall with it");
     }
-    add("give the run to plimsoll, to have each saving computed", "the same log with the training command or its configuration",
-        "plimsoll explain LOG -- python train.py ...");
   }
 
-  // Same results first, then by what they save; those that make it fit stand before those that do not.
   void levers() {
-    std::vector<const LeverEffect*> effects;
-    for (const LeverEffect& e : d_.run->what_if.effects)
-      if (e.outcome == LeverOutcome::saves) effects.push_back(&e);
-    const auto enough = [](const LeverEffect* e) { return e->verdict == Verdict::fits ? 0 : e->verdict == Verdict::tight ? 1 : 2; };
-    std::stable_sort(effects.begin(), effects.end(), [&](const LeverEffect* a, const LeverEffect* b) {
-      if (enough(a) != enough(b)) return enough(a) < enough(b);
-      return a->lever.kind < b->lever.kind;
-    });
-    const bool judged = !d_.run->what_if.target.empty();
-    for (const LeverEffect* e : effects)
-      d_.fixes.push_back({e->lever.name, "time: " + e->lever.cost, e->lever.settings.flags(), e->saving,
-                          judged ? std::optional(e->verdict) : std::nullopt});
+    const KnownRun& run = *d_.run;
+    const bool judged = !run.what_if.target.empty();
+    for (const LeverEffect& e : run.what_if.effects) {
+      if (e.outcome != LeverOutcome::saves) continue;
+      const bool by_short = std::find(run.by_short.begin(), run.by_short.end(), e.lever.name) != run.by_short.end();
+      d_.fixes.push_back({e.lever.name, "time: " + e.lever.cost + (by_short ? "; what it saves is seen from shorter sequences" : ""),
+                          e.lever.settings.flags(), e.saving, judged ? std::optional(e.verdict) : std::nullopt});
+    }
   }
 
   void last_resorts() {
@@ -243,20 +244,29 @@ void find_fixes(Diagnosis& d) {
   if (d.symptom) Fixes(d).find();
 }
 
-void add_run(Diagnosis& d, const Job& job, const std::optional<TargetDevice>& asked) {
-  if (!d.symptom) return;
+bool add_run(Diagnosis& d, const Job& job, const std::optional<TargetDevice>& asked, const OnProgress& progress) {
+  if (!d.symptom) return true;
   const auto target = asked ? asked : device_of(d);
   KnownRun run;
   Runs runs;
   run.estimate = estimate(runs, job, 2000, target ? std::optional(target->spec) : std::nullopt);
   if (target) run.fit = Fitting(runs, job).replay_on(*target);
-  run.what_if = what_if(runs, job, target);
+  QuickWhatIf changes = quick_what_if(runs, job, target, kShownFixes, progress);
+  run.what_if = std::move(changes.all);
+  run.by_short = std::move(changes.by_short);
+  run.unfinished = changes.unfinished;
   if (d.symptom->tried) run.matches = tensors_of_size(run.estimate, *d.symptom->tried);
+  d.set.expandable_segments |= job.alloc_conf.find("expandable_segments:True") != std::string::npos;
   d.run = std::move(run);
   find_causes(d);
   if (!d.run->matches.empty())
     d.causes.insert(d.causes.begin(), fmt::format("what was asked for has the size of {}", d.run->matches.front()));
+  if (d.run->fit && d.run->fit->verdict == Verdict::does_not_fit && target->capacity)
+    d.causes.insert(d.causes.begin(), fmt::format("the run needs more than the device has: {} of {}, {} of it tensors, peak in {}",
+                                                  to_string(d.run->what_if.device), to_string(target->capacity->bytes),
+                                                  to_string(d.run->estimate.peak), phase_name(d.run->estimate.peak_phase)));
   find_fixes(d);
+  return !d.run->unfinished;
 }
 
 }  // namespace plimsoll

@@ -38,9 +38,9 @@ std::string without_colours(std::string_view raw) {
 
 // What a record says, in the order of its fields: Docker's "log", journald's "MESSAGE", a logger's "message" and its traceback.
 void collect_texts(const nlohmann::ordered_json& record, std::string& out, int depth) {
-  static constexpr std::string_view kFields[] = {"log",         "message",     "msg",    "MESSAGE",   "text",        "textPayload",
-                                                 "jsonPayload", "event",       "error",  "err",       "exception",   "exc_info",
-                                                 "traceback",   "stack_trace", "stderr", "extraInfo", "py_callstack"};
+  static constexpr std::string_view kFields[] = {
+      "log",       "message",  "msg",    "MESSAGE", "text",      "textPayload", "jsonPayload", "event",     "error",       "err",
+      "exception", "exc_info", "detail", "errors",  "traceback", "stack_trace", "stderr",      "extraInfo", "py_callstack"};
   for (const auto& [key, value] : record.items()) {
     if (std::find(std::begin(kFields), std::end(kFields), key) == std::end(kFields)) continue;
     if (value.is_object() && depth < 4) collect_texts(value, out, depth + 1);
@@ -172,7 +172,8 @@ void LogStream::fill() {
   begin_ -= keep;
   end_ -= keep;
   first_ = 0;
-  if (!started_) {
+  const bool first = !started_;
+  if (first) {
     started_ = true;
     char mark[2] = {};
     in_.read(mark, 2);
@@ -195,6 +196,7 @@ void LogStream::fill() {
     filled_ += read_piece(buffer_.get() + filled_, kBuffer - filled_);
   }
   finished_ = !in_;
+  single_ = finished_ && first;
 }
 
 bool LogStream::next() {

@@ -21,7 +21,9 @@ class LogStream {
   int64_t number() const { return number_; }                                 // as an editor counts
   std::string_view before() const { return view(first_, begin_); }           // up to 256 KiB
   std::string_view after() const { return view(end_, end_ + following()); }  // up to 64 KiB
-  bool binary() const { return binary_; }                                    // zero bytes in the first piece: no text
+  // All of a text that fits into one piece, and is at most so long; else empty.
+  std::string_view whole(size_t most) const { return single_ && filled_ <= most ? view(0, filled_) : std::string_view(); }
+  bool binary() const { return binary_; }  // zero bytes in the first piece: no text
 
  private:
   std::string_view view(size_t from, size_t to) const { return {buffer_.get() + from, to - from}; }
@@ -33,7 +35,7 @@ class LogStream {
   std::unique_ptr<char[]> buffer_;  // not initialised: a short log touches little of it
   size_t filled_ = 0, first_ = 0, begin_ = 0, end_ = 0;
   int64_t number_ = 0;
-  bool finished_ = false, started_ = false, binary_ = false;
+  bool finished_ = false, started_ = false, binary_ = false, single_ = false;
   bool counted_ = true;  // the line end before this line was a line feed
   enum class Encoding : uint8_t { bytes, utf16le, utf16be } encoding_ = Encoding::bytes;
 };

@@ -23,6 +23,8 @@ constexpr const char* kOwnModel =
     "name a known model (plimsoll estimate gpt2 --batch 8 --seq 1024) or its config.json; for a module of your own, record one step with "
     "torch.cuda.memory._record_memory_history and: plimsoll explain snapshot.pickle";
 
+constexpr const char* kInstead = "name a model, its config.json, a trainer's configuration or a training command";
+
 [[noreturn]] void refuse(const std::string& path, const std::string& what, const std::string& hint) {
   throw Error(fmt::format("[input] {} is {}", printable(path, 200), what), hint);
 }
@@ -62,12 +64,11 @@ void refuse_binary(const std::string& path, std::string_view bytes) {
         fmt::format("if it is a memory snapshot of PyTorch: plimsoll explain {}; of weights, name the model's config.json or safetensors",
                     path));
   for (const Magic& m : kMagics)
-    if (bytes.starts_with(m.begin)) refuse(path, m.what, "name a model, its config.json, a trainer's configuration or a training command");
+    if (bytes.starts_with(m.begin)) refuse(path, m.what, kInstead);
   if (!is_binary(bytes)) return;
   const bool weights = extension == ".pt" || extension == ".pth" || extension == ".bin" || extension == ".ckpt";
   refuse(path, "binary, and none of the files that can be read",
-         weights ? "weights are read from safetensors and GGUF; or name the model's config.json"
-                 : "name a model, its config.json, a trainer's configuration or a training command");
+         weights ? "weights are read from safetensors and GGUF; or name the model's config.json" : kInstead);
 }
 
 std::vector<std::string> lines_of(std::string_view text, size_t most) {
@@ -170,25 +171,44 @@ std::string some_of(std::vector<std::string> names, size_t most) {
   return printable(join(names, ", "), 300) + more;
 }
 
+void refuse_notebook(const std::string& path, std::string_view bytes) {
+  const bool cells = bytes.find("\"nbformat\"") != std::string_view::npos && bytes.find("\"cells\"") != std::string_view::npos;
+  if (cells || lower(fs::path(path).extension().string()) == ".ipynb")
+    refuse(path, "a notebook: what its cells train is known to Python alone", kOwnModel);
+}
+
+[[noreturn]] void refuse_python(const std::string& path) {
+  refuse(path, "a Python script: what it trains is known to Python alone",
+         fmt::format("a trainer's command is read with its flags: plimsoll explain -- python {} ...; else {}", path, kOwnModel));
+}
+
 }  // namespace
 
 void refuse_foreign_file(const std::string& path, std::string_view bytes) {
-  if (bytes.empty()) refuse(path, "empty", "name a model, its config.json, a trainer's configuration or a training command");
+  if (bytes.empty()) refuse(path, "empty", kInstead);
   bytes = bytes.substr(0, kLook);
   refuse_binary(path, bytes);
+  refuse_notebook(path, bytes);
   const std::string extension = lower(fs::path(path).extension().string());
-  if (extension == ".ipynb" || (bytes.find("\"nbformat\"") != std::string_view::npos && bytes.find("\"cells\"") != std::string_view::npos))
-    refuse(path, "a notebook: what its cells train is known to Python alone", kOwnModel);
   if (is_configuration_name(extension)) return;
   const std::vector<std::string> lines = lines_of(bytes, 400);
-  if (is_python(extension, lines))
-    refuse(path, "a Python script: what it trains is known to Python alone",
-           fmt::format("a trainer's command is read with its flags: plimsoll explain -- python {} ...; else {}", path, kOwnModel));
+  if (is_python(extension, lines)) refuse_python(path);
   if (is_log(extension, bytes)) refuse(path, "a log", fmt::format("plimsoll explain {}", path));
-  if (is_requirements(path, lines))
-    refuse(path, "a list of Python packages", "name a model, its config.json, a trainer's configuration or a training command");
+  if (is_requirements(path, lines)) refuse(path, "a list of Python packages", kInstead);
   if (extension == ".md" || extension == ".rst" || extension == ".csv" || extension == ".html")
-    refuse(path, "a text, not a configuration", "name a model, its config.json, a trainer's configuration or a training command");
+    refuse(path, "a text, not a configuration", kInstead);
+}
+
+void refuse_what_is_no_log(const std::string& path, std::string_view bytes) {
+  if (bytes.empty()) refuse(path, "empty", "give the log that the run wrote, or its error in quotes");
+  bytes = bytes.substr(0, kLook);
+  refuse_binary(path, bytes);
+  refuse_notebook(path, bytes);
+  const std::vector<std::string> lines = lines_of(bytes, 400);
+  if (is_python(lower(fs::path(path).extension().string()), lines)) refuse_python(path);
+  if (is_requirements(path, lines))
+    refuse(path, "a list of Python packages",
+           "give the log that the run wrote, its configuration, or its command: plimsoll explain -- python ...");
 }
 
 void refuse_unknown_configuration(const Document& d) {
@@ -196,7 +216,7 @@ void refuse_unknown_configuration(const Document& d) {
   leaf_names(d.value, "", names);
   if (names.empty())
     throw Error(fmt::format("[input] {} is no configuration: it holds no keys", printable(d.path.empty() ? d.name : d.path, 200)),
-                "name a model, its config.json, a trainer's configuration or a training command");
+                kInstead);
   throw Error(fmt::format("[input] {}: {} {} there, but no trainer that is known writes these keys",
                           printable(d.path.empty() ? d.name : d.path, 200), some_of(names, 4), names.size() == 1 ? "is" : "are"),
               fmt::format("name the model: {}; or give its config.json; --as NAME insists on a reader", same_question(d.value)));

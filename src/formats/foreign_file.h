@@ -13,6 +13,9 @@ namespace plimsoll {
 // beginning alone.
 void refuse_foreign_file(const std::string& path, std::string_view bytes);
 
+// The same of what is certainly no log: a script, a notebook, a list of packages, a picture.
+void refuse_what_is_no_log(const std::string& path, std::string_view bytes);
+
 // For a configuration that parses but is nobody's that is known: the keys it has, and the command that asks the same of a known model.
 [[noreturn]] void refuse_unknown_configuration(const Document& document);
 

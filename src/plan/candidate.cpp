@@ -97,17 +97,22 @@ Candidate Evaluator::execute(const Patch& changes, bool in_full) const {
   return c;
 }
 
-// What ends one piece ends the question: nothing of `all` counts, and whoever waits for some of it is told the same.
+// What ends one piece ends the question: whoever waits for some of `all` is told the same, and only what was executed is there to see.
 std::vector<Candidate> Evaluator::execute_all(const std::vector<Patch>& all, bool in_full) {
   std::vector<Candidate> results(all.size());
+  std::vector<char> done(all.size());
+  progress_.expect(all.size());
   const auto execute_one = [&](size_t i) {
     results[i] = execute(all[i], in_full);
+    done[i] = 1;
     progress_.advance();
   };
   try {
     parallel_for(all.size(), execute_one, progress_);
   } catch (...) {
     const std::lock_guard lock(mutex_);
+    for (size_t i = 0; i < all.size(); ++i)
+      if (done[i] != 0 && !in_full) candidates_.try_emplace(all[i], std::move(results[i]));  // for all(): the best so far
     failed_ = std::current_exception();
     arrived_.notify_all();
     throw;

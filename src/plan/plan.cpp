@@ -40,6 +40,16 @@ class Planner {
 
   Plan make() {
     const Candidate& now = evaluator_.evaluate(Patch());
+    try {
+      return whole(now);
+    } catch (const Cancelled&) {
+      if (!request_.keep_best) throw;
+      return so_far(now);
+    }
+  }
+
+ private:
+  Plan whole(const Candidate& now) {
     plan_.as_is = planned(now, device_);
     plan_.as_is_impossible = now.impossible;
     plan_.peak_phase = now.peak_phase;
@@ -72,7 +82,21 @@ class Planner {
     return std::move(plan_);
   }
 
- private:
+  // The least disturbing of what was executed and fits, and the best of those.
+  Plan so_far(const Candidate& now) {
+    plan_.unfinished = true;
+    plan_.as_is = planned(now, device_);
+    Search order(evaluator_, space_, placement_, device_, plan_.limit, request_.objective);
+    const auto key = [&](const Candidate& c) { return std::pair(kind_of(c.changes), order.cost(c)); };
+    for (const Candidate* c : comparable()) {
+      if (!fits(*c) || (best_ != nullptr && !(key(*c) < key(*best_)))) continue;
+      best_ = c;
+      plan_.best = {kind_of(c->changes), planned(*c, device_)};
+    }
+    if (!plan_.best) plan_.unanswered = "it was ended before anything that fits was found";
+    return std::move(plan_);
+  }
+
   void find() {
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       plan_.best.reset();
@@ -222,13 +246,18 @@ class Planner {
     }
   }
 
-  void front() {
+  // Those that answer the same question.
+  std::vector<const Candidate*> comparable() const {
     std::vector<const Candidate*> all;
     for (const Candidate* c : evaluator_.all())
       if (!c->needs.empty() && (!space_.global || c->global_batch() == global_of(*c)) && !c->changes.contains("seq") &&
           !c->changes.contains("config") && !(one_pool(plan_.device) && moves_to_host(c->changes)))
         all.push_back(c);
-    for (const Candidate* c : pareto_front(all, device_)) plan_.front.push_back(planned(*c, device_));
+    return all;
+  }
+
+  void front() {
+    for (const Candidate* c : pareto_front(comparable(), device_)) plan_.front.push_back(planned(*c, device_));
   }
 
   // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
@@ -273,12 +302,15 @@ std::vector<Plan> make_plans(const PlanRequest& request, std::vector<TargetDevic
                       request.progress, request.known);
   const Placement placement(blocks_of(request.job, devices, evaluator.extrapolates()), request.job.checkpointing.reentrant);
   std::vector<Plan> out;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const Space space = supported_space(evaluator, request.constraints, i);
-    out.push_back(Planner(request, evaluator, space, placement, i).make());
-    out.back().executed = evaluator.executed();
-    out.back().taken = evaluator.taken();
-  }
+  for (size_t i = 0; i < devices.size(); ++i) try {
+      const Space space = supported_space(evaluator, request.constraints, i);
+      out.push_back(Planner(request, evaluator, space, placement, i).make());
+      out.back().executed = evaluator.executed();
+      out.back().taken = evaluator.taken();
+    } catch (const Cancelled&) {
+      if (!request.keep_best || out.empty()) throw;
+      return out;
+    }
   return out;
 }
 

@@ -22,6 +22,7 @@ struct PlanRequest {
   bool brief = false;  // only the answer: no ladders, effects, sensitivities
   bool full = false;   // every candidate in full, even where that takes seconds
   OnProgress progress;
+  bool keep_best = false;       // where `progress` ends it, the best plan so far; else Cancelled
   const Runs* known = nullptr;  // executions behind the same question that need not be made again
 };
 
@@ -106,6 +107,7 @@ struct Plan {
   std::vector<int64_t> extrapolated_from;  // tokens of the short runs; empty: every candidate was executed in full
   size_t executed = 0;                     // candidates, of all plans that were made together
   size_t taken = 0;                        // of them, those that PlanRequest::known has
+  bool unfinished = false;                 // somebody ended it: the best of what was executed by then
 };
 
 // One plan for each device, from shared executions.

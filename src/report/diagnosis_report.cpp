@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "report/fit_report.h"
@@ -50,8 +51,7 @@ doc::Facts numbers(const Diagnosis& d) {
   add("free", s.free);
   add("allocated", s.allocated, s.memory == Memory::host && !s.note.empty() ? s.note : "");
   if (s.reserved && s.allocated)
-    add("reserved, not in use", *s.reserved - *s.allocated,
-        d.fragmentation == Fragmentation::yes ? "more than was asked for: fragmentation" : "");
+    add("reserved, not in use", *s.reserved - *s.allocated, d.fragmented() ? "more than was asked for, in pieces: fragmentation" : "");
   add("in CUDA graphs' pools", s.private_pools);
   add("this process", s.process, "with what PyTorch does not count");
   if (d.others && d.others->count > 0) {
@@ -81,11 +81,14 @@ doc::Facts circumstances(const Diagnosis& d) {
   if (const Frame* f = d.traceback.models(); f && f != d.traceback.users()) add_frame(out, "model", *f);
   if (d.progress && d.progress->training) row("progress", progress_text(d));
   row("line", fmt::format("{} of {}", with_commas(d.line), with_commas(d.lines)));
-  if (d.occurrences > 1) {
+  if (d.ranks.size() > 1) {
     std::vector<std::string> ranks;
     for (const int r : d.ranks) ranks.push_back(std::to_string(r));
-    row("also", fmt::format("{} more such messages below; the first counts{}", with_commas(d.occurrences - 1),
-                            ranks.size() > 1 ? "; ranks " + printable(join(ranks, ", "), 60) : ""));
+    row("ranks", printable(join(ranks, ", "), 60));
+  }
+  if (d.occurrences > 1) {
+    row("also", fmt::format("{} other message{} of this kind below; this is about the first", with_commas(d.occurrences - 1),
+                            d.occurrences == 2 ? "" : "s"));
   }
   if (d.recovered) row("after it", "the run went on: it was caught, and steps follow");
   return out;
@@ -111,19 +114,28 @@ doc::Blocks run_blocks(const KnownRun& run) {
   return {doc::Heading{"The run", run.estimate.job.model + ", " + recipe_text(run.estimate.job, run.estimate.sample)}, std::move(facts)};
 }
 
-doc::Blocks fix_blocks(const Diagnosis& d) {
+doc::Row fix_row(const Fix& f, size_t number) {
+  doc::Text change = f.change;
+  if (f.saving) change += doc::Text("  saves ") + *f.saving;
+  if (f.verdict && *f.verdict == Verdict::fits) change += ", " + doc::good("then it fits");
+  if (f.verdict && *f.verdict == Verdict::tight) change += ", then it is tight";
+  doc::Row row{{fmt::format("{}.", number), change}, {doc::dim(f.why)}};
+  if (!f.flags.empty()) row.details.push_back(doc::code(f.flags));
+  return row;
+}
+
+doc::Blocks fix_blocks(const Diagnosis& d, bool verbose) {
   if (d.fixes.empty()) return {};
+  const size_t shown = verbose ? d.fixes.size() : std::min(kShownFixes, d.fixes.size());
   doc::Table table{{{"", doc::Kind::number}, {"change"}}};
-  for (const Fix& f : d.fixes) {
-    doc::Text change = f.change;
-    if (f.saving) change += doc::Text("  saves ") + *f.saving;
-    if (f.verdict && *f.verdict == Verdict::fits) change += ", " + doc::good("then it fits");
-    if (f.verdict && *f.verdict == Verdict::tight) change += ", then it is tight";
-    doc::Row row{{fmt::format("{}.", table.rows.size() + 1), change}, {doc::dim(f.why)}};
-    if (!f.flags.empty()) row.details.push_back(doc::code(f.flags));
-    table.rows.push_back(std::move(row));
-  }
-  return {doc::Heading{"What to change, in this order"}, std::move(table)};
+  for (size_t i = 0; i < shown; ++i) table.rows.push_back(fix_row(d.fixes[i], i + 1));
+  doc::Blocks out{doc::Heading{"What to change, in this order"}, std::move(table)};
+  std::string more = shown < d.fixes.size() ? fmt::format("{} more: -v", d.fixes.size() - shown) : "";
+  if (!d.run && d.symptom->memory == Memory::gpu && d.is_oom())
+    more += std::string(more.empty() ? "" : ". ") +
+            "What each saves is computed for the command that failed: plimsoll explain LOG -- python train.py ...";
+  if (!more.empty()) out.emplace_back(doc::Paragraph{doc::dim(more)});
+  return out;
 }
 
 Json optional_json(const std::optional<int64_t>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -150,7 +162,7 @@ Json run_json(const std::optional<KnownRun>& run) {
 
 }  // namespace
 
-doc::Document diagnosis_document(const Diagnosis& d) {
+doc::Document diagnosis_document(const Diagnosis& d, bool verbose) {
   doc::Document out{"", what_happened(d)};
   if (!d.symptom) {
     out.blocks.emplace_back(
@@ -166,7 +178,7 @@ doc::Document diagnosis_document(const Diagnosis& d) {
   doc::List causes;
   for (const std::string& c : d.causes) causes.items.emplace_back(c);
   doc::append(out.blocks, {doc::Heading{"Why, the likeliest first"}, std::move(causes)});
-  doc::append(out.blocks, fix_blocks(d));
+  doc::append(out.blocks, fix_blocks(d, verbose));
   return out;
 }
 

@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-doc::Document diagnosis_document(const Diagnosis& d);
+// `verbose`: every change, not the first few.
+doc::Document diagnosis_document(const Diagnosis& d, bool verbose = false);
 nlohmann::ordered_json diagnosis_json(const Diagnosis& d);
 
 }  // namespace plimsoll

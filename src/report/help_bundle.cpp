@@ -66,7 +66,7 @@ WrittenBundle write_bundle(const HelpBundle& b, const PrivateNames& names) {
   const Style plain{false, false};
   if (b.diagnosis) {
     add_text("error.txt", b.diagnosis->symptom ? b.diagnosis->excerpt : "no out-of-memory was found in the log\n");
-    add_text("diagnosis.txt", doc::to_text(diagnosis_document(*b.diagnosis), plain));
+    add_text("diagnosis.txt", doc::to_text(diagnosis_document(*b.diagnosis, true), plain));
     add_json("diagnosis.json", diagnosis_json(*b.diagnosis));
   }
   add_json("hardware.json", machine_json(b.machine));

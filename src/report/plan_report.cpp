@@ -20,6 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 const char* goal_text(const Plan& plan) {
+  if (plan.unfinished) return "unfinished: the best of what was executed before it was ended";
   if (plan.fewest) return "the fastest recipe on as few devices as will do";
   switch (plan.objective) {
     case Objective::throughput: return "the fastest recipe that fits";

@@ -218,7 +218,7 @@ ScalerDecision BatchScaler::shrink(const Merged& m, const std::string& why, Scal
     how = "by simulation";
   }
   next = std::clamp(next, settings_.minimum, size_ - 1);
-  if (largest_part(next) < next) how += ", in equal parts";
+  if (largest_part(next) < next) how += fmt::format(", rounded down to a divisor of {}", share());
   return resize(next, ScalerState::settling, action, why + "; " + how);
 }
 

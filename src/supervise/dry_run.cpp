@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "supervise/found_settings.h"
 #include "supervise/resume.h"
 #include "supervise/run_folder.h"
 #include "util/text.h"
@@ -34,14 +35,14 @@ DryRunJson values_json(const RunValues& v) {
 
 DryRun dry_run(const SupervisorRequest& request) {
   DryRun out;
-  const auto settings = request.set.empty() ? settings_of_trainer(request.command, &out.unchangeable)
-                                            : settings_by_templates(request.command, request.set, request.given);
+  const auto [settings, why, note] = found_settings(request);
   if (settings) {
-    out.unchangeable.clear();
     out.settings = settings->now();
     out.written_as = settings->how();
+    out.taken_by_name = note;
     if (out.settings.batch > 0) out.sizes = sizes_of(request, out.settings);
   }
+  if (!settings) out.unchangeable = why;
   out.simulated = static_cast<bool>(request.predict);
   out.resume_flag = request.resume_flag.empty() ? resume_of_trainer(request.command).flag : request.resume_flag;
   out.state = request.folder.empty() ? usual_folder(request.command) : request.folder;
@@ -55,8 +56,11 @@ std::string to_text(const DryRun& run) {
     out += fmt::format("settings   cannot be changed: {}\n", run.unchangeable);
   } else {
     out += fmt::format("settings   {}, written as {}\n", to_string(run.settings), run.written_as);
+    if (!run.taken_by_name.empty()) out += "           " + run.taken_by_name + "\n";
     std::vector<std::string> sizes;
-    for (const RunValues& v : run.sizes) sizes.push_back(fmt::format("{} x {}", v.batch, v.accumulation));
+    const bool accumulates = run.settings.accumulation > 0;  // without a flag for it only the batch is told
+    for (const RunValues& v : run.sizes)
+      sizes.push_back(accumulates ? fmt::format("{} x {}", v.batch, v.accumulation) : std::to_string(v.batch));
     if (!sizes.empty()) out += fmt::format("after OOM  {}{}\n", join(sizes, ", then "), run.simulated ? " (or by simulation)" : "");
     if (run.settings.workers > 0)
       out += fmt::format("workers    {} at first, half as many each time the host runs out\n", run.settings.workers);
@@ -74,6 +78,7 @@ DryRunJson to_json(const DryRun& run) {
           {"command", "run"},
           {"settings", values_json(run.settings)},
           {"written_as", run.written_as},
+          {"taken_by_name", run.taken_by_name},
           {"unchangeable", run.unchangeable},
           {"sizes", sizes},
           {"simulated", run.simulated},

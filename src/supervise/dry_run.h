@@ -13,6 +13,7 @@ namespace plimsoll {
 struct DryRun {
   RunValues settings;              // as the command gives them
   std::string written_as;          // how the command is given others
+  std::string taken_by_name;       // what was taken for a setting by its name alone; empty: nothing
   std::string unchangeable;        // why it cannot be given others; empty: it can
   std::vector<RunValues> sizes;    // the first, and those after it: each follows an out-of-memory error of the device
   bool simulated = false;          // a size that fits by simulation is tried before the next one

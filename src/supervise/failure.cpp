@@ -48,7 +48,7 @@ bool read_text(Failure& f, const std::string& text, const char* source) {
   f.text = d.text;
   f.ranks = d.ranks;
   f.sources.emplace_back(source);
-  f.fragmented = f.kind == FailureKind::device_memory && d.fragmentation == Fragmentation::yes;
+  f.fragmented = f.kind == FailureKind::device_memory && d.fragmented();
   if (d.symptom->total) f.limit = std::max<int64_t>(0, d.symptom->allowed.value_or(*d.symptom->total) - (d.others ? d.others->count : 0));
   return true;
 }

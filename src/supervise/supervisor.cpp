@@ -17,6 +17,7 @@
 #include "supervise/checkpoints.h"
 #include "supervise/child.h"
 #include "supervise/failure.h"
+#include "supervise/found_settings.h"
 #include "supervise/resume.h"
 #include "supervise/run_folder.h"
 #include "supervise/run_state.h"
@@ -103,10 +104,9 @@ class Supervisor {
   // ---- the beginning
 
   void set_up() {
-    std::string why;
-    settings_ = request_.set.empty() ? settings_of_trainer(request_.command, &why)
-                                     : settings_by_templates(request_.command, request_.set, request_.given);
-    if (!settings_) unknown_ = why;
+    FoundSettings found = found_settings(request_);
+    settings_ = std::move(found.settings);
+    unknown_ = found.why;
     first_ = settings_ ? settings_->now() : RunValues{};
     if (first_.batch > 0) scaler_.emplace(scaler_settings(request_, first_));
     if (scaler_ && request_.predict) scaler_->predict_with(request_.predict);
@@ -128,6 +128,7 @@ class Supervisor {
                     {"settings", to_string(first_)},
                     {"reason", settings_ ? "settings are written as " + settings_->how() : "settings cannot be changed: " + unknown_},
                     {"resumes_by", resume_.how}});
+    if (!found.note.empty()) say("plimsoll: " + found.note);
     for (const std::string& note : request_.first_notes) {
       say("plimsoll: " + note);
       event("estimate", {{"reason", note}});
@@ -355,7 +356,7 @@ class Supervisor {
       if (fresh) state_.allocator = true;
       if (fresh && (f.fragmented || !scaler_)) {
         decided(f.fragmented ? "the memory was free, but not in one piece: the same batch with expandable segments"
-                             : "how to say a smaller batch is not known; the same one with expandable segments");
+                             : "no batch flag is known in the command: the same batch with expandable segments");
         return "";
       }
     } else if (state_.workers > 0) {
@@ -366,9 +367,7 @@ class Supervisor {
               fewer);
       return "";
     }
-    if (!scaler_)
-      return settings_ ? "the command does not say its batch"
-                       : "how to say a smaller batch is not known (" + unknown_ + "): --set 'NAME={batch}'";
+    if (!scaler_) return settings_ ? "the command does not say its batch" : "no batch flag is known in the command: " + unknown_;
     StepReport r;
     r.out_of_memory = true;
     if (f.kind == FailureKind::device_memory) r.limit = f.limit;
@@ -384,7 +383,10 @@ class Supervisor {
     const std::string at = to_string(values());
     say("plimsoll: " + reason + (at.empty() ? "" : "; next: " + at));
     if (scaler_ && first_.accumulation == 0 && scaler_->batch() != first_.batch && !std::exchange(warned_, true))
-      warn("no {accumulation} is set: the global batch is kept only if the command sees to it itself");
+      warn(
+          fmt::format("no accumulation flag is known: the global batch changes from {} to {}, unless the command itself keeps it "
+                      "(--set '--accum={{accumulation}}' would)",
+                      first_.batch, scaler_->batch()));
   }
 
   int give_up(const std::string& reason) {

@@ -36,9 +36,11 @@ struct SupervisorRequest {
   bool anew = false;                                  // what an earlier start saved is set aside
   bool quiet = false;                                 // only errors are said
   std::function<void(const std::string& lines)> say;  // where they go; may be empty
-  BatchScaler::Predict predict;                       // the largest micro-batch that fits, by simulation; may be empty
-  std::vector<std::string> first_notes;               // what the first estimate said
-  std::shared_ptr<DevicePeak> peak;                   // looks at devices while it runs; null: nobody does
+  // Which of several is meant, as an index; empty: nobody is there to ask.
+  std::function<size_t(const std::string& question, const std::vector<std::string>& choices)> ask;
+  BatchScaler::Predict predict;          // the largest micro-batch that fits, by simulation; may be empty
+  std::vector<std::string> first_notes;  // what the first estimate said
+  std::shared_ptr<DevicePeak> peak;      // looks at devices while it runs; null: nobody does
   // Keeps what was measured with these settings; what it says about that, or nothing.
   std::function<std::string(const RunValues& values, const DevicePeak::Most& most)> measured;
 };

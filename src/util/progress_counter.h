@@ -13,6 +13,11 @@ class ProgressCounter {
  public:
   ProgressCounter(OnProgress tell, const char* text, size_t total = 0) : tell_(std::move(tell)), text_(text), total_(total) {}
 
+  // That more are to come, where their number is not known from the beginning.
+  void expect(size_t more) {
+    const std::lock_guard lock(mutex_);
+    total_ += more;
+  }
   void advance(size_t done = 1) {
     const std::lock_guard lock(mutex_);
     done_ += done;

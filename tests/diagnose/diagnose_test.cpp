@@ -167,9 +167,51 @@ TEST(Diagnose, TheFirstIsTheCauseAndTheRestIsCounted) {
       diagnosis_of("step 1 loss 2.0\n[rank1]: " + kOom + "[rank0]: " + kOom + "[rank2]: RuntimeError: CUDA error: out of memory\n");
   EXPECT_EQ(d.rank, 1);
   EXPECT_EQ(d.line, 2);
-  EXPECT_EQ(d.occurrences, 3);
+  EXPECT_EQ(d.occurrences, 2) << "the same message of another rank is no other";
   EXPECT_EQ(d.ranks, (std::vector<int>{0, 1, 2}));
   EXPECT_FALSE(d.recovered);
+}
+
+TEST(Diagnose, AMessageThatIsPrintedTwiceIsOne) {
+  EXPECT_EQ(diagnosis_of(kOom + "Traceback (most recent call last):\n  File \"t.py\", line 1, in main\n    f()\n" + kOom).occurrences, 1);
+  std::string wrapped = kOom;
+  for (const char* word : {" Tried", " Including", " Of the allocated"}) wrapped.replace(wrapped.find(word), 1, "\n");
+  EXPECT_EQ(diagnosis_of(wrapped).occurrences, 1);
+  EXPECT_EQ(diagnosis_of("step 3\n" + kOom + "step 4\nstep 5\n" + kOom).occurrences, 2) << "it was caught, and came again";
+}
+
+TEST(Diagnose, HeadingsOfATextAreNoSteps) {
+  const Diagnosis d = diagnosis_of("## Step 3: start\n" + kOom + "## Step 10: try again\n**Step 11**\n");
+  EXPECT_FALSE(d.progress);
+  EXPECT_FALSE(d.recovered);
+}
+
+// As people paste it.
+TEST(Diagnose, OtherFormsSayTheSame) {
+  const auto plain = json_of(kOom);
+  const auto expect_same = [&](const std::string& text, const std::string& what) {
+    const auto got = json_of(text);
+    for (const char* key : {"is_oom", "tried_bytes", "total_bytes", "free_bytes", "allocated_bytes", "reserved_bytes", "occurrences"})
+      EXPECT_EQ(got[key], plain[key]) << what << ": " << key << "\n" << text;
+  };
+  for (const size_t width : {72u, 80u, 101u}) {  // a terminal that breaks in the middle of words
+    std::string wrapped = kOom.substr(0, kOom.size() - 1);
+    for (size_t at = width; at < wrapped.size(); at += width + 1) wrapped.insert(at, "\n");
+    expect_same(wrapped, "wrapped");
+    std::string commented = "# " + wrapped;
+    for (size_t at = 0; (at = commented.find('\n', at)) != std::string::npos; at += 3) commented.insert(at + 1, "# ");
+    expect_same(commented, "wrapped and commented");
+  }
+  for (const char* marker : {"# ", "> ", "// ", "-- ", "    # "}) expect_same(marker + kOom, marker);
+  const std::string message = kOom.substr(0, kOom.size() - 1);
+  expect_same(nlohmann::json{{"error", message}}.dump(), "body");
+  expect_same(nlohmann::json{{"status", 500}, {"result", {{"detail", {{{"msg", message}}}}}}}.dump(2), "body on several lines");
+  expect_same(nlohmann::json{{"cells", {{{"outputs", {{{"traceback", {message}}}}}}}}, {"nbformat", 4}}.dump(1), "notebook");
+  for (const char* prefix : {"2024-05-01T12:00:00.123456789Z ", "2024-05-01 12:00:00,123 ", "\x1b[31m", "2024-05-01T12:00:00.1Z stderr F "})
+    expect_same(prefix + kOom, prefix);
+  // A mention stays one.
+  EXPECT_FALSE(diagnosis_of("# RuntimeError: CUDA out of memory.\n").is_oom());
+  EXPECT_FALSE(diagnosis_of("{\"note\": \"what to do when CUDA is out of memory\"}").is_oom());
 }
 
 // The class tells enough where its message is not known.
@@ -244,6 +286,98 @@ TEST(Diagnose, CausesFollowTheNumbers) {
     EXPECT_TRUE(any_holds(changes, part)) << part;
 }
 
+std::string full_device_text(const std::string& idle) {
+  return "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 15.57 GiB of which 2.44 "
+         "MiB "
+         "is free. Including non-PyTorch memory, this process has 15.55 GiB memory in use. Of the allocated memory 15.20 GiB is allocated "
+         "by "
+         "PyTorch, and " +
+         idle +
+         " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n";
+}
+
+TEST(Diagnose, AFullDeviceIsAFullDevice) {
+  const Diagnosis full = diagnosis_of(full_device_text("120.50 MiB"));
+  EXPECT_EQ(full.causes[0].substr(0, 82), "the device is full: tensors of this run hold 15.20 GiB of 15.57 GiB (98 %); the 2.");
+  EXPECT_FALSE(any_holds(full.causes, "fragmentation: ")) << "0.8 % is what an allocator keeps around";
+  EXPECT_FALSE(any_holds(full.causes, "the driver refused")) << "0.44 MiB more than was asked for is nothing";
+  EXPECT_NE(full.fixes[0].flags, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+  EXPECT_EQ(json_of(full_device_text("120.50 MiB"))["fragmentation"], "yes") << "what the numbers say stays";
+  // A tenth of what is reserved, and enough for what was asked for.
+  EXPECT_FALSE(diagnosis_of(full_device_text("1.68 GiB")).fragmented());
+  EXPECT_TRUE(diagnosis_of(full_device_text("1.70 GiB")).fragmented());
+  EXPECT_TRUE(diagnosis_of(full_device_text("1.70 GiB")).causes[0].starts_with("fragmentation: 1.70 GiB"));
+  // Half of the device is free: then the driver has a reason of its own.
+  EXPECT_TRUE(any_holds(diagnosis_of(text_of("cellpose.txt")).causes, "the driver refused"));
+}
+
+TEST(Diagnose, NobodyIsToldToSetWhatIsSet) {
+  const auto told = [](const Diagnosis& d, const std::string& part) {
+    return std::any_of(d.fixes.begin(), d.fixes.end(), [&](const Fix& f) { return holds(f.change + f.flags, part); });
+  };
+  const std::string fragmented = full_device_text("1.70 GiB");
+  EXPECT_TRUE(told(diagnosis_of(fragmented), "expandable_segments")) << "PyTorch's own advice is no setting";
+  EXPECT_FALSE(told(diagnosis_of("+ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\n" + fragmented), "expandable_segments"));
+  const Diagnosis any = diagnosis_of(kOom);
+  for (const char* part : {"gradient checkpointing", "a smaller batch", "autocast"}) EXPECT_TRUE(told(any, part)) << part;
+  EXPECT_FALSE(told(diagnosis_of("  gradient_checkpointing=True,\n" + kOom), "gradient checkpointing"));
+  EXPECT_FALSE(told(diagnosis_of("+ python t.py --gradient_checkpointing --bf16 true\n" + kOom), "gradient checkpointing"));
+  EXPECT_FALSE(told(diagnosis_of("+ python t.py --gradient_checkpointing --bf16 true\n" + kOom), "autocast"));
+  EXPECT_TRUE(told(diagnosis_of("  gradient_checkpointing=False, bf16=False\n" + kOom), "gradient checkpointing"));
+  EXPECT_FALSE(told(diagnosis_of("{'per_device_train_batch_size': 1}\n" + kOom), "a smaller batch"));
+  EXPECT_TRUE(told(diagnosis_of("{'per_device_train_batch_size': 16}\n" + kOom), "a smaller batch"));
+}
+
+TEST(Diagnose, ThreeChangesAreShownAndAllAreThere) {
+  const Diagnosis d = diagnosis_of(kOom);
+  const std::string brief = shown(diagnosis_document(d)), all = shown(diagnosis_document(d, true));
+  EXPECT_TRUE(holds(brief, "  3.") && !holds(brief, "  4.")) << brief;
+  EXPECT_TRUE(holds(brief, std::to_string(d.fixes.size() - 3) + " more: -v. What each saves is computed for the command")) << brief;
+  EXPECT_TRUE(holds(all, std::to_string(d.fixes.size()) + ".  " + d.fixes.back().change)) << all;
+  EXPECT_EQ(diagnosis_json(d)["fixes"].size(), d.fixes.size());
+}
+
+TEST(Diagnose, WhatIsNoLogIsKnown) {
+  for (const char* text :
+       {"step 4 loss 2.1\n", "2024-05-01 12:00:00,123 start\n", "Traceback (most recent call last):\n", "Killed\n", "WARNING: slow\n"})
+    EXPECT_TRUE(diagnosis_of(text).is_log) << text;
+  for (const char* text : {"torch==2.9\nnumpy\n", "Dear all,\nthis is a letter.\n", "", "import torch\nprint(torch)\n"})
+    EXPECT_FALSE(diagnosis_of(text).is_log) << text;
+}
+
+TEST(Diagnose, EndedEarlyItHasWhatWasExecuted) {
+  const Job job =
+      job_of("gpt2", {{"config", {{"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}, {"vocab_size", 20000}}}, {"batch", 8}, {"seq", 128}});
+  Diagnosis d = diagnosis_of(
+      "RuntimeError: CUDA out of memory. Tried to allocate 80.00 MiB (GPU 0; 600.00 MiB total capacity; 300.00 MiB already allocated; "
+      "10.00 MiB free; 310.00 MiB reserved in total by PyTorch)\n");
+  size_t total = 0;
+  EXPECT_FALSE(add_run(d, job, {}, [&](size_t done, size_t of, const char*) {
+    total = of;
+    return done < 4;
+  }));
+  ASSERT_TRUE(d.run);
+  EXPECT_TRUE(d.run->unfinished);
+  EXPECT_GT(total, 10u) << "how many there are is known from the beginning";
+  EXPECT_GE(d.run->what_if.effects.size(), 4u);
+  EXPECT_LT(d.run->what_if.effects.size(), total);
+  EXPECT_TRUE(any_holds(d.causes, "the run needs more than the device has"));
+}
+
+// However its segments lie, it does not fit.
+TEST(Diagnose, PiecesAreNotMendedWhereTheRunNeedsMore) {
+  const Job job = job_of("gpt2", {{"config", {{"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}}}, {"batch", 8}, {"seq", 128}});
+  Diagnosis d = diagnosis_of(
+      "RuntimeError: CUDA out of memory. Tried to allocate 80.00 MiB (GPU 0; 600.00 MiB total capacity; 300.00 MiB already allocated; "
+      "10.00 MiB free; 500.00 MiB reserved in total by PyTorch)\n");
+  EXPECT_TRUE(holds(d.fixes[0].flags, "expandable_segments"));
+  add_run(d, job);
+  ASSERT_EQ(d.run->fit->verdict, Verdict::does_not_fit);
+  EXPECT_FALSE(holds(d.fixes[0].flags, "expandable_segments")) << d.fixes[0].flags;
+  EXPECT_TRUE(d.fixes[0].saving) << d.fixes[0].change;
+}
+
 TEST(Diagnose, WithTheRunSavingsAreComputed) {
   const Job job =
       job_of("gpt2", {{"config", {{"n_layer", 2}, {"n_embd", 64}, {"n_head", 4}, {"vocab_size", 20000}}}, {"batch", 8}, {"seq", 128}});
@@ -255,7 +389,8 @@ TEST(Diagnose, WithTheRunSavingsAreComputed) {
   add_run(d, job);
   ASSERT_TRUE(d.run);
   EXPECT_FALSE(d.run->matches.empty());
-  EXPECT_TRUE(holds(d.causes[0], "20000")) << d.causes[0];
+  EXPECT_TRUE(d.causes[0].starts_with("the run needs more than the device has")) << d.causes[0];
+  EXPECT_TRUE(holds(d.causes[1], "20000")) << d.causes[1];
   ASSERT_TRUE(d.run->fit);
   EXPECT_NE(d.run->fit->verdict, Verdict::fits);
   const auto saving = std::find_if(d.fixes.begin(), d.fixes.end(), [](const Fix& f) { return f.saving.has_value(); });

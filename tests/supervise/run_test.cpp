@@ -18,6 +18,7 @@
 #include "supervise/allocator_variables.h"
 #include "supervise/checkpoints.h"
 #include "supervise/failure.h"
+#include "supervise/plain_settings.h"
 #include "supervise/resume.h"
 #include "supervise/run_folder.h"
 #include "supervise/run_settings.h"
@@ -275,7 +276,77 @@ TEST(Run, GivesUpWith75AndSaysWhy) {
   const Result none =
       run(folder, "--retries 1 -- sh -c 'echo \"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\" >&2; exit 1'");
   EXPECT_EQ(none.code, 75);
-  EXPECT_NE(none.err.find("how to say a smaller batch is not known"), std::string::npos) << none.err;
+  EXPECT_NE(none.err.find("no batch flag is known in the command"), std::string::npos) << none.err;
+}
+
+// ---- a batch flag by its usual name
+
+TEST(PlainSettings, FindTheBatchThatIsPlainlyThere) {
+  const auto found = [](const Words& more) {
+    Words command{"python", "train.py"};
+    command.insert(command.end(), more.begin(), more.end());
+    return plain_settings(command);
+  };
+  EXPECT_EQ(found({"--batch_size", "8"}).batch, Words{"--batch_size={batch}"});
+  EXPECT_EQ(found({"--batch-size=8"}).batch, Words{"--batch-size={batch}"});
+  EXPECT_EQ(found({"-b", "8"}).batch, Words{"-b={batch}"});
+  EXPECT_EQ(found({"train.batch_size=8"}).batch, Words{"train.batch_size={batch}"});
+  EXPECT_EQ(found({"--data.train_batch_size=8"}).batch, Words{"--data.train_batch_size={batch}"});
+  const PlainSettings own = found({"--batch_size", "64", "--per_device_train_batch_size", "8", "--grad_accum", "2", "--num_workers", "0"});
+  EXPECT_EQ(own.batch, Words{"--per_device_train_batch_size={batch}"}) << "a device's own batch comes before one of any other name";
+  EXPECT_EQ(own.accumulation, "--grad_accum={accumulation}");
+  EXPECT_EQ(own.workers, "--num_workers={workers}");
+  EXPECT_EQ(found({"--batch_size", "8", "--train_batch_size", "4"}).batch.size(), 2u) << "either may be meant";
+  for (const Words& none : {Words{"--eval_batch_size", "8"}, Words{"--batch_size", "auto"}, Words{"--batch_size", "0"},
+                            Words{"--batch_size"}, Words{"BATCH_SIZE=8"}, Words{"--global_batch_size", "8"}, Words{"data/batch_size=8"}})
+    EXPECT_TRUE(found(none).batch.empty()) << none[0];
+  EXPECT_EQ(found({"-b", "8", "--batch_size", "4"}).batch, Words{"--batch_size={batch}"}) << "one letter counts when nothing else does";
+}
+
+// A script of one's own that raises PyTorch's error until its batch is small enough.
+const char* const kOwnScript =
+    "import argparse, sys\n"
+    "p = argparse.ArgumentParser()\n"
+    "p.add_argument('--batch_size', '--batch-size', '-b', type=int, default=8)\n"
+    "p.add_argument('--train_batch_size', type=int)\n"
+    "p.add_argument('--grad_accum', type=int, default=1)\n"
+    "p.add_argument('overrides', nargs='*')\n"
+    "a = p.parse_args()\n"
+    "b = int(a.overrides[0].split('=')[1]) if a.overrides else a.batch_size\n"
+    "print(f'batch {b} x {a.grad_accum}')\n"
+    "if b > 2:\n"
+    "    raise RuntimeError('CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.79 GiB of which 1.02 GiB is "
+    "'\n"
+    "                       'free. Of the allocated memory 6.20 GiB is allocated by PyTorch, and 89.00 MiB is reserved by PyTorch but '\n"
+    "                       'unallocated.')\n";
+
+TEST(Run, TakesABatchFlagThatIsPlainlyThere) {
+  if (std::system("command -v python3 >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 is not here";
+  const Folder folder;
+  write(folder / "train.py", kOwnScript);
+  for (const std::string& said : std::vector<std::string>{"--batch_size 8", "--batch-size=8", "-b 8", "train.batch_size=8"}) {
+    const Result r = run(folder, "--anew -- python3 '" + (folder / "train.py") + "' " + said);
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_NE(r.err.find("plimsoll: " + said + " is taken for the micro-batch"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("no accumulation flag is known: the global batch changes from 8 to 4"), std::string::npos) << r.err;
+    EXPECT_NE(r.err.find("25 % less, rounded down to a divisor of 8; next: batch 4"), std::string::npos) << r.err;
+    EXPECT_NE(r.out.find("batch 2 x 1"), std::string::npos) << r.out;
+  }
+  const Result kept = run(folder, "--anew -- python3 '" + (folder / "train.py") + "' --batch_size 8 --grad_accum 2");
+  EXPECT_EQ(kept.code, 0) << kept.err;
+  EXPECT_NE(kept.out.find("batch 2 x 8"), std::string::npos) << kept.out;
+  EXPECT_EQ(kept.err.find("global batch changes"), std::string::npos) << kept.err;
+}
+
+TEST(Run, OfTwoBatchFlagsNeitherIsTakenWhereNobodyCanBeAsked) {
+  if (std::system("command -v python3 >/dev/null 2>&1") != 0) GTEST_SKIP() << "python3 is not here";
+  const Folder folder;
+  write(folder / "train.py", kOwnScript);
+  const Result r = run(folder, "--no-allocator -- python3 '" + (folder / "train.py") + "' --batch_size 8 --train_batch_size 4");
+  EXPECT_EQ(r.code, 75);
+  EXPECT_NE(r.err.find("--batch_size 8 and --train_batch_size 4 may each be the batch: name it with --set '--batch_size={batch}'"),
+            std::string::npos)
+      << r.err;
 }
 
 TEST(Run, TakesWorkersBeforeTheBatch) {

@@ -44,6 +44,7 @@ Shape run_shape() {
                             {"workers", known("workers of the loader")}},
                            "what the command says")},
        {"written_as", text("how the command is given other settings; empty: it cannot be")},
+       {"taken_by_name", text("flags that were taken for a setting by their name alone; empty: none")},
        {"unchangeable", text("why it cannot be given other settings; empty: it can")},
        {"sizes", list(object({{"batch", integer("samples per micro-batch")}, {"accumulation", integer("micro-batches per step")}}),
                       "the size to begin with, then those that follow an out-of-memory error each; empty: not known")},
