@@ -187,9 +187,14 @@ class Reading {
     if (value) return emit(name, *value, true);
     if (o.needs_value) return emit(name, value_behind(o, name));
     if (o.takes_value && next_is_value() && !is_flag(words_[at_ + 1])) return emit(name, words_[++at_]);
+    if (takes_pairs(o) && next_is_value() && are_pairs(words_[at_ + 1])) return emit(name, words_[++at_], true);
     refuse_separate_value(o, name);
     out_.push_back(name);
   }
+
+  // A switch like --lora, whose value is KEY=VALUE and may stand behind it as a word of its own.
+  static bool takes_pairs(const OptionEntry& o) { return o.value.starts_with("[=KEY=VALUE"); }
+  static bool are_pairs(const std::string& word) { return word == "{}" || (word.find('=') != std::string::npos && !is_flag(word)); }
 
   // "--checkpointing false": the word behind it would be taken for the run.
   void refuse_separate_value(const OptionEntry& o, const std::string& name) {
@@ -233,7 +238,7 @@ class Reading {
       }
     if (hole == std::string::npos) return emit(a.flag, text);
     std::replace(text.begin(), text.end(), ',', '+');  // a list within a pair
-    emit_part(a.flag, std::string(template_text).replace(hole, 2, text));
+    emit_part(o, a.flag, std::string(template_text).replace(hole, 2, text));
   }
 
   void emit(const std::string& name, const std::string& value, bool joined = false) {
@@ -251,11 +256,11 @@ class Reading {
   }
 
   // --lora-r 16 --lora-alpha 32 are one --lora.
-  void emit_part(const std::string& name, const std::string& value) {
+  void emit_part(const OptionEntry& o, const std::string& name, const std::string& value) {
     if (const auto before = valued_.find(name); before != valued_.end()) {
       out_[before->second] += "," + value;
     } else {
-      emit(name, value);
+      emit(name, value, takes_pairs(o));
     }
     parts_[name] = valued_[name];
   }
