@@ -145,7 +145,7 @@ std::vector<Setting> model_settings() {
        kBoth},
       {{"like", refuse_like},
        "trl|axolotl|llama-factory|unsloth|torchtune|kohya|ai-toolkit|trainer",
-       "a model alone, with the defaults of that trainer for whatever is not given (docs/like.md)"},
+       "that trainer's defaults for whatever is not given; for a model that is named alone (docs/like.md)"},
   };
 }
 
@@ -179,7 +179,7 @@ std::vector<Setting> adapter_settings() {
       {adapter<AdapterKind::lora>(), "={KEY: VALUE}",
        "LoRA as PEFT does it, e.g. {r: 16, target_modules: [q_proj, v_proj]}; the flag: r=16,target_modules=q_proj+v_proj; without a "
        "value: r 16 on all linear layers"},
-      {{"qlora", read_qlora}, "", "lora without a value on a base in nf4 (quantization: nf4); what is given of the two stays"},
+      {{"qlora", read_qlora}, "", "LoRA on a base in nf4; lora without a value and quantization nf4, as far as they are not given"},
       {adapter<AdapterKind::lokr>(), "{KEY: VALUE}", "LoKr as PEFT does it, e.g. {r: 8, target_modules: all-linear}"},
       {adapter<AdapterKind::ia3>(), "{KEY: VALUE}", "IA3 as PEFT does it; {} takes its targets for the family"},
       {adapter<AdapterKind::ln_tuning>(), "{KEY: VALUE}", "train copies of the norms, as PEFT does it"},

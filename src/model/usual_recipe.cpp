@@ -53,6 +53,7 @@ std::string phrase_of(const Job& job, const std::string& setting) {
 
 void take(Job& job, const Patch& recipe, const std::string& why) {
   recipe.apply(job, kAssumed);
+  std::erase_if(job.findings, [&](const Finding& f) { return f.effect == Effect::assumed && recipe.contains(f.setting); });
   for (const auto& [setting, value] : recipe.in_order())
     job.findings.push_back({Effect::assumed, setting, job.model, phrase_of(job, setting), why});
 }

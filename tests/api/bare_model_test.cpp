@@ -1,10 +1,13 @@
 // A model that is named alone, with an adapter: the rest of the recipe is what people run, said as assumed, and every flag wins over it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "api/request.h"
+#include "estimate/estimate.h"
 #include "job/settings.h"
+#include "plan/levers.h"
 #include "report/estimate_screen.h"
 #include "support.h"
 #include "weights_files.h"
@@ -95,6 +98,36 @@ TEST(QLora, IsLoraOnAnNf4BaseAndFillsInWhatIsNotSaid) {
   const Job said = job_named("llama-3.1-8b", {{"qlora", true}, {"lora", "r=64"}, {"quantization", "fp4"}});
   EXPECT_EQ(said.tuning.adapter->r, 64);
   EXPECT_EQ(said.tuning.quantization->type, "fp4");
+}
+
+// A row of --what-if is what its flags are, typed beside the model.
+TEST(WhatIfRow, TypedAsItsFlagsHasTheRowsNumber) {
+  const Json small{{"config", {{"num_hidden_layers", 2}}}};
+  const Job bare = job_named("llama-3.2-1b", small);
+  int compared = 0;
+  for (const Lever& lever : levers_for(bare)) {
+    if (lever.knob != "adapter") continue;
+    Job turned = bare;
+    lever.settings.apply(turned, "what-if");
+    Json typed = small;
+    typed.update(lever.settings.json());
+    EXPECT_EQ(estimate(job_named("llama-3.2-1b", typed)).peak.count, estimate(turned).peak.count) << lever.settings.flags();
+    ++compared;
+  }
+  EXPECT_EQ(compared, 2);
+}
+
+TEST(WhatIfRow, SaysThatNf4TakesLess) {
+  for (const Json& recipe :
+       {Json{{"lora", true}}, Json{{"lora", true}, {"precision", "bf16"}, {"autocast", false}, {"checkpointing", false}}}) {
+    const Job lora = job_named("llama-3.2-1b", recipe);
+    const std::vector<Lever> levers = levers_for(lora);
+    const auto nf4 = std::find_if(levers.begin(), levers.end(), [](const Lever& l) { return l.knob == "quantization"; });
+    ASSERT_NE(nf4, levers.end());
+    Job turned = lora;
+    nf4->settings.apply(turned, "what-if");
+    EXPECT_LT(estimate(turned).peak.count, estimate(lora).peak.count) << recipe;
+  }
 }
 
 TEST(Lora, NamesItsKeysWhenOneIsUnknown) {
