@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/typed_keys.h"
+#include "formats/command_line.h"
+#include "formats/format.h"
 #include "formats/input.h"
 #include "formats/like.h"
 #include "hardware/detect.h"
@@ -72,6 +74,7 @@ std::vector<TargetDevice> devices_named(const std::string& typed) {
 void check_words(const std::vector<std::string>& run) {
   std::error_code error;
   if (run.size() < 2 || !is_model_name(run[0]) || std::filesystem::exists(run[0], error)) return;
+  if (format_of(command_document(run))) return;  // a trainer of that name: litgpt
   const std::string first = printable(run[0], 80), second = printable(run[1], 80);
   if (is_model_name(run[1]))
     throw Error(fmt::format("[input] two models: {} and {}", first, second),

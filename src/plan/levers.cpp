@@ -170,10 +170,13 @@ class Catalogue {
                 LeverKind::different_numerics, "none per step; transformers often do not train with it");
   }
 
-  // The base in 4 bits, as it is trained: without autocast PEFT's preparation lifts the whole stream to fp32, and attention with it.
+  // The base in 4 bits, as it is trained: prepare_model_for_kbit_training turns checkpoints on, and lifts the stream to fp32, and attention
+  // with it, unless autocast takes it back.
   Patch in_nf4() const {
     Patch out{{"quantization", "nf4"}};
-    if (job_.trainer.empty() && job_.precision == Precision::bf16 && !job_.autocast) out.set("autocast", true);
+    if (!job_.trainer.empty()) return out;
+    if (job_.precision == Precision::bf16 && !job_.autocast) out.set("autocast", true);
+    if (!job_.checkpointing.on) out.set("checkpointing", true);
     return out;
   }
 

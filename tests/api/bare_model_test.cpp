@@ -18,7 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 Job job_named(const std::string& run, const Json& settings = Json::object()) {
-  JobRequest request{{run}};
+  JobRequest request;
+  request.run = {run};
   for (const auto& [key, value] : settings.items()) request.set(key, value, "--" + key);
   return request.job();
 }
@@ -72,8 +73,9 @@ TEST(BareModel, HasTheTypeOfItsConfiguration) {
 TEST(BareModel, IsNotWhatAJobFileNames) {
   const TemporaryFolder folder("job");
   const std::string file = folder.write("job.yaml", "model: llama-3.1-8b\nlora: {r: 8}\n");
-  for (const JobRequest& request : {JobRequest{{file}}, JobRequest{{}, file}}) {
-    const Job job = request.job();
+  JobRequest named;
+  named.job_file = file;
+  for (const Job& job : {job_named(file), named.job()}) {
     EXPECT_EQ(job.precision, Precision::amp);
     EXPECT_FALSE(job.checkpointing.on);
     EXPECT_EQ(job.seq, 8192);
@@ -83,7 +85,8 @@ TEST(BareModel, IsNotWhatAJobFileNames) {
 TEST(BareModel, IsWrittenAndReadBackAsTheSameJob) {
   const Job job = job_named("llama-3.1-8b", {{"qlora", true}});
   const TemporaryFolder folder("back");
-  const JobRequest request{{}, folder.write("job.json", job_json(job).dump())};
+  JobRequest request;
+  request.job_file = folder.write("job.json", job_json(job).dump());
   EXPECT_EQ(job_json(request.job()).dump(), job_json(job).dump());
 }
 
