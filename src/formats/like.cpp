@@ -90,15 +90,15 @@ Json like_unsloth(const LikeRequest& q) {
   return out;
 }
 
-struct Sign {
+struct NameSign {
   const char* text;  // in the model's name
   const char* value;
 };
 
 template <size_t N>
-std::string first_in(const Sign (&signs)[N], const std::string& model) {
+std::string first_in(const NameSign (&signs)[N], const std::string& model) {
   const std::string name = lower(model);
-  for (const Sign& s : signs)
+  for (const NameSign& s : signs)
     if (name.find(s.text) != std::string::npos) return s.value;
   return "";
 }
@@ -110,12 +110,12 @@ std::string first_in(const Sign (&signs)[N], const std::string& model) {
 
 // Words of a command: the script tells which model it is.
 Json like_kohya(const LikeRequest& q) {
-  static constexpr Sign kScripts[]{{"xl", "sdxl_"},       {"flux", "flux_"}, {"sd3", "sd3_"},     {"stable-diffusion-3", "sd3_"},
-                                   {"lumina", "lumina_"}, {"sd-1", ""},      {"sd1", ""},         {"v1-", ""},
-                                   {"sd-2", ""},          {"sd2", ""},       {"diffusion-2", ""}, {"diffusion-v1", ""}};
-  static constexpr Sign kModules[]{{"flux", "networks.lora_flux"}, {"sd3", "networks.lora_sd3"}, {"lumina", "networks.lora_lumina"}};
+  static constexpr NameSign kScripts[]{{"xl", "sdxl_"},       {"flux", "flux_"}, {"sd3", "sd3_"},     {"stable-diffusion-3", "sd3_"},
+                                       {"lumina", "lumina_"}, {"sd-1", ""},      {"sd1", ""},         {"v1-", ""},
+                                       {"sd-2", ""},          {"sd2", ""},       {"diffusion-2", ""}, {"diffusion-v1", ""}};
+  static constexpr NameSign kModules[]{{"flux", "networks.lora_flux"}, {"sd3", "networks.lora_sd3"}, {"lumina", "networks.lora_lumina"}};
   const std::string name = lower(q.model);
-  if (std::none_of(std::begin(kScripts), std::end(kScripts), [&](const Sign& s) { return name.find(s.text) != std::string::npos; }))
+  if (std::none_of(std::begin(kScripts), std::end(kScripts), [&](const NameSign& s) { return name.find(s.text) != std::string::npos; }))
     not_of_this_trainer("sd-scripts", q.model, "sdxl, sd1, sd2, sd3, flux, lumina2");
   const std::string module = first_in(kModules, q.model);
   Json words{"accelerate", "launch",           first_in(kScripts, q.model) + "train_network.py", "--pretrained_model_name_or_path",
@@ -126,10 +126,11 @@ Json like_kohya(const LikeRequest& q) {
 }
 
 Json like_ai_toolkit(const LikeRequest& q) {
-  static constexpr Sign kArchitectures[]{{"sdxl", "sdxl"},       {"diffusion-xl", "sdxl"}, {"sd3", "sd3"},           {"chroma", "chroma"},
-                                         {"lumina", "lumina2"},  {"hidream", "hidream"},   {"omnigen2", "omnigen2"}, {"qwen", "qwen_image"},
-                                         {"flux.2", "flux2"},    {"flux", "flux"},         {"sd-2", "sd2"},          {"sd2", "sd2"},
-                                         {"diffusion-2", "sd2"}, {"sd-1", "sd1"},          {"sd1", "sd1"},           {"v1-", "sd1"}};
+  static constexpr NameSign kArchitectures[]{
+      {"sdxl", "sdxl"},       {"diffusion-xl", "sdxl"}, {"sd3", "sd3"},           {"chroma", "chroma"},
+      {"lumina", "lumina2"},  {"hidream", "hidream"},   {"omnigen2", "omnigen2"}, {"qwen", "qwen_image"},
+      {"flux.2", "flux2"},    {"flux", "flux"},         {"sd-2", "sd2"},          {"sd2", "sd2"},
+      {"diffusion-2", "sd2"}, {"sd-1", "sd1"},          {"sd1", "sd1"},           {"v1-", "sd1"}};
   const std::string arch = first_in(kArchitectures, q.model);
   if (arch.empty())
     not_of_this_trainer("the AI Toolkit", q.model, "sdxl, sd1, sd2, sd3, flux, chroma, lumina2, hidream, omnigen2, qwen-image");

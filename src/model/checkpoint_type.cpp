@@ -34,7 +34,7 @@ std::optional<Precision> said_by(const Config& config) {
 }
 
 // Under autocast, half weights of either kind are two bytes that the products read in the type of autocast.
-void take(Job& job, Precision type) {
+void take_type(Job& job, Precision type) {
   const Precision asked = job.precision;
   const bool bf16 = asked == Precision::amp || job.autocast, fp16 = asked == Precision::amp_fp16;
   if (type == Precision::fp32 || fp16) return;  // GradScaler refuses weights in fp16, so a script that trains so loads fp32
@@ -55,7 +55,7 @@ void settle_weights(Job& job) {
   const auto origin = job.origin.find("precision");
   if (origin == job.origin.end() || !origin->second.ends_with(kCheckpointsType)) return;
   const std::optional<Precision> type = checkpoint_type(job);
-  take(job, type.value_or(Precision::fp32));
+  take_type(job, type.value_or(Precision::fp32));
   if (job.precision != Precision::fp32 || job.autocast) job.origin["autocast"] = origin->second;
   const char* weights = job.precision == Precision::bf16 ? "bf16" : job.precision == Precision::fp16 ? "fp16" : "fp32";
   job.findings.push_back({Effect::assumed, "precision", origin->second, fmt::format("{} weights", weights),

@@ -51,7 +51,7 @@ std::string phrase_of(const Job& job, const std::string& setting) {
   return job.precision == Precision::bf16 ? "bf16 weights" : "fp32 weights under bf16 autocast";
 }
 
-void take(Job& job, const Patch& recipe, const std::string& why) {
+void take_assumed(Job& job, const Patch& recipe, const std::string& why) {
   recipe.apply(job, kAssumed);
   std::erase_if(job.findings, [&](const Finding& f) { return f.effect == Effect::assumed && recipe.contains(f.setting); });
   for (const auto& [setting, value] : recipe.in_order())
@@ -78,14 +78,14 @@ Patch usual_recipe(const Job& job) {
 
 void take_usual_recipe(Job& job) {
   if (job.tuning.adapter)
-    take(job, usual_recipe(job),
-         "what PEFT's users run; a flag says otherwise: --seq, --precision, --autocast=false, "
-         "--checkpointing=false");
+    take_assumed(job, usual_recipe(job),
+                 "what PEFT's users run; a flag says otherwise: --seq, --precision, --autocast=false, "
+                 "--checkpointing=false");
 }
 
 void take_usual_length(Job& job) {
   const Family* family = family_of(job);
-  if (const int64_t tokens = family ? usual_length(job, *family) : 0) take(job, {{"seq", tokens}}, "--seq says otherwise");
+  if (const int64_t tokens = family ? usual_length(job, *family) : 0) take_assumed(job, {{"seq", tokens}}, "--seq says otherwise");
 }
 
 }  // namespace plimsoll
