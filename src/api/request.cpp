@@ -8,13 +8,18 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/typed_keys.h"
+#include "formats/command_line.h"
+#include "formats/format.h"
 #include "formats/input.h"
+#include "formats/like.h"
 #include "hardware/detect.h"
 #include "hardware/device_words.h"
 #include "hardware/lookup.h"
+#include "job/adapter_over.h"
 #include "job/job_file.h"
 #include "job/settings.h"
 #include "model/resolve.h"
+#include "model/usual_recipe.h"
 #include "util/parse_bytes.h"
 #include "util/text.h"
 
@@ -69,6 +74,7 @@ std::vector<TargetDevice> devices_named(const std::string& typed) {
 void check_words(const std::vector<std::string>& run) {
   std::error_code error;
   if (run.size() < 2 || !is_model_name(run[0]) || std::filesystem::exists(run[0], error)) return;
+  if (format_of(command_document(run))) return;  // a trainer of that name: litgpt
   const std::string first = printable(run[0], 80), second = printable(run[1], 80);
   if (is_model_name(run[1]))
     throw Error(fmt::format("[input] two models: {} and {}", first, second),
@@ -76,6 +82,40 @@ void check_words(const std::vector<std::string>& run) {
   throw Error(fmt::format("[input] {} is a model, and '{}' after it is not understood", first, second),
               "a switch takes its value after '=': --checkpointing=false; the words of a training command begin with its program",
               ExitCode::usage);
+}
+
+// What the trainer is told of the settings: whether there is an adapter, and what the base is in.
+LikeRequest like_request(const Job& job, const Patch& settings) {
+  LikeRequest out{job.model, {}, ""};
+  for (const char* key : {"lora", "lokr", "ia3", "ln_tuning"})
+    if (settings.contains(key)) out.adapter = settings.turns_on(key);
+  if (settings.turns_on("qlora")) out.adapter = true, out.quantization = "nf4";
+  if (settings.turns_on("quantization"))
+    if (const std::optional<QuantizationSettings> q = patched(Job(), {{"quantization", settings["quantization"]}}, "").tuning.quantization)
+      out.quantization = q->bits() == 8 ? "int8" : "nf4";
+  return out;
+}
+
+void take_defaults(Job& job, const JobRequest& request, bool alone) {
+  const std::string trainer = request.settings.text("like");
+  if (!alone)
+    throw Error(
+        fmt::format("[like] --like {} is for a model that is named alone, and this input says its own recipe", printable(trainer, 40)),
+        "leave --like out; or name the model: plimsoll estimate llama-3.1-8b --like trl", ExitCode::usage);
+  if (const nlohmann::json* model = request.settings.find("model")) apply_setting(job, "model", *model, request.origin.at("model"));
+  read_like(job, trainer, like_request(job, request.settings));
+}
+
+// Settings that say a part of what the trainer has defaults for: the rest stays the trainer's.
+bool completes_defaults(Job& job, const std::string& key, const nlohmann::json& value, const std::string& given_by) {
+  TuningSettings& tuning = job.tuning;
+  if (key == "like") return true;
+  if (tuning.adapter && key == to_string(tuning.adapter->kind) && value != false && !value.is_null()) {
+    tuning.adapter = parse_adapter_over(*tuning.adapter, value);
+    job.origin[key] = given_by;
+    return true;
+  }
+  return key == "quantization" && tuning.quantization && value == tuning.quantization->type;
 }
 
 }  // namespace
@@ -101,9 +141,16 @@ Job JobRequest::job() const {
   Job job;
   check_words(run);
   if (!job_file.empty()) read_job_file(job, job_file);
-  read_input(job, run, as);
-  for (const auto& [key, value] : settings) apply_setting(job, key, value, origin.at(key));
+  // Readers ask for it: defaults of transformers' trainers differ by version.
+  if (const nlohmann::json* version = settings.find("transformers"))
+    apply_setting(job, "transformers", *version, origin.at("transformers"));
+  const bool named_alone = read_input(job, run, as) || (run.empty() && settings.contains("model"));
+  const bool alone = named_alone && job_file.empty(), like = settings.contains("like");
+  if (like) take_defaults(job, *this, alone);
+  for (const auto& [key, value] : settings)
+    if (!like || !completes_defaults(job, key, value, origin.at(key))) apply_setting(job, key, value, origin.at(key));
   resolve_model(job);
+  if (alone) like ? take_usual_length(job) : take_usual_recipe(job);
   Problems problems;
   check(job.host, problems);
   check_framework(job, problems);

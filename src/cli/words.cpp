@@ -193,12 +193,19 @@ class Reading {
   }
 
   void take(const OptionEntry& o, const std::string& name, const std::optional<std::string>& value) {
-    if (value) return emit(name, *value, true);
+    if (value) return emit(name, takes_pairs(o) ? pairs_of(*value) : *value, true);
     if (o.needs_value) return emit(name, value_behind(o, name));
     if (o.takes_value && next_is_value() && !is_flag(words_[at_ + 1])) return emit(name, words_[++at_]);
+    if (takes_pairs(o) && next_is_value() && are_pairs(words_[at_ + 1])) return emit(name, pairs_of(words_[++at_]), true);
     refuse_separate_value(o, name);
     out_.push_back(name);
   }
+
+  // A switch like --lora, whose value is KEY=VALUE and may stand behind it as a word of its own.
+  static bool takes_pairs(const OptionEntry& o) { return o.value.starts_with("[=KEY=VALUE"); }
+  // PEFT's defaults, which the parser would take for no value: said by one of them.
+  static std::string pairs_of(const std::string& word) { return word == "{}" ? "r=8" : word; }
+  static bool are_pairs(const std::string& word) { return word == "{}" || (word.find('=') != std::string::npos && !is_flag(word)); }
 
   // "--checkpointing false": the word behind it would be taken for the run.
   void refuse_separate_value(const OptionEntry& o, const std::string& name) {
@@ -220,7 +227,7 @@ class Reading {
   void take_alias(const FlagAlias& a, const OptionEntry& o, const std::string& typed, std::optional<std::string> value) {
     const std::string template_text = a.value;
     const size_t hole = template_text.find("{}");
-    const bool stands_alone = (!template_text.empty() && hole == std::string::npos) || is_switch(o);
+    const bool stands_alone = hole == std::string::npos && (!template_text.empty() || is_switch(o));
     if (stands_alone && !value && at_ + 1 < words_.size() && truth(words_[at_ + 1]) && !is_there(words_[at_ + 1])) value = words_[++at_];
     if (stands_alone && value && !truth(*value) && !template_text.empty())
       throw Error(fmt::format("{} takes no value", typed.substr(0, typed.find('='))), fmt::format("it is {} {}", a.flag, a.value),
@@ -242,7 +249,7 @@ class Reading {
       }
     if (hole == std::string::npos) return emit(a.flag, text);
     std::replace(text.begin(), text.end(), ',', '+');  // a list within a pair
-    emit_part(a.flag, std::string(template_text).replace(hole, 2, text));
+    emit_part(o, a.flag, std::string(template_text).replace(hole, 2, text));
   }
 
   void emit(const std::string& name, const std::string& value, bool joined = false) {
@@ -260,11 +267,11 @@ class Reading {
   }
 
   // --lora-r 16 --lora-alpha 32 are one --lora.
-  void emit_part(const std::string& name, const std::string& value) {
+  void emit_part(const OptionEntry& o, const std::string& name, const std::string& value) {
     if (const auto before = valued_.find(name); before != valued_.end()) {
       out_[before->second] += "," + value;
     } else {
-      emit(name, value);
+      emit(name, value, takes_pairs(o));
     }
     parts_[name] = valued_[name];
   }

@@ -3,6 +3,8 @@
 // Python program whose command names a file of settings.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "formats/format.h"
 #include "formats/launch.h"
 #include "formats/objectives.h"
@@ -46,6 +48,27 @@ bool is_trl(const Document& d) {
                   "dataset_num_proc", "load_in_4bit", "max_prompt_length", "dataset_mixer", "dataset_name", "lora_r", "padding_free"});
 }
 
+// Scripts of transformers' examples/pytorch, which have dataset_name as TRL's have.
+bool is_example_of_transformers(const std::string& program) {
+  static const std::vector<std::string> kScripts{"run_clm.py",
+                                                 "run_mlm.py",
+                                                 "run_plm.py",
+                                                 "run_fim.py",
+                                                 "run_glue.py",
+                                                 "run_qa.py",
+                                                 "run_seq2seq_qa.py",
+                                                 "run_ner.py",
+                                                 "run_swag.py",
+                                                 "run_mae.py",
+                                                 "run_mim.py",
+                                                 "run_summarization.py",
+                                                 "run_translation.py",
+                                                 "run_xnli.py",
+                                                 "run_classification.py",
+                                                 "run_image_classification.py"};
+  return std::find(kScripts.begin(), kScripts.end(), program) != kScripts.end();
+}
+
 bool is_python_program(const Document& d) {
   const std::string program = program_of(d);
   return program == "trl" || program.ends_with(".py") ||
@@ -76,6 +99,13 @@ std::string loaded_type(Reader& r) {
   return "";
 }
 
+// from_pretrained(dtype="auto"), which is what transformers 5 does when nothing is said (modeling_utils.py); TRL says float32 itself.
+bool takes_checkpoints_type(Reader& r, bool trl) {
+  for (const char* key : {"torch_dtype", "dtype", "model_init_kwargs.torch_dtype", "model_init_kwargs.dtype"})
+    if (const Json* said = r.find(key)) return *said == "auto";
+  return !trl && r.job.platform.transformers >= Version{5, 0};
+}
+
 void read_precision(Reader& r, const std::string& trainer, bool trl) {
   const bool fp16 = r.flag("fp16", false), bf16 = r.flag("bf16", trl && !fp16);
   if (fp16 && bf16)
@@ -92,11 +122,13 @@ void read_precision(Reader& r, const std::string& trainer, bool trl) {
              "TrainingArguments overwrite ACCELERATE_MIXED_PRECISION");
   }
   const std::string type = loaded_type(r);
-  if (type.empty() && !autocast.empty())
-    r.note(Effect::note,
-           "the type of the weights is not part of these arguments: taken as fp32. A model that is loaded in bf16 is --precision bf16 "
-           "--autocast",
-           "from_pretrained of transformers 5 takes the checkpoint's own type, earlier versions fp32");
+  if (type.empty() && takes_checkpoints_type(r, trl)) return set_types_of_checkpoint(r, autocast, origin);
+  if (type.empty() && trl)
+    r.note(Effect::note, "the weights are in fp32: TRL's own default, whatever the checkpoint has; --dtype bfloat16 says otherwise",
+           "dtype of ModelConfig and of SFTTrainer's model_init_kwargs is float32 (TRL 1.16)");
+  if (type.empty() && !trl)
+    r.note(Effect::note, "the type of the weights is not said: transformers before 5 loads them in fp32",
+           "from_pretrained of transformers 5 takes the checkpoint's own type; --precision bf16 --autocast says otherwise");
   const std::string weights = type.empty() ? "fp32" : type;
   if (weights == "fp16" && autocast == "fp16" && !r.flag("use_peft", false))
     r.finding(Effect::refused, "fp16", "weights in fp16 cannot be trained with loss scaling",
@@ -212,7 +244,7 @@ void read_other_objectives(Reader& r, const std::string& program) {
 }
 
 void read_arguments(Reader& r, const std::string& program = "") {
-  const bool trl = is_trl(r.document);
+  const bool trl = is_trl(r.document) && !is_example_of_transformers(program);
   const std::string trainer = trl ? "TRL" : "transformers";
   r.job.trainer = trainer;
   for (const char* key : {"model_name_or_path", "model"}) set_model(r, key);

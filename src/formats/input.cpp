@@ -107,16 +107,20 @@ bool is_script(const Document& document) { return document.kind == Document::Kin
 
 }  // namespace
 
-void read_input_document(Job& job, const Document& document, const std::string& as) {
-  if (is_script(document)) return read_script(job, document, as);
+bool read_input_document(Job& job, const Document& document, const std::string& as) {
+  if (is_script(document)) {
+    read_script(job, document, as);
+    return false;
+  }
   const Format* format = reader_of(document, as);
   if (!format) refuse_unknown_configuration(document);
   read(job, document, *format, as);
+  return format->model != nullptr;
 }
 
-void read_input_file(Job& job, const std::string& path, const std::string& as) { read_input_document(job, read_document(path), as); }
+bool read_input_file(Job& job, const std::string& path, const std::string& as) { return read_input_document(job, read_document(path), as); }
 
-void read_input_directory(Job& job, const std::string& path) {
+bool read_input_directory(Job& job, const std::string& path) {
   struct Found {
     Document document;
     const Format* format;
@@ -165,10 +169,11 @@ void read_input_directory(Job& job, const std::string& path) {
     job.findings.push_back({Effect::assumed, "files", path, list, "those of the directory that can be read"});
   for (Finding& f : left_out) job.findings.push_back(std::move(f));
   for (const Found& f : found) read(job, f.document, *f.format, "");
+  return std::all_of(found.begin(), found.end(), [](const Found& f) { return f.format->model != nullptr; });
 }
 
-void read_input(Job& job, const std::vector<std::string>& words, const std::string& as) {
-  if (words.empty()) return;
+bool read_input(Job& job, const std::vector<std::string>& words, const std::string& as) {
+  if (words.empty()) return false;
   if (words.size() == 1 && words[0] == "-") return read_input_document(job, standard_input(), as);
   std::error_code error;
   if (words.size() == 1 && fs::is_directory(words[0], error)) {
@@ -177,11 +182,15 @@ void read_input(Job& job, const std::vector<std::string>& words, const std::stri
   }
   if (words.size() == 1 && fs::exists(words[0], error)) return read_input_file(job, words[0], as);
   const std::vector<std::string> split = words.size() == 1 ? shell_words(words[0]) : words;
-  if (split.size() > 1) return read_command(job, split, as);
+  if (split.size() > 1) {
+    read_command(job, split, as);
+    return false;
+  }
   if (!as.empty())
     throw Error(fmt::format("[input] --as {}: {} is neither a file nor a command", printable(as, 60), printable(words[0], 120)),
                 "name the file");
   apply_setting(job, "model", words[0], "command line");
+  return true;
 }
 
 std::optional<Document> input_document(const std::vector<std::string>& words, const std::string& job_file) {

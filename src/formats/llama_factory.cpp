@@ -32,12 +32,11 @@ void read_precision(Reader& r, bool adapter) {
   const std::string origin = pure || bf16 || fp16 ? r.origin(path) : "default of LLaMA-Factory";
   if (pure && (bf16 || fp16))
     r.finding(Effect::other, bf16 ? "bf16" : "fp16", "pure_bf16 keeps all in bf16", "the weights that are trained are not made fp32");
+  if (adapter && autocast.empty() && !pure) return set_types_of_checkpoint(r, "", origin);  // patcher.py, infer_optim_dtype
   set_types(r, adapter || pure ? base : "fp32", autocast, origin);
   if (!adapter && !pure && (bf16 || fp16))
     r.finding(Effect::note, path, "the trained weights are in fp32, and autocast runs over them: 4 bytes a weight, not 2",
               "pure_bf16: true keeps them in bf16");
-  if (adapter && autocast.empty() && !pure)
-    r.note(Effect::note, "neither bf16 nor fp16: the base has the checkpoint's type, taken as fp32");
 }
 
 void read_adapter(Reader& r, const std::string& type) {
@@ -82,7 +81,10 @@ void read_quantization(Reader& r, const std::string& type) {
   if (bits != 4 && bits != 8)
     return r.finding(Effect::refused, "quantization_bit", "bitsandbytes has 4 and 8 bit: nothing is quantised in the answer",
                      "Bitsandbytes only accepts 4-bit or 8-bit quantization");
-  const std::string compute = r.job.precision == Precision::bf16 ? "bf16" : r.job.precision == Precision::fp16 ? "fp16" : "fp32";
+  const bool checkpoints = r.job.origin["precision"].ends_with(kCheckpointsType);  // as good as always bf16
+  const std::string compute = r.job.precision == Precision::bf16 || checkpoints ? "bf16"
+                              : r.job.precision == Precision::fp16              ? "fp16"
+                                                                                : "fp32";
   if (bits == 8) return r.set("quantization", {{"type", "int8"}, {"prepare", false}}, "quantization_bit");
   r.set("quantization", {{"type", kind}, {"double_quant", nested}, {"compute_dtype", compute}, {"prepare", false}}, "quantization_bit");
 }

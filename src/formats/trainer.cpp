@@ -127,6 +127,10 @@ std::optional<HfOptimizerName> hf_optimizer_of(const OptimizerSpec& optimizer) {
   return best;
 }
 
+void set_types_of_checkpoint(Reader& r, const std::string& autocast, const std::string& origin) {
+  set_types(r, "fp32", autocast, origin + kCheckpointsType);
+}
+
 std::string short_type(const std::string& name) {
   std::string type = lower(name);
   if (type.starts_with("torch.")) type.erase(0, 6);

@@ -21,6 +21,10 @@ void set_optimizer(Reader& r, const std::string& name, const nlohmann::json& arg
 
 // The types of the weights and of autocast ("fp32", "bf16", "fp16"; autocast "" is none), as precision and autocast.
 void set_types(Reader& r, const std::string& weights, const std::string& autocast, const std::string& origin);
+// The same where the weights have the type of the checkpoint, which is not known before the model is: fp32 until then. The origin ends with
+// kCheckpointsType.
+inline constexpr const char* kCheckpointsType = ": the checkpoint's type";
+void set_types_of_checkpoint(Reader& r, const std::string& autocast, const std::string& origin);
 // "bfloat16", "torch.bfloat16", "bf16" -> "bf16"; "auto" and what is not known: "".
 std::string short_type(const std::string& name);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "job/settings.h"
 #include "util/shell.h"
@@ -149,7 +150,8 @@ std::string Patch::flags() const {
       continue;
     }
     out += (out.empty() ? "" : " ") + flag_of(setting);
-    const bool is_switch = *setting.value == '=' || *setting.value == '\0';
+    const std::string_view shown = setting.value;
+    const bool is_switch = (shown.starts_with('=') && shown != "={KEY: VALUE}") || shown.empty();  // --lora r=16 is KEY=VALUE behind it
     if (value != true) out += (is_switch ? "=" : " ") + shell_quoted(flag_text(value));
   }
   return out;

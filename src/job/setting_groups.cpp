@@ -74,6 +74,25 @@ std::optional<QuantizationSettings> parse_base(const nlohmann::json& value) {
   return parse_quantization(value);
 }
 
+// What was said beside it wins: qlora fills in.
+void read_qlora(Job& job, const Config& c) {
+  if (!c.flag({"qlora"}, false)) return;
+  if (!job.origin.contains("lora")) {
+    adapter<AdapterKind::lora>().read(job, Config(c.source(), {{"lora", true}}));
+    job.origin["lora"] = c.source();
+  }
+  if (!job.origin.contains("quantization")) {
+    job.tuning.quantization = parse_quantization("nf4");
+    job.origin["quantization"] = c.source();
+  }
+}
+
+// A request reads it before all others (api/request.cpp); here it is in the wrong place.
+void refuse_like(Job&, const Config& c) {
+  throw Error(fmt::format("[{}] like {} in a job file", c.source(), printable(c.text({"like"}, ""), 40)),
+              "a job file says its own recipe; --like is for a model that is named alone: plimsoll estimate llama-3.1-8b --like trl");
+}
+
 Printed print_base(const std::optional<QuantizationSettings>& q) { return q ? to_json(*q) : Printed(nullptr); }
 
 // How the padding follows from lengths is not known here, so what nobody gave is null.
@@ -124,6 +143,9 @@ std::vector<Setting> model_settings() {
        "{KEY: VALUE}",
        "overrides of the model's own configuration, e.g. {num_hidden_layers: 8}",
        kBoth},
+      {{"like", refuse_like},
+       "trl|axolotl|llama-factory|unsloth|torchtune|kohya|ai-toolkit|trainer",
+       "that trainer's defaults for whatever is not given; for a model that is named alone (docs/like.md)"},
   };
 }
 
@@ -154,8 +176,10 @@ std::vector<Setting> precision_settings() {
 
 std::vector<Setting> adapter_settings() {
   return {
-      {adapter<AdapterKind::lora>(), "{KEY: VALUE}",
-       "LoRA as PEFT does it, e.g. {r: 16, target_modules: [q_proj, v_proj]}; the flag: r=16,target_modules=q_proj+v_proj"},
+      {adapter<AdapterKind::lora>(), "={KEY: VALUE}",
+       "LoRA as PEFT does it, e.g. {r: 16, target_modules: [q_proj, v_proj]}; the flag: r=16,target_modules=q_proj+v_proj; without a "
+       "value: r 16 on all linear layers"},
+      {{"qlora", read_qlora}, "", "LoRA on a base in nf4; lora without a value and quantization nf4, as far as they are not given"},
       {adapter<AdapterKind::lokr>(), "{KEY: VALUE}", "LoKr as PEFT does it, e.g. {r: 8, target_modules: all-linear}"},
       {adapter<AdapterKind::ia3>(), "{KEY: VALUE}", "IA3 as PEFT does it; {} takes its targets for the family"},
       {adapter<AdapterKind::ln_tuning>(), "{KEY: VALUE}", "train copies of the norms, as PEFT does it"},

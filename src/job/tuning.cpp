@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "job/adapter_over.h"
 #include "job/field.h"
 #include "job/fields.h"
 #include "job/packed_storage.h"
@@ -265,6 +266,9 @@ const char* to_string(AdapterKind k) { return kKinds[static_cast<size_t>(k)]; }
 
 namespace {
 
+// What `lora: true` is: the rank and the targets of QLoRA's recipes, as PEFT's guides, TRL and Unsloth have them.
+Json usual_lora() { return {{"r", 16}, {"target_modules", "all-linear"}}; }
+
 // Everyday names of keys where PEFT has another and no such key.
 std::string in_pefts_words(AdapterKind kind, const std::string& key) {
   static constexpr std::pair<const char*, const char*> kNames[] = {
@@ -297,6 +301,10 @@ Json in_pefts_words(AdapterKind kind, const Json& value) {
   return join(pairs, ",");
 }
 
+Json fields_of_text(AdapterKind kind, const std::string& text) {
+  return text == "{}" ? Json::object() : read_pairs(split_at(text, ','), to_string(kind), adapter_mapping(kind).example);
+}
+
 }  // namespace
 
 AdapterKind parse_adapter_kind(const std::string& text) {
@@ -315,7 +323,20 @@ std::vector<std::string> parse_name_list(const Json& value, const std::string& s
 AdapterSettings parse_adapter(AdapterKind kind, const Json& value) {
   AdapterSettings a;
   a.kind = kind;
-  return adapter_mapping(kind).read(in_pefts_words(kind, value), std::move(a));
+  const bool usual = kind == AdapterKind::lora && value == true;
+  return adapter_mapping(kind).read(usual ? usual_lora() : in_pefts_words(kind, value), std::move(a));
+}
+
+AdapterSettings parse_adapter_over(const AdapterSettings& chosen, const Json& value) {
+  if (value == true) return chosen;
+  Json given = in_pefts_words(chosen.kind, value);
+  if (given.is_string()) given = fields_of_text(chosen.kind, given.get<std::string>());
+  Json all = to_json(chosen);
+  for (const auto& item : given.items()) {
+    const std::string& key = item.key();
+    all[key == "lora_alpha" ? "alpha" : key == "lora_dropout" ? "dropout" : key] = item.value();
+  }
+  return parse_adapter(chosen.kind, all);
 }
 
 bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || q.type == "fp4" || q.type == "int8" || packed_storage(q); }

@@ -59,7 +59,7 @@ struct TuningSettings {
 const char* to_string(AdapterKind k);  // "lora"
 AdapterKind parse_adapter_kind(const std::string& text);
 
-// `value` is a mapping with PEFT's keys, text like "r=16,target_modules=q_proj+v_proj", or true for the defaults.
+// A mapping with PEFT's keys, text like "r=16,target_modules=q_proj+v_proj", {} (the defaults), or true (LoRA: r 16, all linear layers).
 AdapterSettings parse_adapter(AdapterKind kind, const nlohmann::json& value);
 // A mapping, or the type for short.
 QuantizationSettings parse_quantization(const nlohmann::json& value);

@@ -17,6 +17,11 @@ struct Alias {
 };
 constexpr Alias kAliases[] = {
     {"c4ai-command-r-plus", "command-r-plus"},
+    {"deepseek-r1-distill-llama-70b", "llama-3.3-70b"},
+    {"deepseek-r1-distill-llama-8b", "llama-3.1-8b"},
+    {"deepseek-r1-distill-qwen-14b", "qwen2.5-14b"},
+    {"deepseek-r1-distill-qwen-32b", "qwen2.5-32b"},
+    {"deepseek-r1-distill-qwen-7b", "qwen2.5-7b"},
     {"c4ai-command-r-v01", "command-r"},
     {"llama-4-maverick-17b-128e", "llama-4-maverick"},
     {"llama-4-scout-17b-16e", "llama-4-scout"},
@@ -105,6 +110,59 @@ std::optional<HubName> find_hub_name(const std::string& text) {
   if (!preset) return std::nullopt;
   found.preset = *preset;
   return found;
+}
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words words_of(const std::string& name) {
+  std::string text = plain(name);
+  std::replace(text.begin(), text.end(), '_', '-');
+  return split_at(text, '-');
+}
+
+// "7b", "1.5b", "135m".
+bool is_size(const std::string& word) {
+  return word.size() > 1 && std::isdigit(static_cast<unsigned char>(word[0])) && (word.back() == 'b' || word.back() == 'm') &&
+         std::all_of(word.begin(), word.end() - 1, [](unsigned char c) { return std::isdigit(c) || c == '.'; });
+}
+
+// Models of another make than the one whose name they carry.
+constexpr const char* kOtherParts[] = {"vl",  "vision", "vlm",    "omni",  "audio",      "speech",    "asr",
+                                       "tts", "eagle",  "medusa", "draft", "speculator", "embedding", "reranker",
+                                       "moe", "image",  "llava",  "video", "ocr",        "next"};
+// The same sizes, trained on other texts.
+constexpr const char* kSpecialities[] = {"coder", "math", "code"};
+
+template <size_t N>
+bool is_one_of(const std::string& word, const char* const (&list)[N]) {
+  return std::any_of(std::begin(list), std::end(list), [&](const char* each) { return word == each; });
+}
+
+}  // namespace
+
+bool is_hub_id(const std::string& text) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == text.size() || text.find('/', slash + 1) != std::string::npos) return false;
+  return text[0] != '.' && text[0] != '~' && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+           return std::isalnum(c) || c == '-' || c == '_' || c == '.' || c == '/';
+         });
+}
+
+std::optional<std::string> preset_in_name(const std::string& text) {
+  Words words = words_of(text);
+  if (std::any_of(words.begin(), words.end(), [](const std::string& w) { return is_one_of(w, kPacked) || is_one_of(w, kOtherParts); }))
+    return std::nullopt;
+  std::erase_if(words, [](const std::string& w) { return is_one_of(w, kSpecialities); });
+  std::optional<std::string> longest;
+  for (const Preset& p : presets()) {
+    const Words name = words_of(p.name);
+    const bool sized = name.size() > 1 && std::any_of(name.begin(), name.end(), is_size);
+    const bool there = std::search(words.begin(), words.end(), name.begin(), name.end()) != words.end();
+    if (sized && there && (!longest || longest->size() < std::string(p.name).size())) longest = p.name;
+  }
+  return longest;
 }
 
 }  // namespace plimsoll

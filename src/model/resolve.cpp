@@ -8,6 +8,8 @@
 
 #include "formats/model_description.h"
 #include "job/settings.h"
+#include "model/checkpoint_type.h"
+#include "model/hub_cache.h"
 #include "model/hub_names.h"
 #include "model/registry.h"
 #include "model/weights_only.h"
@@ -226,6 +228,30 @@ bool looks_like_a_path(const std::string& text) {
          text.starts_with("~/");
 }
 
+// A copy that was downloaded before, by name: its own configuration tells more than its name does.
+std::optional<Found> from_hub_cache(Job& job) {
+  const std::optional<std::string> folder = in_hub_cache(job.model);
+  if (!folder) return std::nullopt;
+  note(job, Effect::note, job.model, "read from the Hub cache: " + *folder);
+  return from_file(job, *folder);
+}
+
+// Not known, but its name says which family and which size.
+Found by_name(Job& job, const std::string& preset) {
+  job.findings.push_back({Effect::assumed, "model", job.model, fmt::format("taken as {} by its name", preset),
+                          "nothing of this model was looked at: its config.json would tell"});
+  return from_preset(preset_named(preset));
+}
+
+[[noreturn]] void unknown_model(const std::string& text) {
+  const std::string message = "[model] '" + text + "' is neither a known model nor a file";
+  if (!is_hub_id(text)) throw Error(message, did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
+  throw Error(message + ", and is not in the Hub cache",
+              fmt::format("download its config.json (https://huggingface.co/{}/resolve/main/config.json) and name that: plimsoll estimate "
+                          "path/to/config.json; `plimsoll list presets` has those that are known",
+                          text));
+}
+
 Found find(Job& job) {
   const std::string& text = job.model;
   for (const Preset& p : presets())
@@ -233,11 +259,15 @@ Found find(Job& job) {
   if (const ModelEntry* entry = find_model(text)) return {entry, nlohmann::json::object(), text, 0};
   std::error_code error;
   if (fs::exists(text, error)) return from_file(job, text);
-  if (const std::optional<HubName> name = find_hub_name(text)) return from_hub(job, text, *name);
+  const std::optional<HubName> name = find_hub_name(text);
+  if (!name || !is_publisher(owner_of(text)))
+    if (std::optional<Found> cached = from_hub_cache(job)) return std::move(*cached);
+  if (name) return from_hub(job, text, *name);
+  if (const std::optional<std::string> preset = is_hub_id(text) ? preset_in_name(text) : std::nullopt) return by_name(job, *preset);
   if (looks_like_a_path(text))
     throw Error(fmt::format("[input] no such file: {}", printable(text, 200)),
                 fmt::format("the working directory is {}", fs::current_path(error).string()));
-  throw Error("[model] '" + text + "' is neither a known model nor a file", did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
+  unknown_model(text);
 }
 
 // Some models make their samples by their own configuration: a seq would be read by nothing.
@@ -334,9 +364,14 @@ void resolve_model(Job& job) {
     if (job.inputs == InputKind::image) job.seq = job.config.size({"image_size"}, job.seq);
     if (job.inputs == InputKind::vector) job.seq = job.config.size({"input_size"}, job.seq);
     job.origin["seq"] = "usual for " + job.model;
+    if (tokens && !job.trainer.empty() && job.collation.lengths.empty())
+      job.findings.push_back({Effect::assumed, "seq", job.trainer, fmt::format("{} tokens", job.seq),
+                              "nothing says how long the samples are: usual for the model; --seq says otherwise"});
   }
+  settle_weights(job);
   resolve_lengths(job);
   share_batch(job);
+  job.origin.erase("qlora");  // it stands for two others, which are there
 }
 
 }  // namespace plimsoll

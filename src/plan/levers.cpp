@@ -8,6 +8,7 @@
 
 #include "estimate/estimate.h"
 #include "job/settings.h"
+#include "model/usual_recipe.h"
 #include "plan/candidate.h"
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
@@ -169,17 +170,38 @@ class Catalogue {
                 LeverKind::different_numerics, "none per step; transformers often do not train with it");
   }
 
+  // The base in 4 bits, as it is trained: prepare_model_for_kbit_training turns checkpoints on, and lifts the stream to fp32, and attention
+  // with it, unless autocast takes it back.
+  Patch in_nf4() const {
+    Patch out{{"quantization", "nf4"}};
+    if (!job_.trainer.empty()) return out;
+    if (job_.precision == Precision::bf16 && !job_.autocast) out.set("autocast", true);
+    if (!job_.checkpointing.on) out.set("checkpointing", true);
+    return out;
+  }
+
+  // With the rest of the recipe said, where a model that is named alone would have it assumed: typed as flags it is the same job.
+  Patch with_adapter(Patch adapter) const {
+    const Outcome<Job> changed = try_patched(job_, adapter, "what-if");
+    if (!changed || !job_.trainer.empty()) return adapter;
+    Patch usual = usual_recipe(*changed);
+    if (usual.integer("seq") == job_.seq) usual.erase("seq");
+    if (usual.contains("seq")) usual.set("seq", job_.seq);
+    return merged(usual, adapter);
+  }
+
   void adapters() {
     const bool frozen_base = job_.tuning.adapter && !job_.tuning.quantization;
     if (frozen_base && (job_.inputs == InputKind::lm || job_.inputs == InputKind::cls))
-      add("quantization", "the frozen base in nf4", {{"quantization", "nf4"}}, LeverKind::different_numerics,
+      add("quantization", "the frozen base in nf4", in_nf4(), LeverKind::different_numerics,
           "weights to unpack in every product; needs bitsandbytes");
     if (job_.tuning.adapter || job_.inputs == InputKind::image) return;
     if (trained_from_scratch(job_)) return;
     const Json lora{{"r", 16}, {"target_modules", "all-linear"}};
-    add("adapter", "LoRA of rank 16", {{"lora", lora}}, LeverKind::different_training, "none; only adapters are trained");
-    add("adapter", "QLoRA: LoRA on an nf4 base", {{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}},
-        LeverKind::different_training, "a forward more and weights to unpack; PEFT turns checkpointing on with it");
+    add("adapter", "LoRA of rank 16", with_adapter({{"lora", lora}}), LeverKind::different_training, "none; only adapters are trained");
+    add("adapter", "QLoRA: LoRA on an nf4 base",
+        with_adapter({{"lora", lora}, {"quantization", "nf4"}, {"checkpointing", true}, {"autocast", true}}), LeverKind::different_training,
+        "a forward more and weights to unpack; PEFT turns checkpointing on with it");
   }
 
   void rest() {

@@ -362,7 +362,8 @@ TEST_F(Schemas, LeaveNoSettingOpen) {
 TEST_F(Schemas, HoldForDryRuns) {
   JsonSchema schema(Json::parse(answer_schema("run")));
   const std::string hf = "-- python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8 --output_dir out";
-  for (const std::string& command : {hf, std::string("--set 'BATCH={batch}' --batch 8 --gpu 8GiB -- ./train.sh"), std::string("-- true")}) {
+  const std::vector<std::string> commands{hf, "--set 'BATCH={batch}' --batch 8 --gpu 8GiB -- ./train.sh", "-- true"};
+  for (const std::string& command : commands) {
     const std::string out = path("dry.json");
     ASSERT_EQ(std::system((PLIMSOLL_BINARY " run --dry-run --json " + command + " > " + out).c_str()), 0) << command;
     EXPECT_EQ(schema.problems(Json::parse(content(out))), Problems{}) << command;

@@ -68,6 +68,17 @@ class CommandLine : public ::testing::Test {
 
 constexpr const char* kSmall = "gpt2 --config n_layer=2 --seq 64 --batch 2";
 
+TEST_F(CommandLine, TakesLoraWithAndWithoutAValue) {
+  const std::string run_of = "estimate gpt2 --seq 64 ";
+  EXPECT_EQ(peak(run_of + "--lora r=4"), peak(run_of + "--lora=r=4"));
+  EXPECT_EQ(peak(run_of + "--lora-r 4 --lora-alpha 8"), peak(run_of + "--lora r=4"));
+  EXPECT_EQ(peak("estimate --lora gpt2 --seq 64"), peak(run_of + "--lora r=16,target_modules=all-linear"));
+  EXPECT_EQ(peak(run_of + "--lora {}"), peak(run_of + "--lora r=8"));
+  EXPECT_EQ(peak(run_of + "--qlora"), peak(run_of + "--lora --quantization nf4"));
+  EXPECT_EQ(peak(run_of + "--qlora --lora r=4"), peak(run_of + "--lora r=4 --quantization nf4"));
+  EXPECT_EQ(peak(run_of + "--lora --like trl"), peak(run_of + "--like trl --lora r=16,lora_dropout=0.05"));
+}
+
 TEST_F(CommandLine, AModelOrAFileAloneIsEstimated) {
   EXPECT_EQ(run(std::string(kSmall)).out, run(std::string("estimate ") + kSmall).out);
   std::ofstream(folder_ / "job.yaml") << "model: gpt2\nseq: 64\nconfig: {n_layer: 2}\n";

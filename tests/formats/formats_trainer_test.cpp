@@ -84,7 +84,7 @@ TEST_F(Trainers, TrainingArgumentsAsJson) {
   EXPECT_EQ(job.optimizer.name, "SGD");
   EXPECT_EQ(job.optimizer.args.values(), (Json{{"momentum", 0.9}, {"nesterov", true}}));
   EXPECT_EQ(job.precision, Precision::amp);
-  EXPECT_EQ(job.origin.at("precision"), "training_args.json: bf16");
+  EXPECT_EQ(job.origin.at("precision"), "training_args.json: bf16: the checkpoint's type");
   EXPECT_EQ(job.clip, 0.5);
   EXPECT_TRUE(job.checkpointing.on);
   EXPECT_TRUE(job.checkpointing.reentrant);
@@ -303,7 +303,7 @@ TEST_F(Trainers, CommandsWithAnyLauncher) {
   EXPECT_EQ(job.host.ranks_per_host, 4);
   EXPECT_TRUE(job.parallel.ddp->find_unused_parameters);
   EXPECT_EQ(job.precision, Precision::amp);
-  EXPECT_EQ(job.origin.at("precision"), "command line: --mixed_precision");
+  EXPECT_EQ(job.origin.at("precision"), "command line: --mixed_precision: the checkpoint's type");
 
   job = run("CUDA_VISIBLE_DEVICES=0,1 python train.py --per_device_train_batch_size 1");
   EXPECT_FALSE(job.parallel.ddp);
