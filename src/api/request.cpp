@@ -32,8 +32,9 @@ std::vector<TargetDevice> devices_here() {
 
 // "24GiB": a device that is only a size.
 std::optional<TargetDevice> device_of_size(const std::string& text) {
-  if (text.empty() || !std::isdigit(static_cast<unsigned char>(text[0])) || !std::isalpha(static_cast<unsigned char>(text.back())))
-    return std::nullopt;
+  const bool number_first = !text.empty() && std::isdigit(static_cast<unsigned char>(text[0]));
+  if (!number_first || !std::isalpha(static_cast<unsigned char>(text.back()))) return std::nullopt;
+  if (text.find('-') != std::string::npos) return std::nullopt;  // "3060-12gb" is a name
   const Bytes size = parse_bytes(text, "--gpu");
   if (size.count <= 0) throw Error("[gpu] a device of " + text + " has no memory", "give a size above 0", ExitCode::usage);
   TargetDevice d;

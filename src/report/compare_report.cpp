@@ -58,7 +58,6 @@ doc::Table peaks_table(const std::vector<ComparedJob>& jobs) {
                   {"device", Kind::size},
                   {"difference", Kind::size},
                   {"peak in"}}};
-  out.fitted = true;
   const Bytes first = device_peak(jobs.front().estimate);
   for (const ComparedJob& j : jobs) {
     const Estimate& e = j.estimate;
@@ -92,7 +91,6 @@ doc::Table parts_table(const std::vector<ComparedJob>& jobs) {
 
 doc::Table verdicts_table(const std::vector<ComparedJob>& jobs) {
   doc::Table out{{{"device"}, {"job"}, {"verdict"}, {"margin", doc::Kind::size}}};
-  out.fitted = true;
   for (size_t d = 0; d < jobs.front().fits.size(); ++d)
     for (const ComparedJob& j : jobs) {
       const Fit& f = j.fits[d];
