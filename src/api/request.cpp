@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "estimate/typed_keys.h"
+#include "formats/command_line.h"
+#include "formats/format.h"
 #include "formats/input.h"
 #include "hardware/detect.h"
 #include "hardware/device_words.h"
@@ -74,6 +76,7 @@ void check_words(const std::vector<std::string>& run) {
   if (is_model_name(run[1]))
     throw Error(fmt::format("[input] two models: {} and {}", first, second),
                 fmt::format("one at a time, or side by side: plimsoll compare {} {}", first, second), ExitCode::usage);
+  if (format_of(command_document(run))) return;  // a program with a model's name: litgpt
   throw Error(fmt::format("[input] {} is a model, and '{}' after it is not understood", first, second),
               "a switch takes its value after '=': --checkpointing=false; the words of a training command begin with its program",
               ExitCode::usage);

@@ -1,5 +1,7 @@
 #include "job/job.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
