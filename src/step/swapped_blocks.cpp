@@ -36,20 +36,22 @@ std::optional<BlockPlace> block_of(const Tape& tape, const Parameter& p) {
 // How many blocks of each list are swapped, the last ones. Flux has two lists, of which sd-scripts takes N / 2 double and twice the rest of
 // single blocks, and leaves two of each (kohya-ss/sd-scripts, flux_models.py, Flux.enable_block_swap). Other models: N of the longest.
 std::map<std::string, int64_t> shares_of(const std::map<std::string, int64_t>& lists, int64_t blocks) {
-  const auto too_many = [&](int64_t most) {
-    throw Error(fmt::format("[job] swap_blocks {}: {} at most can be swapped in this model", blocks, most), "choose fewer");
-  };
   for (const auto& [name, single] : lists) {
     const size_t at = name.rfind("single_transformer_blocks");
     const auto joint = at == std::string::npos ? lists.end() : lists.find(name.substr(0, at) + "transformer_blocks");
     if (joint == lists.end()) continue;
     const int64_t of_joint = blocks / 2, of_single = (blocks - of_joint) * 2;
     if (of_joint > joint->second - 2 || of_single > single - 2)
-      too_many(std::max<int64_t>(0, std::min(2 * (joint->second - 2) + 1, (single - 2) / 2 * 2)));
+      throw Error(fmt::format("[job] swap_blocks {}: that is {} double and {} single blocks, and two of {} and of {} stay", blocks,
+                              of_joint, of_single, joint->second, single),
+                  "choose fewer");
     return {{joint->first, of_joint}, {name, of_single}};
   }
   const auto longest = std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (longest == lists.end() || blocks >= longest->second) too_many(longest == lists.end() ? 0 : longest->second - 1);
+  if (longest == lists.end() || blocks >= longest->second)
+    throw Error(fmt::format("[job] swap_blocks {}: the model has {} blocks, and one at least stays", blocks,
+                            longest == lists.end() ? 0 : longest->second),
+                "choose fewer");
   return {{longest->first, blocks}};
 }
 
