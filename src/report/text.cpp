@@ -148,7 +148,24 @@ class TextRenderer {
     return display_width(piece);
   }
 
-  // Lines of at most `width` columns; a word that is longer has one for itself.
+  // A list without blanks is broken behind its commas.
+  static size_t append_pieces(const Run& run, size_t width, std::vector<Line>& lines) {
+    size_t used = 0;
+    for (size_t at = 0; at < run.text.size();) {
+      const size_t end = std::min(run.text.find(',', at), run.text.size() - 1) + 1;
+      const std::string piece = run.text.substr(at, end - at);
+      if (used > 0 && used + display_width(piece) > width) {
+        lines.emplace_back();
+        used = 0;
+      }
+      lines.back().push_back({piece, run.tone});
+      used += display_width(piece);
+      at = end;
+    }
+    return used;
+  }
+
+  // Lines of at most `width` columns; a word that is longer and has no commas has one for itself.
   std::vector<Line> wrapped(const Text& text, size_t width) const {
     std::vector<Line> out(1);
     size_t used = 0;
@@ -157,6 +174,11 @@ class TextRenderer {
       if (size > width && w.runs.size() == 1 && w.runs[0].tone == Tone::code) {
         if (used > 0) out.emplace_back();
         used = append_code(w.runs[0].text, width, out);
+        continue;
+      }
+      if (size > width && w.runs.size() == 1) {
+        if (used > 0) out.emplace_back();
+        used = append_pieces(w.runs[0], width, out);
         continue;
       }
       if (used > 0 && used + w.spaces + size > width) {
