@@ -37,8 +37,9 @@ std::vector<TargetDevice> devices_here() {
 
 // "24GiB": a device that is only a size.
 std::optional<TargetDevice> device_of_size(const std::string& text) {
-  if (text.empty() || !std::isdigit(static_cast<unsigned char>(text[0])) || !std::isalpha(static_cast<unsigned char>(text.back())))
-    return std::nullopt;
+  const bool number_first = !text.empty() && std::isdigit(static_cast<unsigned char>(text[0]));
+  if (!number_first || !std::isalpha(static_cast<unsigned char>(text.back()))) return std::nullopt;
+  if (text.find('-') != std::string::npos) return std::nullopt;  // "3060-12gb" is a name
   const Bytes size = parse_bytes(text, "--gpu");
   if (size.count <= 0) throw Error("[gpu] a device of " + text + " has no memory", "give a size above 0", ExitCode::usage);
   TargetDevice d;
@@ -79,6 +80,7 @@ void check_words(const std::vector<std::string>& run) {
   if (is_model_name(run[1]))
     throw Error(fmt::format("[input] two models: {} and {}", first, second),
                 fmt::format("one at a time, or side by side: plimsoll compare {} {}", first, second), ExitCode::usage);
+  if (format_of(command_document(run))) return;  // a program with a model's name: litgpt
   throw Error(fmt::format("[input] {} is a model, and '{}' after it is not understood", first, second),
               "a switch takes its value after '=': --checkpointing=false; the words of a training command begin with its program",
               ExitCode::usage);

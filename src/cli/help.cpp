@@ -1,14 +1,13 @@
 #include "cli/help.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <iterator>
 #include <map>
 
 #include "cli/job_flags.h"
+#include "util/terminal.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -373,12 +372,6 @@ std::string program_help(const std::vector<CommandEntry>& tree, HelpLength lengt
   return join(out, "\n") + "\n";
 }
 
-size_t terminal_width() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? std::clamp<size_t>(size.ws_col, 60, 100) : 80;
-}
-
 }  // namespace
 
 std::string help_text(const CommandEntry& command, const std::vector<CommandEntry>& tree, HelpLength length, size_t width) {
@@ -387,7 +380,7 @@ std::string help_text(const CommandEntry& command, const std::vector<CommandEntr
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string, CLI::AppFormatMode mode) const {
   return help_text(entry_of(*app), app_tree(root_of(*app)), mode == CLI::AppFormatMode::All ? HelpLength::all : HelpLength::one_screen,
-                   terminal_width());
+                   std::clamp<size_t>(terminal_columns(80), 60, 100));
 }
 
 }  // namespace plimsoll

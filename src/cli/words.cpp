@@ -86,6 +86,7 @@ Words with_command(const Words& typed, const std::vector<CommandEntry>& tree) {
     if (!contains(names, typed[1])) refuse_command(typed[1], names);
     return {typed[1], "--help"};
   }
+  if (typed.size() == 1 && first == "-v") return {"--version"};  // of a command it is --verbose
   if (contains(names, first) || contains(tree[0].options.empty() ? Words{} : Words{"-h", "--help", "-V", "--version"}, first)) return typed;
   if (first.starts_with("-") && first != "--") {
     for (size_t i = 1; i < end_of_own(typed); ++i)

@@ -294,7 +294,11 @@ void read_text_encoder_training(Reader& r) {
 
 // toolkit/util/quantize.py, get_qtype: names of the toolkit's own codes, of torchao, or of optimum-quanto.
 void read_qtype(Reader& r) {
-  const std::string qtype = r.text("model.qtype", "qfloat8");
+  const std::string given = r.text("model.qtype", "qfloat8");
+  const std::string qtype = given.substr(0, given.find('|'));  // toolkit/config_modules.py: behind it an accuracy recovery adapter
+  if (qtype != given)
+    r.finding(Effect::partial, "model.qtype", "the weights of its accuracy recovery adapter are not part of the answer",
+              "a LoRA in the type of training that stays frozen beside the base");
   if (qtype == "uint8")
     return r.finding(Effect::none, "model.qtype", "no layer is quantised: uint8 is refused for each, and the toolkit goes on",
                      "toolkit/util/uintx_quant.py, UIntXQuantizer.can_quantize");

@@ -124,6 +124,22 @@ void read_model(Reader& r, const Script& s) {
             file ? "the usual name of its file" : "its name on the Hub");
 }
 
+// flux_train_network.py, sd3_train_network.py and lumina_train_network.py, load_target_model: model.to(float8_e4m3fn). A U-Net's
+// convolutions go to fp8 as well, and T5 does when it stays on the device: neither is simulated.
+void read_fp8(Reader& r, const Script& s) {
+  const std::string& model = r.job.model;
+  const bool transformer = model == "sd-scripts-flux" || model == "sd-scripts-sd3" || model == "sd-scripts-lumina2";
+  for (const char* key : {"fp8_base_unet", "fp8_base"}) {
+    if (!r.flag(key, false)) continue;
+    if (!s.network)
+      r.finding(Effect::none, key, "a model that is trained itself is not cast to fp8");
+    else if (!transformer)
+      r.finding(Effect::unknown, key, "a U-Net in fp8 is not simulated: it is in the mixed type in the answer");
+    else
+      r.set("quantization", "fp8", key);
+  }
+}
+
 // prepare_dtype, and the casts of train_network.py
 void read_precision(Reader& r, const Script& s) {
   std::string mixed = lower(r.text("mixed_precision", "no"));
@@ -144,8 +160,7 @@ void read_precision(Reader& r, const Script& s) {
   // the frozen model of an adapter is in the mixed type; a model that is trained stays in fp32 unless all is in that type
   const std::string weights = autocast.empty() ? "fp32" : s.network || full16 || fullbf ? autocast : "fp32";
   set_types(r, weights, autocast, origin);
-  for (const char* key : {"fp8_base", "fp8_base_unet"})
-    if (r.flag(key, false)) r.finding(Effect::unknown, key, "a base in fp8 is not simulated: it is in the mixed type in the answer");
+  read_fp8(r, s);
   r.ignore({"save_precision", "fp8_scaled"});
 }
 

@@ -185,6 +185,13 @@ DeviceSpec merged(std::string_view asked, const std::vector<DeviceSpec>& rows) {
   return out;
 }
 
+// As many as fit on two lines; "rtx" alone is in the names of seventy.
+std::string first_of(const std::vector<DeviceSpec>& rows) {
+  constexpr size_t kMost = 8;
+  if (rows.size() <= kMost) return listed(rows);
+  return fmt::format("{} and {} more (plimsoll list gpus)", listed({rows.begin(), rows.begin() + kMost}), rows.size() - kMost);
+}
+
 bool same_memory(const std::vector<DeviceSpec>& rows) {
   return std::all_of(rows.begin(), rows.end(), [&](const DeviceSpec& d) {
     return d.nominal_gb && d.nominal_gb == rows[0].nominal_gb && d.memory == rows[0].memory && d.arch == rows[0].arch;
@@ -245,7 +252,7 @@ DeviceSpec find_device(std::string_view asked, const std::vector<DeviceSpec>& de
   if (!other_sizes.empty())
     throw Error(fmt::format("[gpu] '{}': no such device has {:g} GB", shown, *memory), "known: " + listed(other_sizes));
   if (const auto rows = matching(words, related, names); !rows.empty())
-    throw Error(fmt::format("[gpu] '{}' is not in the catalogue", shown), "others with these words: " + listed(rows));
+    throw Error(fmt::format("[gpu] '{}' is not in the catalogue", shown), "others with these words: " + first_of(rows));
   throw Error(fmt::format("[gpu] '{}' is not in the catalogue", shown), did_you_mean(shown, ids_of(devices)) + " (plimsoll list gpus)");
 }
 

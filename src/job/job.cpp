@@ -1,5 +1,7 @@
 #include "job/job.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 
@@ -52,6 +54,10 @@ Precision parse_precision(const std::string& text) {
         "[job] precision " + printable(text, 40) + " is not supported",
         "known: fp32, amp, amp-fp16, bf16, fp16; fp8 trainers keep weights in bf16 or fp32 and cast copies for matrix products: bf16 or "
         "amp is the nearest");
+  for (const char* word : {"nf4", "fp4", "int4", "4bit", "int8", "8bit"})
+    if (text == word)
+      throw Error(fmt::format("[job] precision '{}' is the type of a quantised base", text),
+                  fmt::format("--quantization {}, with --lora r=16; precision is the type of what is not quantised", text));
   return one_of<Precision>(kPrecisions, text, "precision");
 }
 

@@ -208,11 +208,23 @@ const Mapping<AdapterSettings>& adapter_mapping(AdapterKind kind) {
   return kMappings[static_cast<size_t>(kind)];
 }
 
+// What people call it, and the type that this is in bitsandbytes. 4 bits in general are nf4: it and fp4 differ in no byte.
+std::string usual_type(const std::string& word) {
+  static constexpr std::pair<const char*, const char*> kWords[] = {
+      {"4bit", "nf4"},          {"4-bit", "nf4"},        {"4", "nf4"},     {"int4", "nf4"},   {"load_in_4bit", "nf4"},
+      {"bnb", "nf4"},           {"bitsandbytes", "nf4"}, {"8bit", "int8"}, {"8-bit", "int8"}, {"8", "int8"},
+      {"load_in_8bit", "int8"}, {"llm.int8", "int8"},    {"float8", "fp8"}};
+  for (const auto& [usual, type] : kWords)
+    if (word == usual) return type;
+  return word;
+}
+
 void read_type(QuantizationSettings& q, const Config& c) {
-  std::vector<std::string> types{"nf4",   "fp4",   "int8",  "qfloat8", "uint2", "uint3",
-                                 "uint4", "uint5", "uint6", "uint7",   "gptq",  "gptq-torch"};
+  std::vector<std::string> types{"nf4",   "fp4",   "int8",  "fp8",   "qfloat8", "uint2",     "uint3",
+                                 "uint4", "uint5", "uint6", "uint7", "gptq",    "gptq-torch"};
   for (const std::string& type : stored_types()) types.push_back(type);
-  q.type = choice(c, "type", "nf4", types);
+  const std::string word = c.text({"type"}, "nf4"), usual = usual_type(word);
+  q.type = usual == word ? choice(c, "type", "nf4", types) : usual;
   q.type = with_storage(q.type, c.text({"storage"}, "uint8"));
 }
 
@@ -343,6 +355,7 @@ bool is_bitsandbytes(const QuantizationSettings& q) { return q.type == "nf4" || 
 
 QuantizationSettings parse_quantization(const Json& value) {
   Json given = value;
+  if (value == 4 || value == 8) given = {{"type", std::to_string(value.get<int>())}};
   if (value.is_string() && value.get<std::string>().find('=') == std::string::npos) given = {{"type", value}};
   return quantization_mapping().read(given);
 }

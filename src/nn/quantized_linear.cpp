@@ -282,6 +282,31 @@ class QFloat8 final : public QuantizedWeight {
   Tensor scale_;
 };
 
+// ---- float8 -----------------------------------------------------------------------------------------------------------
+
+// kohya-ss/sd-scripts, --fp8_base: model.to(float8_e4m3fn) without scales. Autocast casts the weight for every product, as it does any type
+// of floating point, and keeps no copy in its cache, which is for fp32 leaves that are trained (ATen/autocast_mode.cpp, cached_cast); the
+// product saves the cast for backward.
+bool is_fp8(const QuantizationSettings& s) { return s.type == "fp8"; }
+
+class Float8 final : public QuantizedWeight {
+ public:
+  explicit Float8(const PackedWeight& w) : weight_(w) {}
+
+  int bits() const override { return 8; }
+  bool has_own_adapter() const override { return false; }
+
+  Tensor multiply(const Tensor& x, const Tensor& bias) const override {
+    const Tensor input = to(x, weight_.dtype), weight = unpacked(), shift = bias ? to(bias, weight_.dtype) : Tensor();
+    return linear(input, weight, shift);
+  }
+
+  Tensor unpacked() const override { return allocation(weight_.packed.tape(), "_to_copy", {weight_.out, weight_.in}, weight_.dtype); }
+
+ private:
+  PackedWeight weight_;
+};
+
 // ---- GPTQ -------------------------------------------------------------------------------------------------------------
 
 constexpr int64_t kPerWord = 8;  // weights of 4 bits in an int32
@@ -360,19 +385,20 @@ bool can_quantize(const QuantizationSettings& s, int64_t in) { return uintx_bits
 Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
   if (const int bits = uintx_bits(s)) return {uintx_bytes(bits, out, in)};
   if (is_gptq(s)) return {blocks_of(in, kPerWord), out};
-  return s.bits() == 8 ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / (2 * size_of(packed_dtype(s))), 1};
+  return s.bits() == 8 || is_fp8(s) ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / (2 * size_of(packed_dtype(s))), 1};
 }
 
 DType packed_dtype(const QuantizationSettings& s) {
   if (is_gptq(s)) return DType::int32;
   if (const std::optional<WireType> storage = packed_storage(s))
     return *storage == WireType::bf16 ? DType::bfloat16 : *storage == WireType::fp16 ? DType::float16 : DType::float32;
-  return s.bits() == 8 && uintx_bits(s) == 0 ? DType::int8 : DType::uint8;
+  return (s.bits() == 8 || is_fp8(s)) && uintx_bits(s) == 0 ? DType::int8 : DType::uint8;
 }
 
 std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& s, const PackedWeight& w) {
   if (const int bits = uintx_bits(s)) return make_uintx_weight(build, bits, w);
   if (s.type == "qfloat8") return std::make_unique<QFloat8>(build, w);
+  if (is_fp8(s)) return std::make_unique<Float8>(w);
   if (is_gptq(s)) return std::make_unique<Gptq>(build, s, w);
   if (s.bits() == 8) return std::make_unique<Int8>(build, s, w);
   return std::make_unique<FourBit>(build, s, w);

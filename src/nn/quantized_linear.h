@@ -1,6 +1,6 @@
 // The weight of a linear layer as bitsandbytes stores it, and its product: packed to 4 bits (NF4, FP4) or in int8 (LLM.int8),
-// with scales; as optimum-quanto does, in float8 with a scale for each row; as the AI Toolkit does (nn/uintx_linear.h); or as GPTQ's
-// checkpoints do. The weight is frozen; only the gradients of input and bias exist.
+// with scales; as optimum-quanto does, in float8 with a scale for each row; as the AI Toolkit does (nn/uintx_linear.h); as GPTQ's
+// checkpoints do; or cast to float8 without scales (sd-scripts). The weight is frozen; only the gradients of input and bias exist.
 #pragma once
 
 #include "nn/layers.h"

@@ -132,6 +132,8 @@ class Catalogue {
     if (job_.batch > 2)
       add("batch", "batch 1, the rest by accumulation", {{"batch", 1}, {"accumulation", checked_mul(job_.accumulation, job_.batch)}},
           LeverKind::same_result, "much where one sample does not fill the device");
+    if (job_.eval_batch > 1)
+      add_free("evaluation", "evaluation in batches of 1", {{"eval_batch", 1}}, "none in training; the evaluation takes longer");
     if (job_.seq > 128 && job_.inputs != InputKind::image && !has_own_sides(job_))
       add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::different_training, "none, but samples are cut");
     if (job_.seq >= 64 && job_.inputs == InputKind::image)

@@ -93,6 +93,7 @@ std::vector<Choice> spreads_on(const Constraints& constraints) {
 const std::vector<Knob>& knobs() {
   static const std::vector<Knob> kKnobs{
       {"batch", "micro-batch and accumulation; the global batch is kept", false},
+      {"evaluation", "the batch of an evaluation", false},
       {"precision", "fp32, autocast, or everything in bf16", false},
       {"checkpointing", "which blocks are run again in backward", false},
       {"attention", "eager or fused attention", false},

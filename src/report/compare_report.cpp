@@ -58,7 +58,6 @@ doc::Table peaks_table(const std::vector<ComparedJob>& jobs) {
                   {"device", Kind::size},
                   {"difference", Kind::size},
                   {"peak in"}}};
-  out.fitted = true;
   const Bytes first = device_peak(jobs.front().estimate);
   for (const ComparedJob& j : jobs) {
     const Estimate& e = j.estimate;
@@ -70,29 +69,45 @@ doc::Table peaks_table(const std::vector<ComparedJob>& jobs) {
   return out;
 }
 
-// A row for each category, and for each job its bytes and their difference from the first.
+// "+1.25 GiB" in the unit of its column; "=" for none.
+std::string difference_in(Bytes difference, doc::Unit unit) {
+  if (difference.count == 0) return "=";
+  return (difference.count < 0 ? "-" : "+") + doc::print(doc::Span{doc::In{Bytes{std::abs(difference.count)}, unit}});
+}
+
+// A row for each category, and for each job its bytes and their difference from the first. What is nowhere a thousandth of the largest
+// peak is one row.
 doc::Table parts_table(const std::vector<ComparedJob>& jobs) {
   doc::Table out{{{"category"}}};
+  Bytes largest;
   for (const ComparedJob& j : jobs) {
     out.columns.push_back({number_of(jobs, j), doc::Kind::size});
     if (&j != &jobs.front()) out.columns.push_back({number_of(jobs, j) + " - #1", doc::Kind::size});
+    largest = std::max(largest, j.estimate.peak);
   }
-  for (const std::string& name : categories(jobs)) {
+  const doc::Unit unit = doc::unit_for(largest);
+  const auto add = [&](const std::string& name, const std::vector<Bytes>& bytes) {
     doc::Row row{{name}};
-    const Bytes first = part(jobs.front().estimate, name);
-    for (const ComparedJob& j : jobs) {
-      const Bytes bytes = part(j.estimate, name);
-      row.cells.emplace_back(bytes);
-      if (&j != &jobs.front()) row.cells.push_back(doc::dim(doc::Change{bytes - first}));
+    for (size_t i = 0; i < jobs.size(); ++i) {
+      row.cells.emplace_back(doc::In{bytes[i], unit});
+      if (i > 0) row.cells.push_back(doc::dim(difference_in(bytes[i] - bytes[0], unit)));
     }
     out.rows.push_back(std::move(row));
+  };
+  std::vector<Bytes> other(jobs.size());
+  for (const std::string& name : categories(jobs)) {
+    std::vector<Bytes> bytes;
+    for (const ComparedJob& j : jobs) bytes.push_back(part(j.estimate, name));
+    const bool small = std::all_of(bytes.begin(), bytes.end(), [&](Bytes b) { return b.count * 1000 < largest.count; });
+    if (!small) add(name, bytes);
+    for (size_t i = 0; small && i < jobs.size(); ++i) other[i] += bytes[i];
   }
+  if (std::any_of(other.begin(), other.end(), [&](Bytes b) { return b.count * 2000 >= largest.count; })) add("other", other);
   return out;
 }
 
 doc::Table verdicts_table(const std::vector<ComparedJob>& jobs) {
   doc::Table out{{{"device"}, {"job"}, {"verdict"}, {"margin", doc::Kind::size}}};
-  out.fitted = true;
   for (size_t d = 0; d < jobs.front().fits.size(); ++d)
     for (const ComparedJob& j : jobs) {
       const Fit& f = j.fits[d];

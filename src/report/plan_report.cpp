@@ -264,7 +264,7 @@ Json time_json(const std::optional<StepTime>& time) {
 }
 
 doc::Blocks front_blocks(const Plan& plan) {
-  constexpr int kWidth = 60, kHeight = 10;
+  constexpr int kWidth = 46, kHeight = 10;  // with its words 79 columns
   if (plan.front.size() < 2) return {};
   double low = 1e300, high = 0, fast = 1e300, slow = 0;
   for (const PlannedRun& r : plan.front) {
@@ -272,6 +272,10 @@ doc::Blocks front_blocks(const Plan& plan) {
     low = std::min(low, x), high = std::max(high, x), fast = std::min(fast, y), slow = std::max(slow, y);
   }
   if (plan.device.capacity) high = std::max(high, static_cast<double>(plan.limit.count));
+  // What needs many times the device would press all that is of interest into one column.
+  const double most = plan.device.capacity ? std::max(2.0 * static_cast<double>(plan.limit.count), low) : high;
+  size_t beyond = 0;
+  if (high > most) high = most;
   const auto column = [&](double x) { return high > low ? static_cast<int>(std::lround((x - low) / (high - low) * (kWidth - 1))) : 0; };
   const auto line = [&](double y) { return slow > fast ? static_cast<int>(std::lround((slow - y) / (slow - fast) * (kHeight - 1))) : 0; };
   std::vector<std::vector<std::string>> grid(kHeight, std::vector<std::string>(kWidth, " "));
@@ -280,6 +284,7 @@ doc::Blocks front_blocks(const Plan& plan) {
   const auto mark = [&](const PlannedRun& r, const char* sign) {
     const double y = per_sample(r);
     if (!std::isfinite(y) || y > slow) return;
+    if (static_cast<double>(r.need.device.bytes.count) > high) return void(++beyond);
     const int c = column(static_cast<double>(r.need.device.bytes.count));
     if (c >= 0 && c < kWidth) grid[std::clamp(line(y), 0, kHeight - 1)][c] = sign;
   };
@@ -294,6 +299,7 @@ doc::Blocks front_blocks(const Plan& plan) {
   }
   const std::string left = to_string(Bytes{static_cast<int64_t>(low)}), right = to_string(Bytes{static_cast<int64_t>(high)});
   picture += fmt::format("  {:>10}   {}{:>{}}  of device memory\n", "per sample", left, right, kWidth - static_cast<int>(left.size()));
+  if (beyond > 0) picture += fmt::format("               {} more need{} over {}\n", beyond, beyond == 1 ? "s" : "", right);
   return {doc::Heading{"Memory against time",
                        fmt::format("of {} candidates those that no other beats; ◆ is the plan, the line is the limit", plan.executed)},
           doc::Preformatted{std::move(picture), true}};

@@ -1,11 +1,12 @@
 #include "report/style.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "util/terminal.h"
 
 namespace plimsoll {
 
@@ -23,11 +24,6 @@ bool utf8_locale() {
   }
   return false;
 }
-
-size_t terminal_width(size_t otherwise) {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : otherwise;
-}
 }  // namespace
 
 Style Style::detect(const std::string& when, bool ascii) {
@@ -36,7 +32,7 @@ Style Style::detect(const std::string& when, bool ascii) {
   const bool dumb = term && std::strcmp(term, "dumb") == 0;
   s.colour = when == "always" || (when == "auto" && (is_set("CLICOLOR_FORCE") || (isatty(STDOUT_FILENO) && !is_set("NO_COLOR") && !dumb)));
   s.unicode = !ascii && utf8_locale();
-  s.width = std::clamp<size_t>(terminal_width(s.width), 80, s.width);
+  s.width = std::clamp<size_t>(terminal_columns(s.width), 80, s.width);
   return s;
 }
 

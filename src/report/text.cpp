@@ -131,12 +131,57 @@ class TextRenderer {
     return out;
   }
 
-  // Lines of at most `width` columns; a word that is longer has one for itself.
+  // Code that is longer than a line, in pieces that a shell joins again: each but the last ends in a backslash. Returns the columns that
+  // the last one takes.
+  static size_t append_code(const std::string& code, size_t width, std::vector<Line>& lines) {
+    std::string piece;
+    const auto put = [&] { lines.back().push_back({piece, Tone::code}); };
+    for (const std::string& word : shell_words_of(code)) {
+      if (!piece.empty() && display_width(piece) + 1 + display_width(word) + 2 > width) {
+        piece += " \\";
+        put();
+        lines.emplace_back();
+        piece.clear();
+      }
+      piece += (piece.empty() ? "" : " ") + word;
+    }
+    put();
+    return display_width(piece);
+  }
+
+  // A list without blanks is broken behind its commas.
+  static size_t append_pieces(const Run& run, size_t width, std::vector<Line>& lines) {
+    size_t used = 0;
+    for (size_t at = 0; at < run.text.size();) {
+      const size_t end = std::min(run.text.find(',', at), run.text.size() - 1) + 1;
+      const std::string piece = run.text.substr(at, end - at);
+      if (used > 0 && used + display_width(piece) > width) {
+        lines.emplace_back();
+        used = 0;
+      }
+      lines.back().push_back({piece, run.tone});
+      used += display_width(piece);
+      at = end;
+    }
+    return used;
+  }
+
+  // Lines of at most `width` columns; a word that is longer and has no commas has one for itself.
   std::vector<Line> wrapped(const Text& text, size_t width) const {
     std::vector<Line> out(1);
     size_t used = 0;
     for (const Word& w : words_of(line_of(text))) {
       const size_t size = width_of(w.runs);
+      if (size > width && w.runs.size() == 1 && w.runs[0].tone == Tone::code) {
+        if (used > 0) out.emplace_back();
+        used = append_code(w.runs[0].text, width, out);
+        continue;
+      }
+      if (size > width && w.runs.size() == 1) {
+        if (used > 0) out.emplace_back();
+        used = append_pieces(w.runs[0], width, out);
+        continue;
+      }
       if (used > 0 && used + w.spaces + size > width) {
         out.emplace_back();
         used = 0;
@@ -156,11 +201,17 @@ class TextRenderer {
     out_ += "\n";
   }
 
-  // From column `at` on, where the line already is; further lines begin there.
+  // From column `at` on, where the line already is; further lines begin there. Where little of the line is left, all of it goes below.
   void flow(const Text& text, size_t at) {
-    const size_t room = style_.width > at ? style_.width - at : 0;
+    size_t room = style_.width > at ? style_.width - at : 0;
+    if (room < kNarrow && width_of(line_of(text)) > room) {
+      end_line();
+      at = std::min(at, 3 * kIndent);
+      room = style_.width - at;
+      out_ += std::string(at, ' ');
+    }
     bool first = true;
-    for (const Line& line : wrapped(text, room < kNarrow ? SIZE_MAX : room)) {
+    for (const Line& line : wrapped(text, room)) {
       if (!first) out_ += std::string(at, ' ');
       first = false;
       out_ += painted(line);
@@ -236,43 +287,104 @@ class TextRenderer {
     }
   }
 
+  // The narrowest that a column may be: text is broken at blanks, but not into a ribbon.
+  size_t least_width(const Table& t, size_t c) const {
+    size_t least = std::max(kNarrow, display_width(t.columns[c].name));
+    for (const Row& r : t.rows) {
+      if (c >= r.cells.size()) continue;
+      for (const Word& w : words_of(line_of(r.cells[c]))) {
+        const bool code = w.runs.size() == 1 && w.runs[0].tone == Tone::code;
+        const std::vector<std::string> parts = code ? shell_words_of(w.runs[0].text) : std::vector<std::string>{};
+        for (const std::string& part : parts) least = std::max(least, display_width(part) + 2);
+        if (!code) least = std::max(least, width_of(w.runs));
+      }
+    }
+    return least;
+  }
+
+  // Widths at which the first `columns` have room, the widest text made narrower first; none: they have no room.
+  std::optional<std::vector<size_t>> narrowed_widths(const Table& t, const std::vector<size_t>& natural, size_t columns) const {
+    std::vector<size_t> widths(natural.begin(), natural.begin() + static_cast<std::ptrdiff_t>(columns)), least = widths;
+    for (size_t c = 0; c < columns; ++c)
+      if (t.columns[c].kind == Kind::text) least[c] = std::min(widths[c], least_width(t, c));
+    for (;;) {
+      size_t total = kIndent;
+      for (const size_t w : widths) total += w + kGap;
+      total -= columns > 0 ? kGap : 0;
+      if (total <= style_.width) return widths;
+      size_t widest = columns;
+      for (size_t c = 0; c < columns; ++c)
+        if (widths[c] > least[c] && (widest == columns || widths[c] > widths[widest])) widest = c;
+      if (widest == columns) return std::nullopt;
+      widths[widest] -= std::min(widths[widest] - least[widest], total - style_.width);
+    }
+  }
+
+  // What stands in a column of that width: several lines where the text is longer, those after the first of a name set in.
+  std::vector<Line> cell_lines(const Text& cell, const Column& column, size_t width, bool name) const {
+    const Line whole = cell_line(cell, column.kind);
+    if (column.kind != Kind::text || width_of(whole) <= width) return {whole};
+    std::vector<Line> lines = wrapped(cell, name ? width - kIndent : width);
+    for (size_t i = 1; name && i < lines.size(); ++i) lines[i].insert(lines[i].begin(), {std::string(kIndent, ' '), Tone::plain});
+    return lines;
+  }
+
+  void table_row(const Table& t, const Row& r, const std::vector<size_t>& widths) {
+    const size_t columns = std::min(r.cells.size(), widths.size());
+    std::vector<std::vector<Line>> cells;
+    size_t height = 1;
+    for (size_t c = 0; c < columns; ++c) {
+      cells.push_back(cell_lines(r.cells[c], t.columns[c], widths[c], c == 0 && columns > 1));
+      height = std::max(height, cells.back().size());
+    }
+    for (size_t i = 0; i < height; ++i) {
+      out_ += std::string(kIndent, ' ');
+      for (size_t c = 0; c < columns; ++c) {
+        cell(i < cells[c].size() ? cells[c][i] : Line(), widths[c], to_the_right(t.columns[c].kind));
+        if (c + 1 < columns) out_ += std::string(kGap, ' ');
+      }
+      end_line();
+    }
+  }
+
+  // The columns for which a row has no room, below it with their names; a bar is left out.
+  static Text rest_of(const Table& t, const Row& r, size_t shown) {
+    std::vector<Text> parts;
+    for (size_t c = shown; c < r.cells.size() && c < t.columns.size(); ++c) {
+      if (t.columns[c].kind == Kind::bar || print(r.cells[c]).empty()) continue;
+      const std::string& name = t.columns[c].name;
+      parts.push_back(name.empty() ? r.cells[c] : dim(name + " ") + r.cells[c]);
+    }
+    return joined(parts, ", ");
+  }
+
   void add(const Table& whole) {
     const Table t = whole.fitted ? fitted(whole) : whole;
-    const std::vector<size_t> widths = widths_of(t);
-    const auto row = [&](const Row& r) {
-      size_t at = kIndent;
-      out_ += std::string(kIndent, ' ');
-      const size_t columns = std::min(r.cells.size(), widths.size());
-      for (size_t c = 0; c + 1 < columns; ++c) {
-        cell(cell_line(r.cells[c], t.columns[c].kind), widths[c], to_the_right(t.columns[c].kind));
-        out_ += std::string(kGap, ' ');
-        at += widths[c] + kGap;
-      }
-      if (columns == 0) return end_line();
-      const Kind kind = t.columns[columns - 1].kind;
-      if (kind == Kind::text) return flow(r.cells[columns - 1], at);
-      cell(cell_line(r.cells[columns - 1], kind), widths[columns - 1], to_the_right(kind));
-      end_line();
-    };
+    const std::vector<size_t> natural = widths_of(t);
+    std::optional<std::vector<size_t>> narrow;
+    for (size_t shown = natural.size(); shown > 0 && !narrow; --shown) narrow = narrowed_widths(t, natural, shown);
+    const std::vector<size_t> widths = narrow.value_or(std::vector<size_t>(natural.begin(), natural.begin() + (natural.empty() ? 0 : 1)));
     if (std::any_of(t.columns.begin(), t.columns.end(), [](const Column& c) { return !c.name.empty(); })) {
       Row head;
       for (const Column& c : t.columns) head.cells.push_back(dim(c.name));
-      row(head);
+      table_row(t, head, widths);
     }
     // Under a number stands nothing but numbers.
     const bool numbered = !t.columns.empty() && to_the_right(t.columns[0].kind);
-    const size_t indent = numbered ? kIndent + widths[0] + kGap : 2 * kIndent;
+    const size_t indent = numbered ? kIndent + natural[0] + kGap : 2 * kIndent;
     for (const Row& r : t.rows) {
       Row shown = r;
       if (r.emphasised)
         for (Text& text : shown.cells) text = bold(text);
-      row(shown);
+      table_row(t, shown, widths);
+      if (const Text rest = rest_of(t, r, widths.size()); !rest.empty()) prose(rest, indent);
       for (const Text& detail : r.details) prose(detail, indent);
     }
   }
 
   void add(const Facts& f) {
-    constexpr size_t kLeastName = 14, kLeastValue = 11, kMostValue = 40;
+    constexpr size_t kLeastName = 14, kLeastValue = 11;
+    const size_t kMostValue = style_.width < 100 ? 24 : 40;
     size_t name = kLeastName, value = kLeastValue;
     for (const Fact& fact : f.facts) {
       name = std::max(name, display_width(fact.name) + kIndent * static_cast<size_t>(fact.level));

@@ -33,6 +33,28 @@ std::optional<BlockPlace> block_of(const Tape& tape, const Parameter& p) {
   return p.value.storage().bytes == 0 ? std::nullopt : place_of(tape.trace.scope_path(tape.scope_of(p.value)));
 }
 
+// How many blocks of each list are swapped, the last ones. Flux has two lists, of which sd-scripts takes N / 2 double and twice the rest of
+// single blocks, and leaves two of each (kohya-ss/sd-scripts, flux_models.py, Flux.enable_block_swap). Other models: N of the longest.
+std::map<std::string, int64_t> shares_of(const std::map<std::string, int64_t>& lists, int64_t blocks) {
+  for (const auto& [name, single] : lists) {
+    const size_t at = name.rfind("single_transformer_blocks");
+    const auto joint = at == std::string::npos ? lists.end() : lists.find(name.substr(0, at) + "transformer_blocks");
+    if (joint == lists.end()) continue;
+    const int64_t of_joint = blocks / 2, of_single = (blocks - of_joint) * 2;
+    if (of_joint > joint->second - 2 || of_single > single - 2)
+      throw Error(fmt::format("[job] swap_blocks {}: that is {} double and {} single blocks, and two of {} and of {} stay", blocks,
+                              of_joint, of_single, joint->second, single),
+                  "choose fewer");
+    return {{joint->first, of_joint}, {name, of_single}};
+  }
+  const auto longest = std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (longest == lists.end() || blocks >= longest->second)
+    throw Error(fmt::format("[job] swap_blocks {}: the model has {} blocks, and one at least stays", blocks,
+                            longest == lists.end() ? 0 : longest->second),
+                "choose fewer");
+  return {{longest->first, blocks}};
+}
+
 }  // namespace
 
 Bytes take_off_device(Tape& tape, const std::vector<Parameter*>& weights) {
@@ -54,15 +76,12 @@ Bytes swap_blocks(Tape& tape, const std::vector<Parameter*>& parameters, int64_t
   std::map<std::string, int64_t> lists;  // how many blocks each has
   for (const Parameter* p : parameters)
     if (const std::optional<BlockPlace> place = block_of(tape, *p)) lists[place->list] = std::max(lists[place->list], place->index + 1);
-  const auto longest = std::max_element(lists.begin(), lists.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (longest == lists.end() || blocks >= longest->second)
-    throw Error(fmt::format("[job] swap_blocks {}: the model has {} blocks, and one at least stays", blocks,
-                            longest == lists.end() ? 0 : longest->second),
-                "choose fewer");
+  const std::map<std::string, int64_t> shares = shares_of(lists, blocks);
   std::vector<Parameter*> swapped;
   for (Parameter* p : parameters) {
     const std::optional<BlockPlace> place = block_of(tape, *p);
-    if (!place || place->list != longest->first || place->index < longest->second - blocks) continue;
+    const auto share = place ? shares.find(place->list) : shares.end();
+    if (share == shares.end() || place->index < lists[share->first] - share->second) continue;
     if (p->value.requires_grad() || p->name != "weight") continue;
     swapped.push_back(p);
   }

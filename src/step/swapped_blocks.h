@@ -12,8 +12,8 @@ namespace plimsoll {
 // The model is loaded on the host, and these do not reach the device before their turn; returns their bytes.
 Bytes take_off_device(Tape& tape, const std::vector<Parameter*>& weights);
 
-// Takes the frozen weights of `blocks` blocks of the model's longest list off the device; returns their bytes. Throws when the model has
-// not so many blocks, or when nothing in them is frozen.
+// Takes the frozen weights of `blocks` blocks off the device, of the model's longest list or of both lists of Flux as sd-scripts shares
+// them out; returns their bytes. Throws when the model has not so many blocks, or when nothing in them is frozen.
 Bytes swap_blocks(Tape& tape, const std::vector<Parameter*>& parameters, int64_t blocks);
 
 }  // namespace plimsoll

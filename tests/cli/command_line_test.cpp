@@ -199,6 +199,34 @@ TEST_F(CommandLine, ValuesThatAreMissingOrMisplacedAreNamed) {
   expect_refused("version now then", 2, "'now then' is too much for version");
 }
 
+TEST_F(CommandLine, EverydayWordsOfTypesAreUnderstood) {
+  const std::string small = std::string("estimate ") + kSmall + " --lora r=4 --quantization ";
+  EXPECT_EQ(peak(small + "4bit"), peak(small + "nf4"));
+  EXPECT_EQ(peak(small + "4"), peak(small + "nf4"));
+  EXPECT_EQ(peak(small + "8bit"), peak(small + "int8"));
+  expect_refused(small + "3bit", 5, "'3bit' is not known");
+  expect_refused("estimate gpt2 --precision nf4", 5, "is the type of a quantised base", "--quantization nf4");
+}
+
+TEST_F(CommandLine, AProgramWithTheNameOfAModelIsAProgram) {
+  const Result r = run("estimate --seq 64 -- litgpt finetune_lora meta-llama/Llama-3.2-1B --precision bf16-true");
+  EXPECT_TRUE(r.code == 0) << r.err;
+}
+
+TEST_F(CommandLine, ColumnsIsReadWhereThereIsNoTerminal) {
+  const auto widest = [&](const char* columns) {
+    setenv("COLUMNS", columns, 1);
+    const Result r = run("list models");
+    unsetenv("COLUMNS");
+    size_t out = 0;
+    for (const std::string& line : split_at(r.out, '\n')) out = std::max(out, line.size());
+    return out;
+  };
+  EXPECT_LE(widest("80"), 80u);
+  EXPECT_GT(widest("120"), 80u);
+  EXPECT_EQ(widest("many"), widest("120"));
+}
+
 TEST_F(CommandLine, WordsBehindARunAreNamed) {
   expect_refused("estimate gpt2-xl --batch 4 --gpu rtx-4090 will it fit?", 2, "'will it fit?' after gpt2-xl", "leave the extra words out");
   expect_refused("estimate gpt2 bert-base", 2, "'bert-base' after gpt2", "plimsoll compare gpt2 bert-base");
@@ -232,6 +260,9 @@ TEST_F(CommandLine, DevicesAreCountedAndSized) {
   expect_refused(small + " --gpu h100", 5, "'h100' could be 3 devices", "h100-80gb (80 GB: h100-pcie, h100-sxm), h100-nvl (94 GB)");
   expect_refused(small + " --gpu a100", 5, "'a100' could be", "a100-80gb");
   expect_refused(small + " --gpu m3-max", 5, "'m3-max' could be 5 devices", "m3-max-64gb (64 GB)");
+  EXPECT_EQ(device("3060-12gb"), device("rtx-3060-12gb"));
+  EXPECT_LT(run(small + " --gpu rtx").err.size(), 500u);
+  expect_refused(small + " --gpu rtx", 5, "'rtx' is not in the catalogue", "more (plimsoll list gpus)");
   expect_refused(small + " --gpu cuda:0", 5, "cuda:0", "--gpu this");
   expect_refused(small + " --gpu 2x4090,3090", 2, "'2x4090' counts devices");
   expect_refused("plan gpt2 --seq 64 --gpu 2x4090 --num-gpus 4", 2, "2 devices, and --num-gpus 4");

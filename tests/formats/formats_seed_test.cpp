@@ -536,6 +536,9 @@ TEST(AiToolkitFormat, TypesOfQuantisedBases) {
   EXPECT_EQ(read("qtype: qint8").tuning.quantization->type, "qfloat8");
   EXPECT_FALSE(finds(read("qtype: qint8"), Effect::unknown, "model.qtype"));
   EXPECT_TRUE(finds(read("qtype: float8"), Effect::unknown, "model.qtype"));
+  const Job recovered = read("qtype: 'uint3|ostris/accuracy_recovery_adapters/qwen_image_torchao_uint3.safetensors'");
+  EXPECT_EQ(recovered.tuning.quantization->type, "uint3");
+  EXPECT_TRUE(finds(recovered, Effect::partial, "accuracy recovery adapter"));
 }
 
 TEST(AiToolkitFormat, LayersAreOffloadedWhereTheLoaderDoesIt) {

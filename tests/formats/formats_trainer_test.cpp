@@ -941,6 +941,17 @@ TEST_F(Trainers, BadToml) {
 
 // ---- sd-scripts
 
+TEST_F(Trainers, KohyasBaseInFp8) {
+  const std::string flux = "accelerate launch flux_train_network.py --pretrained_model_name_or_path flux1-dev.safetensors --fp8_base ";
+  const Job job = run(flux + "--network_module networks.lora_flux --mixed_precision bf16");
+  ASSERT_TRUE(job.tuning.quantization);
+  EXPECT_EQ(job.tuning.quantization->type, "fp8");
+  EXPECT_FALSE(finding(job, Effect::unknown, "fp8_base"));
+  const Job unet = run("python sdxl_train_network.py --network_module networks.lora --fp8_base --mixed_precision bf16");
+  EXPECT_FALSE(unet.tuning.quantization);
+  EXPECT_TRUE(finding(unet, Effect::unknown, "fp8_base"));
+}
+
 TEST_F(Trainers, KohyaCommand) {
   write("data.toml",
         "[general]\nenable_bucket = true\n[[datasets]]\nresolution = 1024\nbatch_size = 4\n[[datasets.subsets]]\nimage_dir = 'x'\n");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "allocator/timeline.h"
+#include "job/settings.h"
 #include "model/registry.h"
 #include "simulate.h"
 
@@ -47,6 +48,42 @@ std::string error_of(const Job& job) {
 }
 
 bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+Bytes swapped(int64_t blocks, const Json& config) {
+  Job job = job_of("flux", config);
+  apply_setting(job, "lora", "r=2,target_modules=all-linear", "test");
+  apply_setting(job, "swap_blocks", blocks, "test");
+  return simulate(job).host.weights;
+}
+
+// sd-scripts: half of N double blocks, and two single blocks for each of the rest; two of each stay.
+TEST(DenoiserTransformers, SwappedBlocksOfFluxAreSharedOutOverBothLists) {
+  const Json deep = with(kFlux, {{"num_layers", 5}, {"num_single_layers", 10}});
+  const int64_t two_single = swapped(1, deep).count, pair = swapped(2, deep).count;
+  EXPECT_GT(two_single, 0);
+  EXPECT_GT(pair, two_single);  // a double block beside the two
+  EXPECT_EQ(swapped(3, deep).count, pair + two_single);
+  EXPECT_EQ(swapped(4, deep).count, 2 * pair);
+  EXPECT_THROW(swapped(8, deep), Error);
+}
+
+// sd-scripts' --fp8_base: one byte for each weight of a linear layer, without scales.
+TEST(DenoiserTransformers, ABaseInFp8HasOneByteForEachWeight) {
+  const auto frozen = [](const char* type) {
+    Job job = job_of("flux", kFlux);
+    apply_setting(job, "precision", "bf16", "test");
+    apply_setting(job, "lora", "r=2,target_modules=to_q", "test");
+    if (*type) apply_setting(job, "quantization", type, "test");
+    const Simulation s = simulate(job);
+    int64_t all = 0;
+    for (const StorageRecord& r : s.trace.storages)
+      if (r.born_as == Category::parameter && r.phase == Phase::setup) all += r.bytes;
+    return all;
+  };
+  EXPECT_LT(frozen("fp8"), 0.6 * static_cast<double>(frozen("")));
+  EXPECT_LT(frozen("fp8"), frozen("qfloat8")) << "which has a scale for each row";
+  EXPECT_EQ(frozen("fp8"), frozen("float8"));
+}
 
 TEST(DenoiserTransformers, AreFoundByTheirClass) {
   for (const char* name :

@@ -252,6 +252,43 @@ TEST(Names, ThatAreTooLongLoseTheirMiddle) {
   }
 }
 
+TEST(Tables, KeepToANarrowTerminal) {
+  const std::string words = "activations on the host, cross-entropy in chunks, micro-batch 1 x 8 and everything in bf16";
+  const std::string flags =
+      "--batch 1 --precision bf16 --checkpointing --accumulation 8 --offload-optimizer --alloc-conf expandable_segments:True";
+  const doc::Table t{{{"what would fit"}, {"needs", Kind::size}, {"ask for it"}}, {{{words, Bytes{int64_t{3} << 30}, doc::code(flags)}}}};
+  Style narrow;
+  for (const size_t width : {80u, 120u}) {
+    narrow.width = width;
+    const std::string shown = text(t, narrow);
+    for (const std::string& line : lines_of(shown)) EXPECT_LE(display_width(line), width) << line;
+    EXPECT_TRUE(holds(shown, "what would fit") && holds(shown, "3.00 GiB") && holds(shown, "expandable_segments:True")) << shown;
+    EXPECT_TRUE(holds(shown, " \\\n")) << shown;  // a shell joins what was broken
+  }
+}
+
+TEST(Tables, PutColumnsWithoutRoomBelowWithTheirNames) {
+  doc::Table t{{{"name"}}, {{{"AdamW"}}}};
+  for (int i = 0; i < 12; ++i) {
+    t.columns.push_back({"column " + std::to_string(i), Kind::size});
+    t.rows[0].cells.emplace_back(Bytes{int64_t{i + 1} << 30});
+  }
+  Style narrow;
+  narrow.width = 80;
+  const std::vector<std::string> lines = lines_of(text(t, narrow));
+  for (const std::string& line : lines) EXPECT_LE(display_width(line), 80u) << line;
+  EXPECT_FALSE(holds(lines[0], "column 11")) << lines[0];
+  EXPECT_TRUE(holds(text(t, narrow), "column 11 12.00 GiB")) << text(t, narrow);
+}
+
+TEST(Facts, WhoseMeaningHasNoRoomSayItBelow) {
+  Style narrow;
+  narrow.width = 80;
+  const doc::Facts facts{{{"lora", std::string(60, 'x'), "read from the command line, where it was given"}}};
+  for (const std::string& line : lines_of(text(facts, narrow))) EXPECT_LE(display_width(line), 80u) << line;
+  EXPECT_TRUE(holds(text(facts, narrow), "command line")) << text(facts, narrow);
+}
+
 TEST(Document, HandsOutEveryPhraseButCode) {
   doc::Document d{"title", "headline", {doc::Heading{"heading"}, sizes(), doc::Paragraph{doc::code("code") + " prose"}}};
   std::vector<std::string> seen;
