@@ -91,7 +91,7 @@ struct Plan {
   std::vector<Alternative> alternatives;  // faster, but more of a change
   std::string trainer;                    // whose words it is in; empty: anyone's
   std::optional<Alternative> beyond;      // better, with what that trainer has no word for
-  std::vector<PlannedRun> front;          // memory against time, the smallest first
+  std::vector<Alternative> front;         // memory against time: by kind, then the smallest first
   std::vector<Rung> up, down;
   std::vector<QuickFix> fixes;  // what helps, by how little it disturbs and costs; then the rest
   Phase peak_phase = Phase::setup;
