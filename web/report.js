@@ -559,7 +559,7 @@
       return [n.name, ours ? size(ours.bytes) : "?", size(n.bytes), ours ? (d < 0 ? "−" : "+") + size(Math.abs(d)) : "?", ours && n.bytes ? (d < 0 ? "−" : "+") + (100 * Math.abs(d) / n.bytes).toFixed(1) + " %" : ""];
     })));
     if (m.slices.length) {
-      const W = 1000, H = 260, LEFT = 66, B = 26, most = Math.max(...m.slices, ...m.predicted_slices) * 1.06 || 1;
+      const W = main.clientWidth > 700 ? 1000 : 420, H = 260, LEFT = 66, B = 26, most = Math.max(...m.slices, ...m.predicted_slices) * 1.06 || 1;
       const X = (i, n) => LEFT + i / n * (W - LEFT - 6), Y = (b) => H - B - b / most * (H - B - 6);
       const line = (all) => all.map((b, i) => `${X(i, all.length).toFixed(1)},${Y(b).toFixed(1)} ${X(i + 1, all.length).toFixed(1)},${Y(b).toFixed(1)}`).join(" ");
       const plot = svg("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", width: "100%", "aria-label": "Predicted and measured allocated memory over the run"});
@@ -637,7 +637,7 @@
           "No recipe of its kind is both smaller and faster. " + (beyond ? `${beyond} that need more than 1.5 times the limit are not drawn. ` : "") + "Changes that are listed above and missing here, such as torch.compile, are never planned. Times are a roofline estimate, good for ranking."),
         make("details", {}, make("summary", {}, "As a table"), table([["needs", 1], ["per sample", 1], ["result"], ["flags", 0, 1]], all.map((r) => [size(r.device_peak.bytes), seconds(perSample(r)), r.kind, make("code", {}, r.flags || "as it is")])))));
     }
-    const ladder = (rows, title) => make("div", {}, make("h3", {}, title), table([["step", 0, 1], ["needs", 1], ["of the device", 1], ["batch", 1], ["per sample", 1]],
+    const ladder = (rows, title) => make("div", {}, make("h3", {}, title), table([["step", 0, 1], ["needs", 1], ["share", 1], ["batch", 1], ["per sample", 1]],
       rows.map((r) => [r.name, size(r.device_peak.bytes), (100 * r.share).toFixed(0) + " %", r.batch + (r.accumulation > 1 ? " × " + r.accumulation : ""), seconds(perSample(r))])));
     const right = make("div", {});
     if (p.ladder.length) right.append(ladder(p.ladder, "The same recipe, closer to the limit"));
