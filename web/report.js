@@ -341,7 +341,7 @@
       if (limit && limit < most) {
         x.strokeStyle = x.fillStyle = css(over || T.failures.length ? "--bad" : "--ink"); x.setLineDash([6, 4]); x.lineWidth = 1.5;
         x.beginPath(); x.moveTo(left, y(limit)); x.lineTo(w, y(limit)); x.stroke(); x.setLineDash([]);
-        x.textAlign = "right"; x.fillText("limit " + size(limit), w - 4, y(limit) + (y(limit) > 18 ? -9 : 10));
+        x.textAlign = T.failures.length ? "left" : "right"; x.fillText("limit " + size(limit), T.failures.length ? left + 6 : w - 4, y(limit) + (y(limit) > 18 ? -9 : 10));
       }
       for (const f of T.failures) {
         if (hides() || f.at < first || f.at > last) continue;

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "report/headline.h"
 #include "report/stroke_text.h"
+#include "util/bytes.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -103,6 +103,24 @@ std::vector<std::string> two_lines(const std::string& text, double size) {
   return out;
 }
 
+// On two lines at most.
+void draw_legend(CardSheet& sheet, const Json& parts, double y) {
+  double x = kMargin;
+  int lines = 1;
+  for (const Json& p : parts) {
+    const std::string words = printable(p["name"].get<std::string>(), 40) + " " + to_string(Bytes{p["bytes"].get<int64_t>()});
+    const double width = CardSheet::width_of(words, 13) + 58;
+    if (x > kMargin && x + width > kMargin + kRoom) {
+      if (++lines > 2) return;
+      x = kMargin;
+      y += 34;
+    }
+    sheet.box(x, y, 20, 20, p["colour"].get<std::string>(), 3);
+    sheet.text(x + 30, y + 16, words, 13, false, kSoft);
+    x += width;
+  }
+}
+
 void draw_memory(CardSheet& sheet, const Json& bar, double y) {
   constexpr double kHeight = 60, kGap = 2;
   if (bar.is_null() || bar["parts"].empty()) return;
@@ -111,7 +129,7 @@ void draw_memory(CardSheet& sheet, const Json& bar, double y) {
   const std::optional<int64_t> limit = bar["limit_bytes"].is_null() ? std::nullopt : std::optional(bar["limit_bytes"].get<int64_t>());
   const double unit = kRoom / static_cast<double>(std::max(sum, limit.value_or(0)));
   sheet.box(kMargin, y, kRoom, kHeight, kTrack, 6);
-  double x = kMargin, legend = kMargin;
+  double x = kMargin;
   for (const Json& p : bar["parts"]) {
     const double width = static_cast<double>(p["bytes"].get<int64_t>()) * unit;
     sheet.box(x, y, std::max(width - kGap, 1.0), kHeight, p["colour"].get<std::string>(), 2);
@@ -121,14 +139,7 @@ void draw_memory(CardSheet& sheet, const Json& bar, double y) {
     const double at = std::min(kMargin + static_cast<double>(*limit) * unit, kMargin + kRoom - 4);
     sheet.box(at, y - 14, 4, kHeight + 28, sum > *limit ? kBad : kInk, 0);
   }
-  for (const Json& p : bar["parts"]) {
-    const std::string words = printable(p["name"].get<std::string>(), 40) + " " + gib_text(Bytes{p["bytes"].get<int64_t>()});
-    const double width = CardSheet::width_of(words, 13) + 58;
-    if (legend + width > kMargin + kRoom) break;
-    sheet.box(legend, y + kHeight + 34, 20, 20, p["colour"].get<std::string>(), 3);
-    sheet.text(legend + 30, y + kHeight + 50, words, 13, false, kSoft);
-    legend += width;
-  }
+  draw_legend(sheet, bar["parts"], y + kHeight + 34);
 }
 
 // Of "fits RTX 4090: needs 16.2 of 23.6 GiB" the two halves on a line each.
@@ -142,8 +153,10 @@ void draw_card(CardSheet& sheet, const Json& page) {
   const size_t colon = answer.find(": ");
   sheet.line(296, answer.substr(0, colon), 34, true, colour);
   if (colon != std::string::npos) sheet.line(356, answer.substr(colon + 2), 27, false, kInk);
-  draw_memory(sheet, page["bar"], 406);
-  sheet.line(590, "plimsoll: will this training run fit? Executed op by op, without a GPU.", 13, false, kSoft);
+  draw_memory(sheet, page["bar"], 400);
+  sheet.line(
+      596, page["kind"] == "job" ? "plimsoll: the run was executed op by op, without a GPU" : "plimsoll: read from a recording of the run",
+      13, false, kSoft);
 }
 
 }  // namespace

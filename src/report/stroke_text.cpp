@@ -175,6 +175,7 @@ void draw_text(Picture& picture, double x, double y, const std::string& text, co
 }
 
 void draw_box(Picture& picture, double x, double y, double width, double height, Pixel ink, double radius) {
+  radius = std::max(radius, .5);  // the edge of a pixel
   for (int row = static_cast<int>(std::floor(y)); row <= static_cast<int>(std::ceil(y + height)); ++row)
     for (int column = static_cast<int>(std::floor(x)); column <= static_cast<int>(std::ceil(x + width)); ++column) {
       const double px = column + .5, py = row + .5;
