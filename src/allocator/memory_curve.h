@@ -2,6 +2,7 @@
 // segments at one moment. What charts are drawn from; nothing is rounded or left out.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "allocator/cuda_layout.h"
@@ -38,12 +39,21 @@ struct PlacedSegment {
   std::vector<PlacedBlock> blocks;  // tile it, lowest address first
 };
 
+// An allocation of a recorded run that failed: it is no change.
+struct FailedAllocation {
+  size_t at = 0;  // changes done so far
+  int64_t bytes = 0;
+  std::string place;
+};
+
 struct MemoryCurve {
   std::vector<MemoryChange> changes;
+  size_t begins = 0;  // changes that make up what was there before a recording
   std::vector<CurveMark> marks;
   std::vector<ReservedPoint> reserved;  // where it changes
   size_t peak = 0;                      // changes done at the moment that was asked for
   std::vector<PlacedSegment> segments;  // then
+  std::vector<FailedAllocation> failures;
 };
 
 // `at_event`: the moment, an index into Trace::events. `allocator`: false for a run that PyTorch's does not serve; no segments then.

@@ -92,6 +92,7 @@ RecordedTrace recorded_trace(const Snapshot& snapshot, const RecordedRun& run) {
   for (const RecordedOperation& op : run.operations) {
     if (op.kind == Kind::alloc) add(naming.storage(op.bytes, entries[op.entry].stack, false));
     if (op.kind == Kind::free || op.kind == Kind::request_free) trace.events.push_back({Event::Kind::free, 0, op.block});
+    if (op.kind == Kind::oom) out.failed[out.event_of.size()] = snapshot.places[snapshot.stacks[entries[op.entry].stack].place];
     out.event_of.push_back(static_cast<int64_t>(trace.events.size()) - 1);
   }
   return out;
@@ -102,6 +103,10 @@ MemoryCurve recorded_curve(const RecordedTrace& recorded, const RecordedRun& run
   MemoryCurve out = memory_curve(recorded.trace, recorded.event_at(operation), {}, false);
   // What is drawn counts changes; the one step mark is no change.
   out.reserved = {{0, run.start_reserved}};
+  out.begins = static_cast<size_t>(recorded.start);
+  for (size_t i = 0; i < run.operations.size(); ++i)
+    if (run.operations[i].kind == Kind::oom)
+      out.failures.push_back({static_cast<size_t>(recorded.event_of[i]), run.operations[i].bytes, recorded.failed.at(i)});
   for (size_t i = 0; i < run.operations.size(); ++i)
     if (run.operations[i].reserved != out.reserved.back().bytes)
       out.reserved.push_back({static_cast<size_t>(recorded.event_of[i]), run.operations[i].reserved});

@@ -2,6 +2,8 @@
 // around them. What was there before the recording, and whose frames nobody kept, has a name that says so.
 #pragma once
 
+#include <map>
+#include <string>
 #include <vector>
 
 #include "allocator/memory_curve.h"
@@ -12,8 +14,9 @@ namespace plimsoll {
 
 struct RecordedTrace {
   Trace trace;
-  std::vector<int64_t> event_of;  // by operation: its event, or the last one before it
-  int64_t start = 0;              // the event that the operations follow
+  std::vector<int64_t> event_of;         // by operation: its event, or the last one before it
+  int64_t start = 0;                     // the event that the operations follow
+  std::map<size_t, std::string> failed;  // by operation: the place that asked in vain
   int64_t event_at(int64_t operation) const { return operation < 0 ? start : event_of[static_cast<size_t>(operation)]; }
 };
 

@@ -13,7 +13,6 @@
 #include "report/levers_report.h"
 #include "trace/trace_file.h"
 #include "util/output_file.h"
-#include "util/shell.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -46,32 +45,6 @@ void check_framework(const EstimateRequest& request, const Job& job) {
     throw Error("[estimate] --what-if is for framework pytorch", "with framework jax, compare: --vary donate=false,true", ExitCode::usage);
 }
 
-// A mapping is as many flags as it has keys.
-std::string flags_of(const Patch& settings) {
-  std::string out = settings.without({"config", "optimizer_args"}).flags();
-  for (const auto& [key, flag] : {std::pair{"config", "--config"}, std::pair{"optimizer_args", "--optimizer-args"}})
-    if (const nlohmann::json* values = settings.find(key); values && values->is_object())
-      for (const auto& [name, value] : values->items())
-        out += fmt::format(" {} {}", flag, shell_quoted(name + "=" + (value.is_string() ? value.get<std::string>() : dump(value))));
-  return out;
-}
-
-// What to ask for several changes that make it fit one of the devices.
-std::string fix_command(const EstimateRequest& request, const std::string& device) {
-  std::string out = "plimsoll fix";
-  const bool command = request.job.run.size() > 1;
-  if (!command && !request.job.run.empty()) out += " " + shell_quoted(request.job.run[0]);
-  if (!request.job.job_file.empty()) out += " --job " + shell_quoted(request.job.job_file);
-  if (const std::string flags = flags_of(request.job.settings); !flags.empty()) out += (flags[0] == ' ' ? "" : " ") + flags;
-  if (!device.empty()) out += " --gpu " + shell_quoted(device);
-  if (!request.devices.in_use.empty()) out += " --in-use " + shell_quoted(request.devices.in_use);
-  if (command) {
-    out += " --";
-    for (const std::string& word : request.job.run) out += " " + shell_quoted(word);
-  }
-  return out;
-}
-
 // The estimate for the first device that was asked about, and what follows from it. `e`: as far as one device alone was.
 EstimateScreen screen_of(Runs& runs, const EstimateRequest& request, const Estimate& e, const std::vector<Fit>& fits,
                          const OnProgress& progress) {
@@ -85,7 +58,7 @@ EstimateScreen screen_of(Runs& runs, const EstimateRequest& request, const Estim
   out.insights = insights(out.estimate, *runs.execute(e.job, target_of(e.job, device)));
   if (device && (fits[0].verdict == Verdict::does_not_fit || fits[0].verdict == Verdict::tight)) {
     out.change = cheapest_change(runs, e.job, fits[0], e.parameters, progress);
-    out.fix_command = fix_command(request, request.devices.names.empty() ? "" : request.devices.names[0]);
+    out.fix_command = command_text("fix", request.job, request.devices, request.devices.names.empty() ? "" : request.devices.names[0]);
   }
   return out;
 }

@@ -81,9 +81,9 @@ Json trace_page(const Trace& trace, const std::string& title) {
                .tables = {},
                .notes = {}};
   page.sentence =
-      fmt::format("{} are alive at the peak; the allocator holds {}.", to_string(Bytes{peak}), to_string(Bytes{cuda.reserved_peak}));
+      fmt::format("The peak is {} allocated; the allocator reserves {}.", to_string(Bytes{peak}), to_string(Bytes{cuda.reserved_peak}));
   page.numbers = {{"tensors", peak}, {"allocated", cuda.allocated_peak}, {"reserved", cuda.reserved_peak}};
-  page.notes = {"PyTorch's caching allocator with its default settings, on a device that never runs out."};
+  page.notes = {"PyTorch's caching allocator with its default settings, on a device that never runs out of memory."};
   return page_json(page);
 }
 
@@ -98,12 +98,12 @@ Json timeline_page(const Trace& trace, const std::string& title) {
                .trace = trace,
                .curve = memory_curve(trace, at, {}, false),
                .alive = alive_at(trace, at),
-               .colours = RunPage::Colours::pytorch,
+               .colours = CurveColours::levels,
                .numbers = {{"tensors", peak}},
                .tables = {},
                .notes = {}};
-  page.sentence = fmt::format("{} are alive at the peak, by the profiler's categories.", to_string(Bytes{peak}));
-  page.notes = {"A timeline has amounts, not tensors: which tensor it was is not in the file."};
+  page.sentence = fmt::format("The peak is {}, by the profiler's categories.", to_string(Bytes{peak}));
+  page.notes = {"The file has amounts per category, no tensors."};
   return page_json(page);
 }
 
@@ -131,16 +131,29 @@ Json profile_page(const ProfiledDevice& d, const std::string& title) {
   const StorageRecord* last = at < 0 || d.trace.events[static_cast<size_t>(at)].kind != Event::Kind::alloc
                                   ? nullptr
                                   : &d.trace.storages[d.trace.events[static_cast<size_t>(at)].storage];
-  page.sentence = fmt::format("{} are alive at the peak{}.", to_string(Bytes{peak}),
+  page.sentence = fmt::format("The peak is {}{}.", to_string(Bytes{peak}),
                               last ? fmt::format(", in {}, {}", phase_name(last->phase), d.trace.names[last->op]) : "");
   if (d.reserved_peak > 0) page.numbers.emplace_back("reserved", d.reserved_peak);
   if (d.before > 0)
-    page.notes.push_back(fmt::format("{} were allocated before the profile began: weights and optimizer states, if they were made then.",
-                                     to_string(Bytes{d.before})));
+    page.notes.push_back(
+        fmt::format("{} were allocated before the profile began: usually weights and optimizer state.", to_string(Bytes{d.before})));
   page.notes.push_back(
       "Categories are the phase that allocated: ops of the autograd engine are backward, Optimizer.step is the optimizer, the rest "
       "forward.");
   return page_json(page);
+}
+
+// "It ran out of memory once: 30.00 MiB asked for, 20.00 MiB allocated, limit 40.00 MiB."
+std::string snapshot_sentence(const SnapshotStory& s) {
+  if (s.run.ooms == 0 || s.curve.failures.empty())
+    return fmt::format("The peak is {} allocated, {} reserved.", to_string(Bytes{s.replay.allocated_peak}),
+                       to_string(Bytes{s.replay.reserved_peak}));
+  const FailedAllocation& failed = s.curve.failures.front();
+  std::string out = s.run.ooms == 1 ? "It ran out of memory" : fmt::format("It ran out of memory {} times, first", s.run.ooms);
+  if (!failed.place.empty()) out += " in " + failed.place;
+  out += fmt::format(": it asked for {}", to_string(Bytes{failed.bytes}));
+  if (s.run.limit) out += fmt::format(" where PyTorch can have {}", to_string(Bytes{s.run.limit->taken}));
+  return out + ".";
 }
 
 Json snapshot_page(const SnapshotStory& s, const std::string& title) {
@@ -152,7 +165,8 @@ Json snapshot_page(const SnapshotStory& s, const std::string& title) {
                .trace = s.recorded.trace,
                .curve = s.curve,
                .alive = s.alive,
-               .colours = RunPage::Colours::places,
+               .colours = CurveColours::places,
+               .limit = s.run.limit ? std::optional(s.run.limit->taken) : std::nullopt,
                .numbers = {},
                .tables = story_tables(s),
                .notes = {}};
@@ -160,10 +174,7 @@ Json snapshot_page(const SnapshotStory& s, const std::string& title) {
   if (s.marks.at.size() <= kMostMarks)
     for (const size_t at : s.marks.at)
       if (at < s.recorded.event_of.size()) page.curve.marks.push_back({static_cast<size_t>(s.recorded.event_of[at]), true, Phase::setup});
-  page.sentence = s.run.ooms > 0 ? fmt::format("It ran out of memory {} {} while {} were held.", s.run.ooms,
-                                               s.run.ooms == 1 ? "time" : "times", to_string(Bytes{s.run.reserved_peak}))
-                                 : fmt::format("{} are allocated at the peak, {} held.", to_string(Bytes{s.replay.allocated_peak}),
-                                               to_string(Bytes{s.replay.reserved_peak}));
+  page.sentence = snapshot_sentence(s);
   page.numbers = {{"allocated", s.replay.allocated_peak},
                   {"reserved", s.replay.reserved_peak},
                   {"fragmentation", s.replay.at_reserved_peak.fragmentation()}};
@@ -238,6 +249,16 @@ ExitCode answer(const RecordedFileRequest& request, const Show& show) {
 Json recorded_page(const RecordedFileRequest& request) {
   const Content content(request.file);
   return page_of(content, kind_of(content.bytes()), request);
+}
+
+MeasuredMemory measured_file(const RecordedFileRequest& request) {
+  const Content content(request.file);
+  if (kind_of(content.bytes()) != FileKind::snapshot)
+    throw Error("[report] " + request.file + " is no memory snapshot", "torch.cuda.memory._dump_snapshot() writes one", ExitCode::usage);
+  const SnapshotStory story = snapshot_story(snapshot_of(content, request), request.device, request.marks);
+  return {fs::path(request.file).filename().string(),
+          {{"allocated", story.replay.allocated_peak}, {"reserved", story.run.reserved_peak}},
+          slices_of(story.curve)};
 }
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "api/show.h"
+#include "report/measured_memory.h"
 
 namespace plimsoll {
 
@@ -25,5 +26,7 @@ bool is_recorded_file(const std::vector<std::string>& words);
 ExitCode answer(const RecordedFileRequest& request, const Show& show);
 // The data of its page (report/page.h). Counters have none: an Error.
 nlohmann::ordered_json recorded_page(const RecordedFileRequest& request);
+// Its peaks and its curve, to stand beside a prediction. Only of a snapshot: an Error for any other.
+MeasuredMemory measured_file(const RecordedFileRequest& request);
 
 }  // namespace plimsoll

@@ -10,9 +10,11 @@
 #include "estimate/stand_in.h"
 #include "job/distribution.h"
 #include "job/lint.h"
+#include "report/card.h"
 #include "report/page.h"
 #include "report/renderers.h"
 #include "systems/seed_report.h"
+#include "util/parse_bytes.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -59,6 +61,26 @@ std::vector<Fit> other_devices(Runs& runs, const Job& job, const std::vector<Tar
   return out;
 }
 
+// The user's own question with some changes; `request` outlives it.
+std::function<std::string(const Patch&)> typed(const ReportRequest& request) {
+  const std::string device = request.devices.names.empty() ? "" : request.devices.names[0];
+  return [&request, device](const Patch& changes) {
+    JobRequest changed = request.job;
+    changed.settings = merged(changed.settings, changes);
+    return command_text("estimate", changed, request.devices, device);
+  };
+}
+
+std::optional<MeasuredMemory> measured_of(const ReportRequest& request) {
+  if (request.measured.empty()) return std::nullopt;
+  if (is_recorded_file({request.measured})) return measured_file({request.measured, {}, "", request.progress});
+  std::error_code none;
+  if (std::filesystem::exists(request.measured, none))
+    throw Error("[report] " + printable(request.measured, 120) + " is no recording of memory",
+                "torch.cuda.memory._dump_snapshot() writes one; or give what nvidia-smi showed: --measured 35GiB", ExitCode::usage);
+  return MeasuredMemory{"as given", {{"device", parse_bytes(request.measured, "--measured").count}}, {}};
+}
+
 Plan plan_for(const Runs& runs, const Job& job, const TargetDevice& device, const OnProgress& progress) {
   PlanRequest request;
   request.job = job;
@@ -81,6 +103,8 @@ JobPage job_page(const ReportRequest& request) {
   lint(job, devices.size() == 1 ? GpuFacts{devices[0].name, devices[0].spec.compute_capability} : GpuFacts{});
   const std::optional<DeviceSpec> device = devices.empty() ? std::nullopt : std::optional(devices[0].spec);
   JobPage page;
+  page.command = typed(request);
+  page.measured = measured_of(request);
   Runs runs;
   // With all that any part of the page asks for.
   const Detail everything{.shapes = true, .work = job.program.framework == Framework::pytorch};
@@ -132,6 +156,18 @@ OutputForm document_format_of(const std::string& path) {
   if (ending.empty() || ending == ".md" || ending == ".markdown" || ending == ".txt") return OutputForm::markdown;
   throw Error("[report] the ending of " + printable(path, 120) + " stands for no format",
               "end it in .html, .md, .json or .csv, or add --format", ExitCode::usage);
+}
+
+std::string card(const ReportRequest& request, const std::string& path) {
+  const std::string ending = lower(std::filesystem::path(path).extension().string());
+  if (ending != ".svg" && ending != ".png")
+    throw Error("[report] a card is a picture, and " + printable(path, 120) + " ends in neither .svg nor .png", "--card answer.svg",
+                ExitCode::usage);
+  ReportRequest shortly = request;
+  shortly.brief = true;
+  const nlohmann::ordered_json page =
+      is_recorded_file(request.job.run) ? recorded_page({request.job.run[0], {}, "", request.progress}) : page_json(job_page(shortly));
+  return ending == ".svg" ? card_svg(page) : card_png(page);
 }
 
 std::string document(const ReportRequest& request) {

@@ -22,10 +22,14 @@ struct ReportRequest {
   Language language = Language::english;  // of Markdown and text
   bool brief = false;                     // without levers, plan and the table of devices
   OutputForm format = OutputForm::markdown;
-  OnProgress progress;  // of bytes read of a snapshot, of changes and candidates executed
+  std::string measured;  // a recorded snapshot of the same run, or what its device memory was ("35 GB"); empty: nothing is known
+  OnProgress progress;   // of bytes read of a snapshot, of changes and candidates executed
 };
 
 std::string document(const ReportRequest& request);
+
+// The answer on one picture: a file in the format that the ending of its name says, .svg or .png.
+std::string card(const ReportRequest& request, const std::string& path);
 
 // The library's form: the page itself for format json, else {"format", "text"}.
 std::vector<RequestKey> report_request_keys();

@@ -11,16 +11,18 @@ namespace {
 // The keys that are not those of the run and its devices.
 struct DocumentKeys {
   std::vector<std::string> against;
-  std::string language = "en", format = "json";
+  std::string language = "en", format = "json", measured;
   bool brief = false;
 };
 
 const Keys<DocumentKeys>& document_keys() {
   using R = DocumentKeys;
-  static const Keys<R> kKeys{{"format", &R::format, "FORMAT", "json (default), html, markdown, text or csv"},
-                             {"language", &R::language, "LANGUAGE", "en (default) or vi, of Markdown"},
-                             {"against", &R::against, "JOB", "other configurations for the comparison, of Markdown"},
-                             {"brief", &R::brief, "", "a page without levers, plan and the table of devices: quicker"}};
+  static const Keys<R> kKeys{
+      {"format", &R::format, "FORMAT", "json (default), html, markdown, text or csv"},
+      {"language", &R::language, "LANGUAGE", "en (default) or vi, of Markdown"},
+      {"against", &R::against, "JOB", "other configurations for the comparison, of Markdown"},
+      {"measured", &R::measured, "FILE|SIZE", "what the run was measured to need: a recorded snapshot, or device memory like 35GiB"},
+      {"brief", &R::brief, "", "a page without levers, plan and the table of devices: quicker"}};
   return kKeys;
 }
 
@@ -42,6 +44,7 @@ ReportRequest report_request(const nlohmann::json& request) {
   }
   out.language = parse_language(keys.language);
   out.brief = keys.brief;
+  out.measured = keys.measured;
   out.format = parse_form(keys.format, true);
   return out;
 }

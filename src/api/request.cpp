@@ -21,6 +21,7 @@
 #include "model/resolve.h"
 #include "model/usual_recipe.h"
 #include "util/parse_bytes.h"
+#include "util/shell.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -255,6 +256,35 @@ DeviceRequest device_request(const Config& request) {
   read_value(request, device_keys()[1], out.group);
   if (!out.group.empty() && out.group != "all") wrong_value("gpus", out.group, R"("gpus" can only be "all"; names are for "gpu")");
   read_size(request, device_keys()[2], out.in_use);
+  return out;
+}
+
+namespace {
+
+// A mapping is as many flags as it has keys.
+std::string typed_flags(const Patch& settings) {
+  std::string out = settings.without({"config", "optimizer_args"}).flags();
+  for (const auto& [key, flag] : {std::pair{"config", "--config"}, std::pair{"optimizer_args", "--optimizer-args"}})
+    if (const nlohmann::json* values = settings.find(key); values && values->is_object())
+      for (const auto& [name, value] : values->items())
+        out += fmt::format(" {} {}", flag, shell_quoted(name + "=" + (value.is_string() ? value.get<std::string>() : dump(value))));
+  return out;
+}
+
+}  // namespace
+
+std::string command_text(const std::string& verb, const JobRequest& job, const DeviceRequest& devices, const std::string& device) {
+  std::string out = "plimsoll " + verb;
+  const bool command = job.run.size() > 1;
+  if (!command && !job.run.empty()) out += " " + shell_quoted(job.run[0]);
+  if (!job.job_file.empty()) out += " --job " + shell_quoted(job.job_file);
+  if (const std::string flags = typed_flags(job.settings); !flags.empty()) out += (flags[0] == ' ' ? "" : " ") + flags;
+  if (!device.empty()) out += " --gpu " + shell_quoted(device);
+  if (!devices.in_use.empty()) out += " --in-use " + shell_quoted(devices.in_use);
+  if (command) {
+    out += " --";
+    for (const std::string& word : job.run) out += " " + shell_quoted(word);
+  }
   return out;
 }
 

@@ -41,6 +41,9 @@ struct DeviceRequest {
   std::vector<std::string> notes() const;
 };
 
+// The same question to a verb, about one of the devices ("": about none), to be typed.
+std::string command_text(const std::string& verb, const JobRequest& job, const DeviceRequest& devices, const std::string& device);
+
 // Those of this machine that a run may use.
 std::vector<TargetDevice> visible_devices();
 

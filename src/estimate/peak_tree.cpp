@@ -98,6 +98,15 @@ TreeNode module_tree(const Trace& trace, const std::vector<LiveStorage>& alive, 
   return modules.finish(name, count_repeats(trace));
 }
 
+TreeNode place_tree(const Trace& trace, const std::vector<LiveStorage>& alive, const std::string& name) {
+  TreeBuilder places;
+  for (const LiveStorage& l : alive) {
+    const StorageRecord& s = trace.storages[l.id];
+    places.add(s.scope == 0 ? std::vector<std::string>{trace.names[s.op]} : folded_path(trace, s, l.category), s.bytes);
+  }
+  return places.finish(name, count_repeats(trace));
+}
+
 TreeNode category_tree(const Trace& trace, const std::vector<LiveStorage>& alive, const std::string& name) {
   TreeBuilder categories;
   for (const LiveStorage& l : alive) {

@@ -133,9 +133,8 @@ class Planner {
   // The most that one of its levers disturbs.
   LeverKind kind_of(const Patch& changes) const {
     LeverKind most = LeverKind::same_result;
-    for (const Lever& l : levers_for(request_.job)) {
+    for (const Lever& l : levers_)
       if (changes.includes(l.settings)) most = std::max(most, l.kind);
-    }
     return most;
   }
 
@@ -250,14 +249,29 @@ class Planner {
   std::vector<const Candidate*> comparable() const {
     std::vector<const Candidate*> all;
     for (const Candidate* c : evaluator_.all())
-      if (!c->needs.empty() && (!space_.global || c->global_batch() == global_of(*c)) && !c->changes.contains("seq") &&
-          !c->changes.contains("config") && !(one_pool(plan_.device) && moves_to_host(c->changes)))
-        all.push_back(c);
+      if (answers_the_question(*c)) all.push_back(c);
     return all;
   }
 
+  // Those that no other beats in both memory and time, the smallest first: of the candidates with the same result, then what more of a
+  // change adds to them. A plan heads the curve of its own kind.
   void front() {
-    for (const Candidate* c : pareto_front(comparable(), device_)) plan_.front.push_back(planned(*c, device_));
+    std::vector<const Candidate*> all;
+    for (const LeverKind kind : kKinds) {
+      for (const Candidate* c : comparable())
+        if (kind_of(c->changes) == kind) all.push_back(c);
+      for (const Candidate* c : pareto_front(all, device_))
+        if (kind_of(c->changes) == kind) plan_.front.push_back({kind, planned(*c, device_)});
+    }
+  }
+
+  // What is only shown (Lever::searched) is no plan, however fast it is.
+  bool answers_the_question(const Candidate& c) const {
+    if (c.needs.empty() || (space_.global && c.global_batch() != global_of(c))) return false;
+    if (c.changes.contains("seq") || c.changes.contains("config")) return false;
+    if (one_pool(plan_.device) && moves_to_host(c.changes)) return false;
+    const auto only_shown = [&](const Lever& l) { return !l.searched && c.changes.includes(l.settings); };
+    return std::none_of(levers_.begin(), levers_.end(), only_shown);
   }
 
   // What a candidate's batch should be: the one that is kept, or the nearest that its devices can make.
@@ -268,6 +282,7 @@ class Planner {
   }
 
   const PlanRequest& request_;
+  const std::vector<Lever> levers_ = levers_for(request_.job);
   Evaluator& evaluator_;
   const Space& space_;
   const Placement& placement_;

@@ -93,7 +93,7 @@ struct Plan {
   std::string trainer;                    // whose words it is in; empty: anyone's
   std::vector<std::string> not_in_flags;  // settings that it does without, since the trainer has them in its file alone
   std::optional<Alternative> beyond;      // better, with what that trainer has no word for
-  std::vector<PlannedRun> front;          // memory against time, the smallest first
+  std::vector<Alternative> front;         // memory against time: by kind, then the smallest first
   std::vector<Rung> up, down;
   std::vector<QuickFix> fixes;  // what helps, by how little it disturbs and costs; then the rest
   Phase peak_phase = Phase::setup;

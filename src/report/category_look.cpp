@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+
+#include "report/headline.h"
 
 namespace plimsoll {
 
@@ -14,6 +17,13 @@ const CategoryLook& look_of(CategoryGroup group) {
                                                                      {"temporaries", {175, "#cc79a7", 'T'}},
                                                                      {"other", {246, "#999999", 'x'}}}};
   return kLooks[static_cast<size_t>(group)];
+}
+
+// Paul Tol's muted colours, without its rose and wine, which are near red (personal.sron.nl/~pault), follow those above.
+const char* place_colour(size_t rank) {
+  static constexpr std::array<const char*, kPlaceColours> kColours{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9",
+                                                                   "#999933", "#332288", "#aa4499", "#ddcc77"};
+  return kColours[std::min(rank, kPlaceColours - 1)];
 }
 
 CategoryGroup group_of(Category category) {
@@ -89,6 +99,15 @@ doc::Bar memory_bar(const Estimate& e, Bytes device, std::optional<Bytes> limit)
     }
   }
   if (other.count > 0) out.parts.push_back({look_of(CategoryGroup::other).name, other, look_of(CategoryGroup::other).colour});
+  return out;
+}
+
+doc::Bar memory_bar(const Estimate& e, const Fit* fit) {
+  if (!fit && !e.memory) return {};
+  std::optional<Bytes> limit;
+  if (fit && fit->device.capacity) limit = fit->device.capacity->bytes - fit->device.others;
+  doc::Bar out = memory_bar(e, fit ? fit->memory.device.bytes : e.memory->device.bytes, limit);
+  if (fit && !std::isdigit(static_cast<unsigned char>(fit->device.name[0]))) out.limit_name = device_name(fit->device.name);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "estimate/estimate.h"
+#include "estimate/fit.h"
 #include "report/document.h"
 #include "trace/trace.h"
 
@@ -22,6 +23,10 @@ struct CategoryLook {
 const CategoryLook& look_of(CategoryGroup group);
 CategoryGroup group_of(Category category);
 
+// Places of a recorded run, the one with the most first: the same colours, and more where they end.
+inline constexpr size_t kPlaceColours = 9;
+const char* place_colour(size_t rank);
+
 struct GroupedBytes {
   CategoryGroup group;
   Bytes bytes;
@@ -32,5 +37,7 @@ std::vector<GroupedBytes> grouped(const Estimate& e);
 // The device's memory at the peak by group: what lies between the tensors and `device` is `other`. A part that would print as 0.0 is in it
 // too.
 doc::Bar memory_bar(const Estimate& e, Bytes device, std::optional<Bytes> limit);
+// On the device asked about, whose memory is the limit; null: none was. No parts where the need is beyond any device.
+doc::Bar memory_bar(const Estimate& e, const Fit* fit);
 
 }  // namespace plimsoll

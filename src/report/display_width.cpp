@@ -85,7 +85,7 @@ std::string without_controls(std::string_view text, bool lines) {
 
 std::string in_ascii(std::string_view text) {
   static constexpr std::pair<std::string_view, std::string_view> kPlain[]{
-      {"←", "<-"}, {"→", "->"}, {"│", "|"}, {"┤", "+"}, {"•", "o"}, {"◆", "P"}, {"·", "."}, {"█", "#"},
+      {"←", "<-"}, {"→", "->"}, {"│", "|"}, {"┤", "+"}, {"•", "o"}, {"◦", "."}, {"◆", "P"}, {"·", "."},  {"█", "#"},
       {"▓", "x"},  {"▒", "+"},  {"░", "-"}, {"✓", "+"}, {"✗", "x"}, {"┃", "|"}, {"■", "#"}, {"…", "..."}};
   std::string out;
   for (size_t at = 0; at < text.size();) {

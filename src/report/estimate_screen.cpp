@@ -85,12 +85,7 @@ const Fit* first_device(const EstimateScreen& s) { return s.fits.empty() || s.fi
 void add_bar(doc::Blocks& out, const EstimateScreen& s) {
   const Fit* fit = first_device(s);
   if (!fit && !s.estimate.memory) return;
-  const Bytes device = fit ? fit->memory.device.bytes : s.estimate.memory->device.bytes;
-  std::optional<Bytes> limit;
-  if (fit && fit->device.capacity) limit = fit->device.capacity->bytes - fit->device.others;
-  doc::Bar bar = memory_bar(s.estimate, device, limit);
-  if (fit && !std::isdigit(static_cast<unsigned char>(fit->device.name[0]))) bar.limit_name = device_name(fit->device.name);
-  out.emplace_back(std::move(bar));
+  out.emplace_back(memory_bar(s.estimate, fit));
 }
 
 const DeviceMemory* memory_of(const EstimateScreen& s) {

@@ -70,7 +70,9 @@ class HtmlRenderer {
     close_section();
     const std::string title = html_text(d.title.empty() ? "Plimsoll" : d.title);
     return "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
+           "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+           "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src "
+           "data:\">\n<title>" +
            title + "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n" + std::string(web_report_css()) +
            std::string(web_document_css()) + "</style>\n</head>\n<body>\n<header>\n<h1>" + title + "</h1>\n" +
            (d.headline.empty() ? "" : "<p class=\"soft\">" + html_of(d.headline) + "</p>\n") +

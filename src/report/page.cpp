@@ -9,13 +9,19 @@
 #include "estimate/peak_tree.h"
 #include "job/config.h"
 #include "job/distribution.h"
+#include "report/card.h"
+#include "report/category_look.h"
+#include "report/counters.h"
 #include "report/estimate_report.h"
 #include "report/fit_report.h"
+#include "report/headline.h"
 #include "report/job_report.h"
 #include "report/levers_report.h"
+#include "report/page_curve.h"
 #include "report/plan_report.h"
 #include "report/schema_versions.h"
 #include "report/web_files.h"
+#include "util/png.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -23,165 +29,6 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr size_t kMostPlaces = 9;  // colours of a recorded run, beside "other"
-
-// The names of torch.profiler's memory timeline (torch/profiler/_memory_profiler.py, Category); "": it has none for it.
-const char* pytorch_category(Category c) {
-  switch (c) {
-    case Category::parameter: return "PARAMETER";
-    case Category::input: return "INPUT";
-    case Category::gradient: return "GRADIENT";
-    case Category::optimizer_state: return "OPTIMIZER_STATE";
-    case Category::activation: return "ACTIVATION";
-    case Category::backward: return "AUTOGRAD_DETAIL";
-    case Category::optimizer: return "TEMPORARY";
-    case Category::buffer:
-    case Category::ema:
-    case Category::workspace:
-    case Category::ddp_bucket:
-    case Category::unsharded_parameter:
-    case Category::unsharded_gradient:
-    case Category::gather_buffer:
-    case Category::reduce_buffer: return "";
-  }
-  return "";
-}
-
-// What a curve is coloured by: categories, or who allocated.
-class Groups {
- public:
-  using Colours = RunPage::Colours;
-  Groups(const Trace& trace, const MemoryCurve& curve, Colours colours) : by_place_(colours == Colours::places) {
-    by_place_ ? choose_places(trace, curve) : choose_categories(curve, colours == Colours::pytorch);
-  }
-
-  int of(const MemoryChange& c) const { return by_place_ ? place_[c.storage] : category_[static_cast<size_t>(c.category)]; }
-  int of(StorageId storage, Category c) const { return by_place_ ? place_[storage] : category_[static_cast<size_t>(c)]; }
-  const Json& json() const { return json_; }
-
- private:
-  // In the order of the enumeration, which is about the order of their lives: weights at the bottom.
-  void choose_categories(const MemoryCurve& curve, bool pytorch) {
-    ByCategory seen{};
-    for (const MemoryChange& c : curve.changes) ++seen[static_cast<size_t>(c.category)];
-    category_.fill(-1);
-    for (size_t c = 0; c < kCategories; ++c) {
-      if (seen[c] == 0) continue;
-      category_[c] = static_cast<int>(json_.size());
-      const std::string theirs = pytorch_category(static_cast<Category>(c)), ours(category_name(static_cast<Category>(c)));
-      json_.push_back({{"name", !pytorch ? ours : theirs.empty() ? "Unknown" : theirs}, {"pytorch", theirs}});
-    }
-  }
-
-  // Those with the most bytes at the peak.
-  void choose_places(const Trace& trace, const MemoryCurve& curve) {
-    std::map<NameId, int64_t> bytes;
-    for (size_t i = 0; i < curve.peak; ++i) bytes[trace.storages[curve.changes[i].storage].op] += curve.changes[i].bytes;
-    std::vector<std::pair<int64_t, NameId>> order;
-    for (const auto& [op, b] : bytes) order.emplace_back(-b, op);
-    std::sort(order.begin(), order.end());
-    std::map<NameId, int> chosen;
-    for (const auto& [b, op] : order) {
-      if (chosen.size() == kMostPlaces || b == 0) break;
-      chosen[op] = static_cast<int>(json_.size());
-      json_.push_back({{"name", trace.names[op]}, {"pytorch", ""}});
-    }
-    const int other = static_cast<int>(json_.size());
-    json_.push_back({{"name", "other places"}, {"pytorch", ""}});
-    for (const StorageRecord& s : trace.storages) {
-      const auto it = chosen.find(s.op);
-      place_.push_back(it == chosen.end() ? other : it->second);
-    }
-  }
-
-  bool by_place_;
-  Json json_ = Json::array();
-  std::array<int, kCategories> category_{};
-  std::vector<int> place_;
-};
-
-// Who allocated, each once: "transformer.h.3.mlp: addmm (8, 1024, 768) bfloat16".
-class Labels {
- public:
-  Labels(const Trace& trace, bool places) : trace_(trace), places_(places), label_(trace.storages.size(), -1) {}
-
-  int of(StorageId id) {
-    if (label_[id] >= 0) return label_[id];
-    const StorageRecord& s = trace_.storages[id];
-    const std::string& shape = trace_.names[id < trace_.shapes.size() ? trace_.shapes[id] : 0];
-    std::string text = places_ ? "" : trace_.scope_path(s.scope);  // a place says where it is
-    text += (text.empty() || s.op == 0 ? "" : ": ") + trace_.names[s.op] + (shape.empty() ? "" : " " + shape);
-    const auto [it, added] = index_.try_emplace(std::move(text), static_cast<int>(json_.size()));
-    if (added) json_.push_back(it->first);
-    return label_[id] = it->second;
-  }
-  const Json& json() const { return json_; }
-
- private:
-  const Trace& trace_;
-  bool places_;
-  std::vector<int> label_;
-  std::map<std::string, int> index_;
-  Json json_ = Json::array();
-};
-
-Json marks_json(const MemoryCurve& curve, const std::vector<std::string>& steps) {
-  Json out = Json::array();
-  size_t step = 0;
-  for (const CurveMark& m : curve.marks) {
-    const std::string name = !m.step               ? std::string(phase_name(m.phase))
-                             : step < steps.size() ? steps[step]
-                                                   : fmt::format("step {}", step + 1);
-    step += m.step;
-    out.push_back({{"at", m.at}, {"kind", m.step ? "step" : "phase"}, {"name", name}});
-  }
-  return out;
-}
-
-Json timeline_of(const MemoryCurve& curve, const Groups& groups, Labels& labels, const std::vector<std::string>& steps) {
-  Json group = Json::array(), bytes = Json::array(), label = Json::array(), reserved = Json::array();
-  int64_t now = 0, most = 0;
-  for (const MemoryChange& c : curve.changes) {
-    group.push_back(groups.of(c));
-    bytes.push_back(c.bytes);
-    label.push_back(labels.of(c.storage));
-    now += c.bytes;
-    most = std::max(most, now);
-  }
-  for (const ReservedPoint& p : curve.reserved) {
-    reserved.push_back(p.at);
-    reserved.push_back(p.bytes);
-  }
-  return {{"groups", groups.json()},           {"group", std::move(group)},       {"bytes", std::move(bytes)}, {"label", std::move(label)},
-          {"marks", marks_json(curve, steps)}, {"reserved", std::move(reserved)}, {"peak_at", curve.peak},     {"peak_bytes", most}};
-}
-
-Json segments_of(const MemoryCurve& curve, const Trace& trace, const Groups& groups, Labels& labels) {
-  if (curve.segments.empty()) return nullptr;
-  std::map<StorageId, Category> category;
-  for (size_t i = 0; i < curve.peak; ++i) category[curve.changes[i].storage] = curve.changes[i].category;
-  int64_t reserved = 0, used = 0, largest = 0, holes = 0;
-  Json list = Json::array();
-  for (const PlacedSegment& s : curve.segments) {
-    Json blocks = Json::array();  // size, group or -1, label
-    bool any = false;
-    for (const PlacedBlock& b : s.blocks) any |= b.used;
-    for (const PlacedBlock& b : s.blocks) {
-      blocks.push_back(b.size);
-      blocks.push_back(b.used ? groups.of(b.storage, category[b.storage]) : -1);
-      blocks.push_back(b.used ? labels.of(b.storage) : -1);
-      used += b.used ? b.size : 0;
-      if (!b.used) largest = std::max(largest, b.size);
-      if (!b.used && any) holes += b.size;
-    }
-    reserved += s.size;
-    list.push_back({{"size", s.size}, {"small", s.small}, {"blocks", std::move(blocks)}});
-  }
-  return {{"count", curve.segments.size()}, {"reserved_bytes", reserved},    {"used_bytes", used},
-          {"free_bytes", reserved - used},  {"largest_free_bytes", largest}, {"free_in_used_segments_bytes", holes},
-          {"list", std::move(list)}};
-}
 
 Json tree_of(const TreeNode& node) {
   Json j{{"name", node.name}, {"bytes", node.bytes.count}};
@@ -194,13 +41,12 @@ Json tree_of(const TreeNode& node) {
   return j;
 }
 
-// Amounts have no tensors: one row for each colour.
+// Amounts have no tensors: one row for each category.
 Json levels_tree(const Json& page, const Trace& trace, const std::vector<LiveStorage>& alive) {
   std::map<std::string, int64_t> bytes;
   int64_t all = 0;
   for (const LiveStorage& l : alive) {
-    const std::string theirs = pytorch_category(l.category);
-    bytes[theirs.empty() ? "Unknown" : theirs] += trace.storages[l.id].bytes;
+    bytes[curve_name(l.category, CurveColours::levels)] += trace.storages[l.id].bytes;
     all += trace.storages[l.id].bytes;
   }
   Json children = Json::array();
@@ -209,16 +55,35 @@ Json levels_tree(const Json& page, const Trace& trace, const std::vector<LiveSto
   return {{"name", page["title"]}, {"bytes", all}, {"children", children}};
 }
 
-void add_pictures(Json& page, const Trace& trace, const MemoryCurve& curve, RunPage::Colours colours,
-                  const std::vector<std::string>& steps) {
-  const Groups groups(trace, curve, colours);
-  Labels labels(trace, colours == RunPage::Colours::places);
-  page["timeline"] = timeline_of(curve, groups, labels, steps);
-  page["segments"] = segments_of(curve, trace, groups, labels);
-  page["timeline"]["labels"] = labels.json();
+Json bar_json(const doc::Bar& bar) {
+  Json parts = Json::array();
+  for (const doc::Bar::Part& p : bar.parts) parts.push_back({{"name", p.name}, {"bytes", p.bytes.count}, {"colour", p.colour.hex}});
+  return {{"parts", parts}, {"limit_bytes", bar.limit ? Json(bar.limit->count) : Json(nullptr)}, {"limit_name", bar.limit_name}};
 }
 
-Json number_json(const char* name, const ByteRange& r, const char* meaning) {
+// What a recorded run has at its peak, in the colours of its curve.
+Json bar_of_curve(const Json& timeline, const std::optional<int64_t>& limit) {
+  const Json &groups = timeline["groups"], &bytes = timeline["bytes"];
+  std::vector<int64_t> sums(groups.size());
+  for (size_t i = 0; i < timeline["peak_at"].get<size_t>(); ++i) sums[timeline["group"][i].get<size_t>()] += bytes[i].get<int64_t>();
+  Json parts = Json::array();
+  for (size_t g = 0; g < sums.size(); ++g)
+    if (sums[g] > 0) parts.push_back({{"name", groups[g]["name"]}, {"bytes", sums[g]}, {"colour", groups[g]["colour"]}});
+  return {{"parts", parts}, {"limit_bytes", limit ? Json(*limit) : Json(nullptr)}, {"limit_name", "limit"}};
+}
+
+// What to type for the run as it is, for each change of the list, and for the plan.
+Json commands_json(const JobPage& p) {
+  if (!p.command) return nullptr;
+  Json levers = Json::array();
+  if (p.what_if)
+    for (const LeverEffect& e : p.what_if->effects) levers.push_back(p.command(e.lever.settings));
+  return {{"run", p.command(Patch())},
+          {"levers", levers},
+          {"plan", p.plan && p.plan->best ? Json(p.command(p.plan->best->run.changes)) : Json(nullptr)}};
+}
+
+Json number_json(const char* name, const ByteRange& r, const std::string& meaning) {
   Json out{{"name", name}};
   out.update(range_json(r));
   out["meaning"] = meaning;
@@ -314,9 +179,15 @@ void add_leaves(const Json& node, const std::string& category, const std::string
   }
 }
 
+// For the head of a page, where neither an element nor a placeholder may begin.
+std::string attribute_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) out += c == '<' || c == '&' || c == '{' || c == '"' ? fmt::format("&#{};", int{c}) : std::string(1, c);
+  return out;
+}
+
 void replace(std::string& text, std::string_view what, std::string_view with) {
-  const size_t at = text.find(what);
-  if (at != std::string::npos) text.replace(at, what.size(), with);
+  for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) text.replace(at, what.size(), with);
 }
 
 }  // namespace
@@ -326,22 +197,28 @@ Json page_json(const JobPage& p) {
   const Estimate& e = x.estimate;
   const Timeline timeline = ideal_timeline(p.trace);
   const int64_t at = timeline.steps.at(std::min(e.worst, timeline.steps.size() - 1)).at_event;
+  const MemoryCurve curve = memory_curve(p.trace, at, parse_alloc_conf(e.job.alloc_conf), !e.xla);
+  const Fit* fit = x.fits.empty() ? nullptr : &x.fits[0];
   Json page{{"schema", kReportSchema},
             {"command", "report"},
             {"kind", "job"},
             {"title", e.job.model},
             {"subtitle", fmt::format("{} parameters, {}", with_commas(e.parameters), recipe_text(e.job, e.sample))},
+            {"headline", fit ? headline_text(*fit) : headline_text(e)},
             {"verdict", verdict_json(p)},
-            {"capacity", x.fits.empty() || !x.fits[0].device.capacity ? Json(nullptr) : Json(x.fits[0].device.capacity->bytes.count)},
+            {"capacity", fit && fit->device.capacity ? Json(fit->device.capacity->bytes.count) : Json(nullptr)},
+            {"bar", bar_json(memory_bar(e, fit))},
+            {"commands", commands_json(p)},
             {"numbers", Json::array()}};
   if (e.memory) {
-    page["numbers"].push_back(number_json("allocated", e.memory->allocated, "torch.cuda.max_memory_allocated(): blocks of tensors"));
-    page["numbers"].push_back(number_json("reserved", e.memory->reserved, "torch.cuda.max_memory_reserved(): segments of the allocator"));
-    page["numbers"].push_back(number_json("device", e.memory->device, "nvidia-smi: reserved, and what lies outside the allocator"));
+    const Counters& counters = counters_of(e);
+    page["numbers"].push_back(number_json("allocated", e.memory->allocated, std::string(counters.allocated) + ": tensors"));
+    page["numbers"].push_back(number_json("reserved", e.memory->reserved, std::string(counters.reserved) + ": with the allocator's cache"));
+    page["numbers"].push_back(number_json("device", e.memory->device, std::string(counters.device) + ": with the context and libraries"));
   }
+  page["measured"] = p.measured ? measured_json(*p.measured, curve) : Json(nullptr);
   page["estimate"] = estimate_json(e);
-  add_pictures(page, p.trace, memory_curve(p.trace, at, parse_alloc_conf(e.job.alloc_conf), !e.xla), RunPage::Colours::categories,
-               step_names_of(e));
+  add_curve(page, p.trace, curve, CurveColours::categories, step_names_of(e));
   page["tree"] = tree_of(tensor_tree(p.trace, alive_at(p.trace, at), e.job.model));
   page["ranks"] = Json::array();
   for (const PageRank& r : p.ranks)
@@ -365,18 +242,26 @@ Json page_json(const JobPage& p) {
 }
 
 Json page_json(const RunPage& p) {
-  Json page{{"schema", kReportSchema}, {"command", "report"},
-            {"kind", p.kind},          {"title", p.title},
-            {"subtitle", p.subtitle},  {"verdict", {{"state", p.state}, {"sentence", p.sentence}, {"detail", ""}}},
-            {"capacity", nullptr},     {"numbers", Json::array()}};
+  Json page{{"schema", kReportSchema},
+            {"command", "report"},
+            {"kind", p.kind},
+            {"title", p.title},
+            {"subtitle", p.subtitle},
+            {"headline", p.sentence},
+            {"verdict", {{"state", p.state}, {"sentence", p.sentence}, {"detail", ""}}},
+            {"capacity", p.limit ? Json(*p.limit) : Json(nullptr)},
+            {"bar", nullptr},
+            {"commands", nullptr},
+            {"numbers", Json::array()}};
   for (const auto& [name, bytes] : p.numbers)
     page["numbers"].push_back({{"name", name}, {"bytes", bytes}, {"low_bytes", bytes}, {"high_bytes", bytes}, {"meaning", ""}});
+  page["measured"] = nullptr;
   page["estimate"] = nullptr;
-  add_pictures(page, p.trace, p.curve, p.colours, {});
-  using Colours = RunPage::Colours;
-  page["tree"] = p.colours == Colours::pytorch  ? levels_tree(page, p.trace, p.alive)
-                 : p.colours == Colours::places ? tree_of(module_tree(p.trace, p.alive, p.title))
-                                                : tree_of(tensor_tree(p.trace, p.alive, p.title));
+  add_curve(page, p.trace, p.curve, p.colours, {});
+  page["bar"] = bar_of_curve(page["timeline"], p.limit);
+  page["tree"] = p.colours == CurveColours::levels   ? levels_tree(page, p.trace, p.alive)
+                 : p.colours == CurveColours::places ? tree_of(place_tree(p.trace, p.alive, p.title))
+                                                     : tree_of(tensor_tree(p.trace, p.alive, p.title));
   page["ranks"] = page["fits"] = page["origins"] = page["findings"] = Json::array();
   page["asked"] = 0;
   page["what_if"] = page["plan"] = nullptr;
@@ -393,13 +278,13 @@ Json page_json(const RunPage& p) {
 std::string page_html(const Json& page) {
   std::string data;
   for (const char c : page.dump(-1, ' ', false, Json::error_handler_t::replace)) data += c == '<' ? "\\u003c" : std::string(1, c);
-  std::string title;
-  for (const char c : page["title"].get<std::string>())
-    title += c == '<' || c == '&' || c == '{' ? fmt::format("&#{};", int{c}) : std::string(1, c);
+  const std::string title = attribute_text(page["title"].get<std::string>());
   std::string out(web_report_html());
   replace(out, "{{css}}", web_report_css());
   replace(out, "{{js}}", web_report_js());
   replace(out, "{{title}}", title);
+  replace(out, "{{description}}", attribute_text(page["headline"].get<std::string>()));
+  replace(out, "{{picture}}", data_address(card_png(page)));
   replace(out, "{{data}}", data);
   return out;
 }

@@ -3,6 +3,7 @@
 // is null or an empty list.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 #include "plan/levers.h"
 #include "plan/plan.h"
 #include "report/explain_report.h"
+#include "report/measured_memory.h"
+#include "report/page_curve.h"
 
 namespace plimsoll {
 
@@ -30,7 +33,9 @@ struct JobPage {
   std::optional<WhatIf> what_if;
   std::optional<Plan> plan;  // on the device, when there is one
   std::vector<PageRank> ranks;
-  size_t executions = 0;  // jobs that were executed for it
+  size_t executions = 0;                                  // jobs that were executed for it
+  std::function<std::string(const Patch&)> command = {};  // the run with some changes, to be typed; empty: nobody can type it
+  std::optional<MeasuredMemory> measured;
 };
 
 nlohmann::ordered_json page_json(const JobPage& page);
@@ -48,8 +53,9 @@ struct RunPage {
   std::string state, sentence;        // the verdict: "note", "does not fit"
   const Trace& trace;
   MemoryCurve curve;
-  std::vector<LiveStorage> alive;                                                              // at its peak
-  enum class Colours : uint8_t { categories, pytorch, places } colours = Colours::categories;  // PyTorch's own names; who allocated
+  std::vector<LiveStorage> alive;  // at its peak
+  CurveColours colours = CurveColours::categories;
+  std::optional<int64_t> limit = {};  // what PyTorch could have, when an allocation failed
   std::vector<std::pair<std::string, int64_t>> numbers;
   std::vector<PageTable> tables;
   std::vector<std::string> notes;

@@ -267,8 +267,8 @@ doc::Blocks front_blocks(const Plan& plan) {
   constexpr int kWidth = 46, kHeight = 10;  // with its words 79 columns
   if (plan.front.size() < 2) return {};
   double low = 1e300, high = 0, fast = 1e300, slow = 0;
-  for (const PlannedRun& r : plan.front) {
-    const double x = static_cast<double>(r.need.device.bytes.count), y = per_sample(r);
+  for (const Alternative& a : plan.front) {
+    const double x = static_cast<double>(a.run.need.device.bytes.count), y = per_sample(a.run);
     low = std::min(low, x), high = std::max(high, x), fast = std::min(fast, y), slow = std::max(slow, y);
   }
   if (plan.device.capacity) high = std::max(high, static_cast<double>(plan.limit.count));
@@ -288,7 +288,11 @@ doc::Blocks front_blocks(const Plan& plan) {
     const int c = column(static_cast<double>(r.need.device.bytes.count));
     if (c >= 0 && c < kWidth) grid[std::clamp(line(y), 0, kHeight - 1)][c] = sign;
   };
-  for (const PlannedRun& r : plan.front) mark(r, "•");
+  const LeverKind planned_kind = plan.best ? plan.best->kind : LeverKind::same_result;
+  for (const Alternative& a : plan.front)
+    if (a.kind > planned_kind) mark(a.run, "◦");
+  for (const Alternative& a : plan.front)
+    if (a.kind <= planned_kind) mark(a.run, "•");
   if (plan.best) mark(plan.best->run, "◆");
   std::string picture;
   for (int i = 0; i < kHeight; ++i) {
@@ -301,7 +305,7 @@ doc::Blocks front_blocks(const Plan& plan) {
   picture += fmt::format("  {:>10}   {}{:>{}}  of device memory\n", "per sample", left, right, kWidth - static_cast<int>(left.size()));
   if (beyond > 0) picture += fmt::format("               {} more need{} over {}\n", beyond, beyond == 1 ? "s" : "", right);
   return {doc::Heading{"Memory against time",
-                       fmt::format("of {} candidates those that no other beats; ◆ is the plan, the line is the limit", plan.executed)},
+                       fmt::format("of {} candidates; ◆ plan, • as little of a change, ◦ more of a change, │ limit", plan.executed)},
           doc::Preformatted{std::move(picture), true}};
 }
 
@@ -421,7 +425,10 @@ Json body_json(const Plan& plan) {
   }
   out["unanswered"] = plan.unanswered.empty() ? Json(nullptr) : Json(plan.unanswered);
   out["front"] = Json::array();
-  for (const PlannedRun& r : plan.front) out["front"].push_back(planned_json(r));
+  for (const Alternative& a : plan.front) {
+    out["front"].push_back(planned_json(a.run));
+    out["front"].back()["kind"] = to_string(a.kind);
+  }
   out["ladder"] = rungs_json(plan.up);
   out["after_oom"] = rungs_json(plan.down);
   out["fixes"] = Json::array();

@@ -3,6 +3,6 @@
 
 namespace plimsoll {
 
-constexpr int kEstimateSchema = 3, kCompareSchema = 2, kExplainSchema = 3, kReportSchema = 2, kPlanSchema = 3, kReplaySchema = 2;
+constexpr int kEstimateSchema = 3, kCompareSchema = 2, kExplainSchema = 3, kReportSchema = 3, kPlanSchema = 3, kReplaySchema = 2;
 
 }  // namespace plimsoll

@@ -160,6 +160,7 @@ class Schemas : public ::testing::Test {
         {"explain", {{"run", kData + "oom/composed-docker-json.txt"}}},
         {"report", {{"run", "gpt2"}, {"settings", small}, {"gpu", "1GiB"}}},
         {"report", {{"run", path("zero.yaml")}, {"brief", true}}},
+        {"report", {{"run", "gpt2"}, {"settings", small}, {"brief", true}, {"measured", kData + "fragmented.pickle"}}},
         {"report", {{"run", "fsdm-lag"}, {"settings", {{"framework", "jax"}, {"batch", 2}}}, {"gpu", "a100-80gb"}, {"brief", true}}},
         {"plan", {{"run", yaml}, {"gpu", "2GiB"}, {"host_memory", "16GiB"}}},
         {"plan", {{"run", own}, {"gpu", "600MiB"}}},

@@ -597,7 +597,7 @@ TEST(Plans, MoveNothingToTheHostWhereThatIsTheDevice) {
     EXPECT_FALSE(moves_to_host(unified.shortage->smallest.changes));
   }
   for (const Alternative& a : unified.alternatives) EXPECT_FALSE(moves_to_host(a.run.changes));
-  for (const PlannedRun& p : unified.front) EXPECT_FALSE(moves_to_host(p.changes));
+  for (const Alternative& a : unified.front) EXPECT_FALSE(moves_to_host(a.run.changes));
   for (const std::vector<Rung>* rungs : {&unified.up, &unified.down})
     for (const Rung& rung : *rungs) EXPECT_FALSE(moves_to_host(rung.run.changes)) << rung.name;
   for (const QuickFix& f : unified.fixes) EXPECT_FALSE(moves_to_host(f.lever.settings)) << f.lever.name;

@@ -10,7 +10,9 @@
 #include "api/recorded_file.h"
 #include "api/report.h"
 #include "api/verbs.h"
+#include "report/category_look.h"
 #include "report/page.h"
+#include "report/stroke_text.h"
 #include "shown.h"
 #include "trace/trace_file.h"
 #include "util/error.h"
@@ -178,6 +180,113 @@ TEST(Page, StagesOfAPipelineHaveRowsOfTheirOwn) {
   EXPECT_EQ(ranks[1]["name"], "4 to 7 (stage 1)");
 }
 
+// One vocabulary: that of the command's own bar, in its order and its colours, of which none is red.
+TEST(Page, CategoriesHaveTheWordsAndColoursOfTheCommand) {
+  const Json page = page_of(request(DocumentFormat::json));
+  size_t last = 0;
+  for (const Json& g : page["timeline"]["groups"]) {
+    size_t i = 0;
+    while (i < kCategoryGroups && g["group"] != look_of(static_cast<CategoryGroup>(i)).name) ++i;
+    ASSERT_LT(i, kCategoryGroups) << g;
+    EXPECT_EQ(g["colour"], look_of(static_cast<CategoryGroup>(i)).colour.hex);
+    EXPECT_GE(i, last) << "in the order of the look";
+    last = i;
+    for (const char c : g["name"].get<std::string>()) EXPECT_FALSE(std::isupper(static_cast<unsigned char>(c))) << g["name"];
+  }
+  int64_t sum = 0;
+  for (const Json& p : page["bar"]["parts"]) sum += p["bytes"].get<int64_t>();
+  EXPECT_EQ(sum, page["numbers"][2]["bytes"].get<int64_t>());
+  for (size_t i = 0; i < kPlaceColours; ++i) {
+    const Pixel p = pixel_of(place_colour(i));
+    EXPECT_FALSE(p.red > 1.8 * p.green && p.red > 1.8 * p.blue) << place_colour(i);
+  }
+}
+
+TEST(Page, NoPointOfThePlansOwnKindIsSmallerAndFaster) {
+  ReportRequest r = request(DocumentFormat::json);
+  r.brief = false;
+  const Json plan = page_of(r)["plan"];
+  const std::vector<std::string> kinds{"same result", "different numerics", "different training"};
+  const auto rank = [&](const Json& run) { return std::find(kinds.begin(), kinds.end(), run["kind"]) - kinds.begin(); };
+  const auto seconds = [](const Json& run) { return 1 / run["time"]["samples_per_second"].get<double>(); };
+  ASSERT_FALSE(plan["plan"].is_null());
+  bool of_its_kind = false;
+  for (const Json& run : plan["front"]) {
+    EXPECT_EQ(run["flags"].get<std::string>().find("--compile"), std::string::npos) << "it is shown, never planned";
+    if (rank(run) > rank(plan["plan"])) continue;
+    of_its_kind = true;
+    EXPECT_FALSE(run["device_peak"]["bytes"] < plan["plan"]["device_peak"]["bytes"] && seconds(run) < .999 * seconds(plan["plan"]))
+        << run["flags"];
+  }
+  EXPECT_TRUE(of_its_kind);
+}
+
+TEST(Page, CommandsCanBeTypedWithTheChange) {
+  ReportRequest r = request(DocumentFormat::json);
+  r.brief = false;
+  const Json page = page_of(r);
+  const std::string run = page["commands"]["run"];
+  EXPECT_TRUE(run.starts_with("plimsoll estimate gpt2 --batch 4 --seq 64 ")) << run;
+  EXPECT_NE(run.find("--config n_layer=2"), std::string::npos) << "a flag for each key: " << run;
+  EXPECT_NE(run.find(" --gpu rtx-4090"), std::string::npos) << run;
+  const Json &levers = page["what_if"]["levers"], &typed = page["commands"]["levers"];
+  ASSERT_EQ(levers.size(), typed.size());
+  for (size_t i = 0; i < levers.size(); ++i) {
+    EXPECT_EQ(count_of(typed[i], "--batch"), 1u) << typed[i];
+    if (levers[i]["settings"].contains("checkpointing")) {
+      EXPECT_NE(typed[i].get<std::string>().find("--checkpointing"), std::string::npos) << typed[i];
+    }
+  }
+}
+
+TEST(Page, StandsBesideWhatWasMeasured) {
+  ReportRequest r = request(DocumentFormat::json);
+  EXPECT_TRUE(page_of(r)["measured"].is_null());
+  r.measured = "3GiB";
+  Json measured = page_of(r)["measured"];
+  EXPECT_EQ(measured["numbers"], Json::parse(R"([{"name": "device", "bytes": 3221225472}])"));
+  EXPECT_TRUE(measured["slices"].empty());
+  r.measured = PLIMSOLL_SOURCE_DIR "/tests/data/oom.pickle";
+  const Json page = page_of(r);
+  measured = page["measured"];
+  EXPECT_EQ(measured["source"], "oom.pickle");
+  EXPECT_EQ(measured["slices"], Json::parse("[39845888, 20971520]")) << "from what was there when the recording began";
+  int64_t most = 0;
+  for (const Json& b : measured["predicted_slices"]) most = std::max(most, b.get<int64_t>());
+  EXPECT_EQ(most, page["estimate"]["peak_bytes"].get<int64_t>());
+  for (const char* wrong : {"lots", PLIMSOLL_SOURCE_DIR "/tests/data/oom/expected.jsonl"}) {
+    r.measured = wrong;
+    EXPECT_THROW(document(r), Error) << wrong;
+  }
+}
+
+TEST(Page, OfASnapshotBeginsAndEndsAsItsRecordingDoes) {
+  const nlohmann::ordered_json page = recorded_page({PLIMSOLL_SOURCE_DIR "/tests/data/oom.pickle", {}, "", {}});
+  constexpr int64_t kMiB = 1 << 20;
+  const auto& t = page["timeline"];
+  int64_t now = 0, first = -1;
+  for (size_t i = 0; i <= t["bytes"].size(); ++i) {
+    if (i == t["begins_at"].get<size_t>()) first = now;
+    if (i < t["bytes"].size()) now += t["bytes"][i].get<int64_t>();
+  }
+  EXPECT_EQ(first, 38 * kMiB);
+  EXPECT_EQ(now, 20 * kMiB);
+  EXPECT_EQ(page["capacity"], 40 * kMiB) << "what PyTorch could have";
+  ASSERT_EQ(t["failures"].size(), 1u);
+  EXPECT_EQ(t["failures"][0]["bytes"], 30 * kMiB);
+  EXPECT_EQ(t["failures"][0]["label"], "forward (model.py:57)");
+  ASSERT_EQ(page["tree"]["children"].size(), 1u);
+  EXPECT_EQ(page["tree"]["children"][0]["name"], "allocated before the recording");
+  EXPECT_EQ(page["bar"]["parts"].size(), 1u) << "no place is left over";
+}
+
+TEST(Page, AllowsNothingFromElsewhereAndCarriesItsPicture) {
+  const std::string html = document(request(DocumentFormat::html));
+  EXPECT_NE(html.find("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"), std::string::npos);
+  EXPECT_TRUE(between(html, "name=\"description\" content=\"", "\"").starts_with("fits RTX 4090: needs "));
+  EXPECT_EQ(between(html, "og:image\" content=\"", "\""), data_address(card(request(DocumentFormat::html), "a.png")));
+}
+
 TEST(Page, NeedsNothingElseAndHoldsTheSameData) {
   const ReportRequest r = request(OutputForm::html);
   const std::string html = document(r);
@@ -322,6 +431,19 @@ TEST_F(BrowserPage, DrawsTheNumbersOfTheData) {
   std::map<std::string, int64_t> shown;
   for (const Json& g : Json::parse(groups)) shown[g[0]] = g[1];
   for (const Json& c : page["estimate"]["by_category"]["children"]) EXPECT_EQ(shown[c["name"]], c["bytes"].get<int64_t>()) << c["name"];
+}
+
+TEST_F(BrowserPage, ShowsThreeChangesAndFoldsTheRest) {
+  ReportRequest r = request(DocumentFormat::html);
+  r.brief = false;
+  r.measured = PLIMSOLL_SOURCE_DIR "/tests/data/fragmented.pickle";
+  const std::string dom = drawn(file("page.html", document(r)));
+  if (dom.empty()) GTEST_SKIP() << "no chromium";
+  EXPECT_EQ(count_of(dom, "class=\"card\""), 3u);
+  EXPECT_NE(dom.find("other changes</summary>"), std::string::npos);
+  EXPECT_GT(count_of(dom, ">Copy this command</button>"), 3u);
+  EXPECT_NE(dom.find("Predicted and measured"), std::string::npos);
+  EXPECT_NE(dom.find("aria-label=\"Predicted and measured allocated memory over the run\""), std::string::npos);
 }
 
 TEST_F(BrowserPage, DrawsALongTraceAndASnapshot) {

@@ -225,7 +225,7 @@ ShapeMembers plan_members() {
           {"beyond", null_or(with_kind("better, with settings that the trainer has no word for; null: nothing is, or nobody asked"))},
           {"shortage", shortage()},
           {"unanswered", null_or(text("why there is neither a plan nor a shortage"))},
-          {"front", list(planned_run(""), "memory against time: those that no other beats, the smallest first")},
+          {"front", list(with_kind(""), "memory against time: nothing of its kind, or of less of a change, is both smaller and faster")},
           {"ladder", rungs("the same recipe, closer and closer to the edge")},
           {"after_oom", rungs("what to do after an out-of-memory, one step after the other")},
           {"fixes", fixes()},

@@ -10,7 +10,9 @@ namespace shape {
 namespace {
 
 Shape timeline() {
-  return object({{"groups", list(object({{"name", text("its name")}, {"pytorch", text("PyTorch's name for it; empty: none")}}),
+  return object({{"groups", list(object({{"name", text("its name")},
+                                         {"group", text("what people think of it as; of a place its name")},
+                                         {"colour", text("of that group, as #rrggbb")}}),
                                  "what the bytes are coloured by")},
                  {"group", list(integer("an index into groups"), "of each change, its group")},
                  {"bytes", list(integer("bytes"), "of each change, what is added; negative: freed")},
@@ -20,8 +22,13 @@ Shape timeline() {
                                         {"name", text("its name")}}),
                                 "where steps and phases begin")},
                  {"reserved", list(integer("a change, or bytes"), "pairs: a change, and what is reserved from there on in bytes")},
+                 {"begins_at", integer("changes that make up what was there before a recording began")},
                  {"peak_at", integer("the change that reaches the peak")},
                  {"peak_bytes", bytes("the most that is alive at once")},
+                 {"failures", list(object({{"at", integer("the change it is before")},
+                                           {"bytes", bytes("what was asked for")},
+                                           {"label", text("who asked; empty: not known")}}),
+                                   "allocations of a recording that failed")},
                  {"labels", texts("who allocated: module, op, shape")}},
                 "memory change by change");
 }
@@ -69,6 +76,30 @@ ShapeMembers heading() {
   return {{"title", text("the model, or the file")}, {"subtitle", text("the run in short")}, {"verdict", page_verdict()}};
 }
 
+Shape bar() {
+  return object({{"parts", list(object({{"name", text("what it is")}, {"bytes", bytes("of it")}, {"colour", text("as #rrggbb")}}),
+                                "what fills the memory at the peak")},
+                 {"limit_bytes", null_or(bytes("what there is; null: not known"))},
+                 {"limit_name", text("whose limit it is")}},
+                "memory at the peak on one line");
+}
+
+Shape measured() {
+  return null_or(object(
+      {{"source", text("the file, or how it is known")},
+       {"numbers", list(object({{"name", text("allocated, reserved or device")}, {"bytes", bytes("measured")}}), "what was measured")},
+       {"slices", list(bytes("the most in one part"), "of as many equal parts of the recording; empty: no curve")},
+       {"predicted_slices", list(bytes("the most in one part"), "the same of the prediction")}},
+      "what a real run needed; null: nobody said"));
+}
+
+Shape typed_commands() {
+  return null_or(object({{"run", text("the run as it is")},
+                         {"levers", texts("of each change of what_if, the run with it")},
+                         {"plan", null_or(text("the run with the plan; null: there is none"))}},
+                        "what to type; null: a recording has none"));
+}
+
 // Of a job and of a recording: what one does not have is null or an empty list.
 Shape page() {
   Shape estimate = answer_shape("estimate", kEstimateSchema, estimate_members());
@@ -77,8 +108,12 @@ Shape page() {
   plan.meaning = "the plan for the device; null: none was named, or it was not asked for";
   return answer_shape(
       "report", kReportSchema, {"job", "trace", "snapshot", "profile", "timeline"},
-      heading() + ShapeMembers{{"capacity", null_or(bytes("memory of the device; null: none was named"))},
+      heading() + ShapeMembers{{"headline", text("the answer in one line")},
+                               {"capacity", null_or(bytes("memory of the device, or the limit of a recording; null: not known"))},
+                               {"bar", bar()},
+                               {"commands", typed_commands()},
                                {"numbers", numbers()},
+                               {"measured", measured()},
                                {"estimate", null_or(estimate)},
                                {"timeline", timeline()},
                                {"segments", segments()},
