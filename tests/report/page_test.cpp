@@ -182,7 +182,7 @@ TEST(Page, StagesOfAPipelineHaveRowsOfTheirOwn) {
 
 // One vocabulary: that of the command's own bar, in its order and its colours, of which none is red.
 TEST(Page, CategoriesHaveTheWordsAndColoursOfTheCommand) {
-  const Json page = page_of(request(DocumentFormat::json));
+  const Json page = page_of(request(OutputForm::json));
   size_t last = 0;
   for (const Json& g : page["timeline"]["groups"]) {
     size_t i = 0;
@@ -203,7 +203,7 @@ TEST(Page, CategoriesHaveTheWordsAndColoursOfTheCommand) {
 }
 
 TEST(Page, NoPointOfThePlansOwnKindIsSmallerAndFaster) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   r.brief = false;
   const Json plan = page_of(r)["plan"];
   const std::vector<std::string> kinds{"same result", "different numerics", "different training"};
@@ -222,7 +222,7 @@ TEST(Page, NoPointOfThePlansOwnKindIsSmallerAndFaster) {
 }
 
 TEST(Page, CommandsCanBeTypedWithTheChange) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   r.brief = false;
   const Json page = page_of(r);
   const std::string run = page["commands"]["run"];
@@ -240,7 +240,7 @@ TEST(Page, CommandsCanBeTypedWithTheChange) {
 }
 
 TEST(Page, StandsBesideWhatWasMeasured) {
-  ReportRequest r = request(DocumentFormat::json);
+  ReportRequest r = request(OutputForm::json);
   EXPECT_TRUE(page_of(r)["measured"].is_null());
   r.measured = "3GiB";
   Json measured = page_of(r)["measured"];
@@ -281,10 +281,10 @@ TEST(Page, OfASnapshotBeginsAndEndsAsItsRecordingDoes) {
 }
 
 TEST(Page, AllowsNothingFromElsewhereAndCarriesItsPicture) {
-  const std::string html = document(request(DocumentFormat::html));
+  const std::string html = document(request(OutputForm::html));
   EXPECT_NE(html.find("http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"), std::string::npos);
   EXPECT_TRUE(between(html, "name=\"description\" content=\"", "\"").starts_with("fits RTX 4090: needs "));
-  EXPECT_EQ(between(html, "og:image\" content=\"", "\""), data_address(card(request(DocumentFormat::html), "a.png")));
+  EXPECT_EQ(between(html, "og:image\" content=\"", "\""), data_address(card(request(OutputForm::html), "a.png")));
 }
 
 TEST(Page, NeedsNothingElseAndHoldsTheSameData) {
@@ -434,7 +434,7 @@ TEST_F(BrowserPage, DrawsTheNumbersOfTheData) {
 }
 
 TEST_F(BrowserPage, ShowsThreeChangesAndFoldsTheRest) {
-  ReportRequest r = request(DocumentFormat::html);
+  ReportRequest r = request(OutputForm::html);
   r.brief = false;
   r.measured = PLIMSOLL_SOURCE_DIR "/tests/data/fragmented.pickle";
   const std::string dom = drawn(file("page.html", document(r)));
