@@ -15,12 +15,13 @@ std::vector<int64_t> slices_of(const MemoryCurve& curve) {
   std::vector<int64_t> out;
   int64_t now = 0;
   for (size_t i = 0; i < curve.begins; ++i) now += curve.changes[i].bytes;
-  const size_t changes = curve.changes.size() - curve.begins, slices = std::min(kPageSlices, changes + 1);
-  size_t done = 0;
-  for (size_t s = 0; s < slices; ++s) {
-    int64_t most = now;
-    for (const size_t end = (s + 1) * changes / slices; done < end; ++done)
-      most = std::max(most, now += curve.changes[curve.begins + done].bytes);
+  const size_t states = curve.changes.size() - curve.begins + 1, slices = std::min(kPageSlices, states);
+  for (size_t slice = 0, state = 0; slice < slices; ++slice) {
+    int64_t most = 0;
+    for (const size_t end = (slice + 1) * states / slices; state < end; ++state) {
+      if (state > 0) now += curve.changes[curve.begins + state - 1].bytes;
+      most = std::max(most, now);
+    }
     out.push_back(most);
   }
   return out;

@@ -436,6 +436,8 @@ TEST_F(BrowserPage, DrawsTheNumbersOfTheData) {
 TEST_F(BrowserPage, ShowsThreeChangesAndFoldsTheRest) {
   ReportRequest r = request(OutputForm::html);
   r.brief = false;
+  r.job.set("batch", 32, "test");  // enough that changes are seen beside the context of CUDA
+  r.job.set("seq", 512, "test");
   r.measured = PLIMSOLL_SOURCE_DIR "/tests/data/fragmented.pickle";
   const std::string dom = drawn(file("page.html", document(r)));
   if (dom.empty()) GTEST_SKIP() << "no chromium";
