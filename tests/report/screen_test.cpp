@@ -226,7 +226,7 @@ TEST(Screen, KeepsTheWordsOfTheSimulatedOutOfMemoryForVerbose) {
   request["gpu"] = "rx-7900-xtx";
   EXPECT_TRUE(holds(answer_text(request), "HIP out of memory"));
   EXPECT_FALSE(holds(answer_text(request), "CUDA"));
-  request["gpu"] = "m1";
+  request["gpu"] = "m1-16gb";
   EXPECT_FALSE(holds(answer_text(request), "out of memory"));
   EXPECT_TRUE(holds(answer_text(request), "could not be allocated"));
 }
