@@ -38,7 +38,7 @@ struct AdapterSettings {
 
 // transformers' BitsAndBytesConfig and peft's prepare_model_for_kbit_training, optimum-quanto's qfloat8, or the AI Toolkit's uintX.
 struct QuantizationSettings {
-  std::string type = "nf4";               // nf4, fp4, int8, qfloat8, uint2 to uint7
+  std::string type = "nf4";               // nf4, fp4, int8, fp8, qfloat8, uint2 to uint7
   bool double_quant = false;              // 4 bit: the scales are quantised too
   std::string compute_dtype = "bf16";     // 4 bit: bf16, fp16, fp32
   double threshold = 6.0;                 // int8: columns with larger activations are outliers; 0: none are looked for
@@ -46,7 +46,7 @@ struct QuantizationSettings {
   std::vector<std::string> skip_modules;  // beside the output head
   bool prepare = true;                    // prepare_model_for_kbit_training: what is not quantised goes to fp32
 
-  int bits() const { return type == "int8" || type == "qfloat8" ? 8 : 4; }
+  int bits() const { return type == "int8" || type == "fp8" || type == "qfloat8" ? 8 : 4; }
 };
 
 struct TuningSettings {

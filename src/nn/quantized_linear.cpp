@@ -385,14 +385,14 @@ bool can_quantize(const QuantizationSettings& s, int64_t in) { return uintx_bits
 Dims packed_sizes(const QuantizationSettings& s, int64_t out, int64_t in) {
   if (const int bits = uintx_bits(s)) return {uintx_bytes(bits, out, in)};
   if (is_gptq(s)) return {blocks_of(in, kPerWord), out};
-  return s.bits() == 8 || is_fp8(s) ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / (2 * size_of(packed_dtype(s))), 1};
+  return s.bits() == 8 ? Dims{out, in} : Dims{(checked_mul(out, in) + 1) / (2 * size_of(packed_dtype(s))), 1};
 }
 
 DType packed_dtype(const QuantizationSettings& s) {
   if (is_gptq(s)) return DType::int32;
   if (const std::optional<WireType> storage = packed_storage(s))
     return *storage == WireType::bf16 ? DType::bfloat16 : *storage == WireType::fp16 ? DType::float16 : DType::float32;
-  return (s.bits() == 8 || is_fp8(s)) && uintx_bits(s) == 0 ? DType::int8 : DType::uint8;
+  return s.bits() == 8 && uintx_bits(s) == 0 ? DType::int8 : DType::uint8;
 }
 
 std::unique_ptr<QuantizedWeight> make_quantized_weight(Build& build, const QuantizationSettings& s, const PackedWeight& w) {

@@ -401,6 +401,11 @@ class TextRenderer {
         continue;
       }
       const Line shown = line_of(fact.value);
+      if (at + width_of(shown) > style_.width) {
+        flow(fact.value, at);
+        if (!fact.meaning.empty()) prose(fact.meaning, at);
+        continue;
+      }
       cell(shown, value, fact.value.is_number());
       out_ += std::string(kGap, ' ');
       flow(fact.meaning, at + std::max(value, width_of(shown)) + kGap);
