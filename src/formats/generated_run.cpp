@@ -92,10 +92,10 @@ std::string base_arguments(const Job& job) {
 
 // A flag a line, behind the program.
 std::string script_of(const std::string& command) {
-  const std::string program = " train.py";
+  const std::string program = " train.py", line_end = " \\\n  ";
   std::string out = "#!/bin/bash\n" + command + "\n";
-  for (size_t at = out.find(program); at != std::string::npos && (at = out.find(" --", at)) != std::string::npos; at += 4)
-    out.replace(at, 1, " \\\n  ");
+  for (size_t at = out.find(program); at != std::string::npos && (at = out.find(" --", at)) != std::string::npos; at += line_end.size())
+    out.replace(at, 1, line_end);
   return out;
 }
 

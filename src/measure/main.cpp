@@ -3,8 +3,10 @@
 #include <csignal>
 #include <iostream>
 
+#include "cli/app_tree.h"
 #include "cli/help.h"
 #include "cli/parse_error.h"
+#include "cli/words.h"
 #include "measure/command.h"
 
 namespace {
@@ -30,8 +32,9 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> arguments = measure::own_arguments({argv + 1, argv + argc});
     arguments.insert(arguments.begin(), "measure");
-    std::reverse(arguments.begin(), arguments.end());
-    root.parse(arguments);
+    const CommandLine line = understood(arguments, app_tree(root));
+    root.parse(std::vector<std::string>(line.words.rbegin(), line.words.rend()));
+    for (const std::string& note : line.notes) std::cerr << "note: " << note << "\n";
     return static_cast<int>(action());
   } catch (const CLI::ParseError& e) {
     return e.get_exit_code() == 0 ? root.exit(e) : report(error_of(root, e));

@@ -245,11 +245,12 @@ Found by_name(Job& job, const std::string& preset) {
 
 [[noreturn]] void unknown_model(const std::string& text) {
   const std::string message = "[model] '" + text + "' is neither a known model nor a file";
-  if (!is_hub_id(text)) throw Error(message, did_you_mean(text.substr(text.rfind('/') + 1), known_names()));
+  const std::string near = did_you_mean(text.substr(text.rfind('/') + 1), known_names());
+  if (!is_hub_id(text)) throw Error(message, near);
   throw Error(message + ", and is not in the Hub cache",
               fmt::format("download its config.json (https://huggingface.co/{}/resolve/main/config.json) and name that: plimsoll estimate "
-                          "path/to/config.json; `plimsoll list presets` has those that are known",
-                          text));
+                          "path/to/config.json; {}",
+                          text, near.starts_with("did you mean") ? near : "`plimsoll list presets` has those that are known"));
 }
 
 Found find(Job& job) {

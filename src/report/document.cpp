@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 namespace plimsoll::doc {
@@ -23,8 +24,10 @@ struct Printer {
     if (size.unit == Unit::bytes) return fmt::format("{} B", size.bytes.count);
     constexpr std::array kNames{"B", "KiB", "MiB", "GiB"};
     const auto power = static_cast<size_t>(size.unit);
-    return fmt::format("{:.{}f} {}", static_cast<double>(size.bytes.count) / static_cast<double>(int64_t{1} << (10 * power)), size.decimals,
-                       kNames[power]);
+    const double value = static_cast<double>(size.bytes.count) / static_cast<double>(int64_t{1} << (10 * power));
+    const double least = std::pow(10.0, -size.decimals);
+    if (value > 0 && value < least / 2) return fmt::format("<{:.{}f} {}", least, size.decimals, kNames[power]);  // small, and not nothing
+    return fmt::format("{:.{}f} {}", value, size.decimals, kNames[power]);
   }
 };
 

@@ -56,8 +56,8 @@ TEST(TruthFiles, AreThoseThatAreCounted) {
     if (entry.path().extension() == ".jsonl") there.insert(entry.path().stem().string());
   EXPECT_EQ(there, counted) << "tests/truth/ROWS has a line for each file";
   std::ifstream in(kFolder / "../../README.md");
-  const std::string readme{std::istreambuf_iterator<char>(in), {}}, cell = "| " + std::to_string(rows) + " ";
-  EXPECT_NE(readme.find(cell + cell + "|"), std::string::npos) << "the README has another number than " << rows;
+  const std::string readme{std::istreambuf_iterator<char>(in), {}}, number = std::to_string(rows) + " recorded training steps";
+  EXPECT_NE(readme.find(number), std::string::npos) << "the README has another number than " << rows;
 }
 
 }  // namespace
