@@ -51,10 +51,10 @@ inline std::string captured_body(const std::string& activation = R"({"formula":3
          pass(1) + step + pass(4);
 }
 
-inline std::string captured_program(const std::string& more = "") { return captured_head(more) + captured_body(); }
+inline std::string captured_text(const std::string& more = "") { return captured_head(more) + captured_body(); }
 
 // Its activation has one row for each of n1 elements that a mask leaves.
-inline std::string captured_count_program() {
+inline std::string captured_count_text() {
   return captured_head(R"({"count":"n1","at":480,"most":"batch*seq","known":false,"where":"train.py:19"}
 {"formula":9,"bytes":"3072*n1"}
 )") + captured_body(R"({"formula":9})");

@@ -332,6 +332,7 @@ const std::vector<Question>& questions() {
       {"Will it fit?", {"estimate", "compare", "report"}},
       {"What to change?", {"plan", "fix", "ai-toolkit"}},
       {"What happened?", {"explain", "replay"}},
+      {"Any other program", {"capture"}},
       {"Keep it alive", {"watch", "run"}},
       {"Reference", {"list", "doctor", "schema", "measure", "score", "version", "man", "completion"}},
   };

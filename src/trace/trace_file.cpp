@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -17,6 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 constexpr uint32_t kNone = UINT32_MAX;
+constexpr std::string_view kBegin = "{\"plimsoll_trace\"";
 
 std::string json_text(std::string_view text) { return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -103,7 +105,22 @@ void each_line(const std::string& path, const std::function<void(const std::stri
 
 }  // namespace
 
-bool looks_like_trace(std::string_view text) { return text.starts_with("{\"plimsoll_trace\""); }
+bool looks_like_trace(std::string_view text) { return text.starts_with(kBegin); }
+
+bool looks_like_captured_trace(std::string_view text) {
+  if (!looks_like_trace(text)) return false;
+  const size_t version = text.find_first_not_of(" \t:", kBegin.size());
+  return version != std::string_view::npos && text[version] != '1';
+}
+
+bool is_trace_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, kBegin.size()> begin{};
+  in.read(begin.data(), begin.size());
+  return looks_like_trace(std::string_view(begin.data(), static_cast<size_t>(in.gcount())));
+}
 
 void write_trace(const Trace& trace, std::ostream& out) {
   out << "{\"plimsoll_trace\":1}\n" << scope_lines(trace);

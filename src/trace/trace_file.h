@@ -14,6 +14,9 @@ namespace plimsoll {
 inline constexpr int64_t kLargestStorage = (int64_t{1} << 60) - 1;  // bytes: PyTorch's own limit for one allocation
 
 bool looks_like_trace(std::string_view text);  // by its beginning
+// Whether it is one of version 2, whose sizes may be asked for.
+bool looks_like_captured_trace(std::string_view text);
+bool is_trace_file(const std::string& path);  // whatever its name ends in
 
 void write_trace(const Trace& trace, std::ostream& out);
 void write_trace(const Trace& trace, const std::string& path);

@@ -95,10 +95,21 @@ CapturedTrace TraceReader::finish() {
     end.refuse(fmt::format("the first line says {} steps, and {} are there: the file is cut off, or the script ended early", steps_,
                            out_.steps()));
   if (strict()) {
+    settle_conditions();
     settle_sizes();
     check_at_base();
   }
   return std::move(out_);
+}
+
+void TraceReader::settle_conditions() {
+  for (Written& c : conditions_) {
+    try {
+      out_.conditions.push_back({Formula::condition(c.text, out_.names), c.pin, std::move(c.where)});
+    } catch (const Error& e) {
+      TraceLine(file_, c.line).refuse(e.what());
+    }
+  }
 }
 
 // Storages with a formula have the bytes of the captured sizes.
@@ -211,10 +222,10 @@ CapturedAmount TraceReader::amount(const TraceLine& l, const char* key, int64_t 
   return {0, found->second};
 }
 
-Formula TraceReader::parse(const TraceLine& l, const char* key, bool condition) const {
+Formula TraceReader::parse(const TraceLine& l, const char* key) const {
   const std::string text = l.text(key);
   try {
-    return condition ? Formula::condition(text, out_.names) : Formula::number(text, out_.names);
+    return Formula::number(text, out_.names);
   } catch (const Error& e) {
     l.refuse(e.what());
   }
@@ -243,18 +254,18 @@ void TraceReader::formula(const TraceLine& l) {
   if (out_.formulas.size() == kMostFormulas) l.refuse(fmt::format("more than {} formulas", kMostFormulas));
   if (!formula_places_.emplace(number, static_cast<int32_t>(out_.formulas.size())).second)
     l.refuse(fmt::format("formula {} is there twice", number));
-  out_.formulas.push_back(parse(l, "bytes", false));
+  out_.formulas.push_back(parse(l, "bytes"));
 }
 
 void TraceReader::condition(const TraceLine& l, const char* key) {
   l.only({key, "where"});
-  if (out_.conditions.size() == kMostConditions) l.refuse(fmt::format("more than {} guards and pins", kMostConditions));
-  out_.conditions.push_back({parse(l, key, true), std::string_view(key) == "pin", l.text("where")});
+  if (conditions_.size() == kMostConditions) l.refuse(fmt::format("more than {} guards and pins", kMostConditions));
+  conditions_.push_back({l.text(key), l.text("where"), std::string_view(key) == "pin", line_});
 }
 
 void TraceReader::count(const TraceLine& l) {
   l.only({"count", "at", "most", "known", "where"});
-  CapturedCount c{l.text("count"), l.integer("at", INT64_MAX), parse(l, "most", false), l.flag("known"), l.text("where")};
+  CapturedCount c{l.text("count"), l.integer("at", INT64_MAX), parse(l, "most"), l.flag("known"), l.text("where")};
   name(l, c.name, true);
   out_.counts.push_back(std::move(c));
   const CapturedCount& added = out_.counts.back();

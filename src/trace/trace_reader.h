@@ -41,7 +41,7 @@ class TraceReader {
 
   std::vector<std::string> command_of(const TraceLine& l) const;
   CapturedAmount amount(const TraceLine& l, const char* key, int64_t most) const;
-  Formula parse(const TraceLine& l, const char* key, bool condition) const;
+  Formula parse(const TraceLine& l, const char* key) const;
   void name(const TraceLine& l, const std::string& name, bool is_count);
   uint8_t category(const TraceLine& l) const;
   uint8_t phase(const TraceLine& l) const;
@@ -49,6 +49,7 @@ class TraceReader {
   void add(Event::Kind kind, uint8_t value, StorageId storage) { out_.program.events.push_back({kind, value, storage}); }
   bool strict() const { return out_.version >= 2; }
   void settle_sizes();
+  void settle_conditions();
   void check_at_base() const;
 
   std::string file_;
@@ -56,6 +57,12 @@ class TraceReader {
   bool started_ = false;
   int64_t steps_ = -1;  // that the header says; below 0: nothing
   std::vector<bool> alive_;
+  struct Written {
+    std::string text, where;
+    bool pin = false;
+    int64_t line = 0;
+  };
+  std::vector<Written> conditions_;                      // may name what comes after them
   std::unordered_map<int64_t, int32_t> formula_places_;  // number in the file -> index
   CapturedTrace out_;
 };

@@ -31,7 +31,7 @@ std::string text_of(const Trace& trace) {
 }
 
 TEST(CapturedTrace, HoldsWhatTheFileSays) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   EXPECT_EQ(t.torch, "2.13.0");
   EXPECT_EQ(t.script, "train.py");
   EXPECT_EQ(t.command, (std::vector<std::string>{"python", "train.py", "--lr", "1e-3"}));
@@ -50,17 +50,17 @@ TEST(CapturedTrace, HoldsWhatTheFileSays) {
 }
 
 TEST(CapturedTrace, IsItselfAtTheSizesOfTheCapture) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   EXPECT_EQ(t.program.storages[2].bytes, 3072 * 6 * 160);
   EXPECT_EQ(text_of(t.evaluate(t.values({}))), text_of(t.program));
-  EXPECT_EQ(text_of(read_trace_text(captured_program(), "f")), text_of(t.program));
+  EXPECT_EQ(text_of(read_trace_text(captured_text(), "f")), text_of(t.program));
 }
 
 // The same program with numbers in the place of formulas, as version 1 writes it.
 TEST(CapturedTrace, EqualsTheTraceOfNumbersAtAnotherSize) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   for (const auto& [batch, seq] : {std::pair{2, 384}, std::pair{16, 512}, std::pair{40, 128}}) {
-    Trace numbers = read(captured_program()).program;
+    Trace numbers = read(captured_text()).program;
     for (const size_t i : {1u, 4u}) numbers.storages[i].bytes = 8 * batch * seq;
     for (const size_t i : {2u, 5u}) numbers.storages[i].bytes = 3072 * batch * seq;
     const Trace recorded = read_trace_text(text_of(numbers), "version 1");
@@ -69,7 +69,7 @@ TEST(CapturedTrace, EqualsTheTraceOfNumbersAtAnotherSize) {
 }
 
 TEST(CapturedTrace, IsWrittenAndReadTheSame) {
-  for (const std::string& text : {captured_program(), captured_count_program()}) {
+  for (const std::string& text : {captured_text(), captured_count_text()}) {
     std::ostringstream first, second;
     write_trace(read(text), first);
     write_trace(read(first.str()), second);
@@ -81,7 +81,7 @@ TEST(CapturedTrace, IsWrittenAndReadTheSame) {
 }
 
 TEST(CapturedTrace, SaysWhichConditionsASizeBreaks) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   EXPECT_TRUE(t.broken(t.values({})).empty());
   EXPECT_TRUE(t.broken(t.values({{"batch", 32}, {"seq", 128}})).empty());
   const auto broken = t.broken(t.values({{"batch", 8}, {"seq", 200}}));
@@ -91,22 +91,22 @@ TEST(CapturedTrace, SaysWhichConditionsASizeBreaks) {
 }
 
 TEST(CapturedTrace, RefusesSizesItWasNotTracedFor) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   EXPECT_THROW(t.values({{"batch", 1}}), Error);
   EXPECT_THROW(t.values({{"batch", int64_t{1} << 33}}), Error);
   EXPECT_THROW(t.values({{"side", 32}}), Error);
 }
 
 TEST(CapturedTrace, RefusesBytesThatNoDeviceHas) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   EXPECT_THROW(t.evaluate(t.values({{"batch", 4294967296}, {"seq", 4294967296}})), Error);
   EXPECT_THROW(t.evaluate(t.values({{"batch", 4294967296}, {"seq", 1 << 20}})), Error);
 }
 
 TEST(CapturedTrace, KeepsTheShareOfADataDependentCount) {
-  const CapturedTrace t = read(captured_count_program());
+  const CapturedTrace t = read(captured_count_text());
   EXPECT_TRUE(t.depends_on_counts());
-  EXPECT_FALSE(read(captured_program()).depends_on_counts());
+  EXPECT_FALSE(read(captured_text()).depends_on_counts());
   const SymbolSizes sizes{{"batch", 12}, {"seq", 384}};
   const size_t n1 = t.names.at("n1");
   EXPECT_EQ(t.values({})[n1], 480);
@@ -117,11 +117,11 @@ TEST(CapturedTrace, KeepsTheShareOfADataDependentCount) {
 }
 
 TEST(CapturedTrace, KnowsTheSizesThatWereChecked) {
-  const CapturedTrace t = read(captured_program());
+  const CapturedTrace t = read(captured_text());
   EXPECT_TRUE(t.is_checked({{"batch", 40}, {"seq", 128}}));
   EXPECT_FALSE(t.is_checked({{"batch", 40}}));
   const std::string path = (std::filesystem::temp_directory_path() / "plimsoll_checked.trace").string();
-  std::ofstream(path) << captured_program();
+  std::ofstream(path) << captured_text();
   std::ofstream(path + ".checks") << "{\"checked\":{\"batch\":4,\"seq\":224}}\n\n";
   EXPECT_TRUE(read_captured_trace(path).is_checked({{"batch", 4}, {"seq", 224}}));
   std::ofstream(path + ".checks") << "{\"checked\":{\"batch\":4}}\n{\"checked\":{\"width\":4}}\n";
@@ -181,7 +181,7 @@ TEST(CapturedTrace, RefusesAHeadThatItDoesNotKnow) {
 }
 
 TEST(CapturedTrace, RefusesAFileThatIsCutOff) {
-  const std::string whole = captured_program();
+  const std::string whole = captured_text();
   EXPECT_NE(error_in(whole.substr(0, whole.rfind("{\"step\""))).find("cut off"), std::string::npos);
 }
 
@@ -189,6 +189,15 @@ TEST(CapturedTrace, RefusesAConditionThatTheCaptureItselfBreaks) {
   EXPECT_NE(
       error_in(captured_head("{\"guard\":\"batch > 6\",\"where\":\"train.py:3\"}\n") + captured_body()).find("'batch > 6' of train.py:3"),
       std::string::npos);
+}
+
+TEST(CapturedTrace, LetsAConditionNameACountThatFollows) {
+  const std::string guard = "{\"guard\":\"n1 >= 2\",\"where\":\"train.py:20\"}\n";
+  const std::string text = captured_count_text();
+  const size_t count = text.find("{\"count\"");
+  const CapturedTrace t = read(text.substr(0, count) + guard + text.substr(count));
+  EXPECT_TRUE(t.is_about_counts(t.conditions[0]));
+  EXPECT_EQ(t.broken(t.values({}, CountShare::none)).front()->where, "train.py:20");
 }
 
 TEST(CapturedTrace, OfVersion1HasNoSymbolsAndReadsAsBefore) {
@@ -205,7 +214,7 @@ TEST(CapturedTraceFuzz, AnyFileIsATraceOrAnError) {
     const std::vector<int64_t> values = t.values({}, CountShare::all);
     t.broken(values);
     t.evaluate(values);
-  }).run({captured_program(), captured_count_program()}, 4000);
+  }).run({captured_text(), captured_count_text()}, 4000);
 }
 
 }  // namespace

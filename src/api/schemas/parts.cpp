@@ -7,6 +7,7 @@
 #include "estimate/verdict.h"
 #include "job/finding.h"
 #include "job/settings.h"
+#include "report/captured_report.h"
 #include "trace/trace.h"
 #include "util/text.h"
 
@@ -78,6 +79,23 @@ Shape settings(std::string meaning) {
   ShapeMembers members;
   for (const Setting& s : job_settings()) members.push_back({s.key, any(s.help), kSometimes});
   return part("settings", object(members, "settings in the form that a job file has"), std::move(meaning));
+}
+
+Shape captured() {
+  const Shape sizes = map(integer("a size"), "by the names of the symbols");
+  return object({{"script", text("what was captured; empty: a trace of numbers")},
+                 {"torch", text("the version of PyTorch it ran under; empty: not known")},
+                 {"grade", word(capture_grades(), "how sure the answer is")},
+                 {"sizes", sizes},
+                 {"captured_sizes", sizes},
+                 {"assumptions", list(text("one thing that was not known, with its line"), "empty: nothing was assumed")},
+                 {"conditions", list(object({{"condition", text("a comparison of sizes, which holds here")},
+                                             {"kind", word({"guard", "pin"}, "a branch of the program, or a size read as a number")},
+                                             {"where", text("the line that needs it")}}),
+                                     "where the program is the one that was captured")},
+                 {"interval_from_counts", flag("whether sizes follow from the data: the intervals hold none and all of it")},
+                 {"capture_command", text("a fresh capture at these sizes")}},
+                "a captured program (docs/trace-format.md): settings of `job` that it does not follow have their defaults");
 }
 
 Shape findings() {
