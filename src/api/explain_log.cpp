@@ -9,6 +9,7 @@
 #include "formats/format.h"
 #include "hardware/detect.h"
 #include "report/diagnosis_report.h"
+#include "trace/trace_file.h"
 #include "util/output_file.h"
 #include "util/text.h"
 
@@ -64,7 +65,7 @@ std::optional<Diagnosis> read_log(const std::vector<std::string>& words) {
   constexpr uintmax_t kLargestConfiguration = 8 << 20;
   std::error_code error;
   const fs::path path = words[0];
-  if (!fs::is_regular_file(path, error) || has_extension(path, {".safetensors", ".gguf"})) return {};
+  if (!fs::is_regular_file(path, error) || has_extension(path, {".safetensors", ".gguf"}) || is_trace_file(words[0])) return {};
   std::ifstream file(path, std::ios::binary);
   Diagnosis d = diagnose(file);
   if (d.binary) {
