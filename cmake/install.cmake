@@ -27,6 +27,11 @@ install(FILES ${PLIMSOLL_GENERATED}/plimsoll.bash DESTINATION ${CMAKE_INSTALL_DA
 install(FILES ${PLIMSOLL_GENERATED}/_plimsoll DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 install(FILES ${PLIMSOLL_GENERATED}/plimsoll.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES ${PLIMSOLL_SCHEMA_FILES} DESTINATION ${CMAKE_INSTALL_DATADIR}/plimsoll/schemas)
+# The Python package, which `plimsoll capture` runs in the environment of the user's script.
+if(EXISTS ${CMAKE_SOURCE_DIR}/python/plimsoll)
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/python/plimsoll DESTINATION ${CMAKE_INSTALL_DATADIR}/plimsoll/python
+          PATTERN __pycache__ EXCLUDE PATTERN .mypy_cache EXCLUDE)
+endif()
 if(TARGET plimsoll-measure)
   install(TARGETS plimsoll-measure RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

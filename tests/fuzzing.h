@@ -33,9 +33,9 @@ inline std::filesystem::path corpus_folder() { return std::filesystem::path(PLIM
 // Every target, and so every folder that the corpus may have.
 inline const std::vector<std::string>& fuzz_targets() {
   static const std::vector<std::string> kTargets{
-      "alloc_conf", "command",  "gguf",          "gzip",         "input",        "job",          "json",     "memory_stats",
-      "profile",    "protocol", "published_row", "recorded_row", "safetensors",  "script",       "snapshot", "story",
-      "timeline",   "toml",     "trace",         "trainer_json", "trainer_toml", "trainer_yaml", "yaml"};
+      "alloc_conf",   "captured_trace", "command",  "formula",       "gguf",         "gzip",         "input",  "job",      "json",
+      "memory_stats", "profile",        "protocol", "published_row", "recorded_row", "safetensors",  "script", "snapshot", "story",
+      "timeline",     "toml",           "trace",    "trainer_json",  "trainer_toml", "trainer_yaml", "yaml"};
   return kTargets;
 }
 

@@ -37,6 +37,9 @@ void save_snapshot(const Run& run, const std::string& path) {
 
 // The model of a host and the levers are those of a PyTorch process.
 void check_framework(const EstimateRequest& request, const Job& job) {
+  if (job.captured && request.host.any())
+    throw Error("[estimate] host memory, unified memory and rules of thumb are for simulated runs",
+                "leave their flags out: a capture knows the device", ExitCode::usage);
   if (job.program.framework == Framework::pytorch) return;
   if (request.host.any())
     throw Error("[estimate] host memory, unified memory and rules of thumb are for framework pytorch",

@@ -14,6 +14,7 @@
 #include "formats/format.h"
 #include "hardware/detect.h"
 #include "report/diagnosis_report.h"
+#include "trace/trace_file.h"
 #include "util/outcome.h"
 #include "util/output_file.h"
 #include "util/text.h"
@@ -113,7 +114,7 @@ std::optional<ReadLog> read_log(const std::vector<std::string>& words, const Sho
   std::error_code error;
   const fs::path path = words[0];
   if (!fs::exists(path, error)) return pasted_log(words);
-  if (!fs::is_regular_file(path, error) || has_extension(path, {".safetensors", ".gguf"})) return {};
+  if (!fs::is_regular_file(path, error) || has_extension(path, {".safetensors", ".gguf"}) || is_trace_file(words[0])) return {};
   std::ifstream file(path, std::ios::binary);
   Diagnosis d = diagnose(file);
   if (d.binary) {

@@ -27,7 +27,8 @@ enum class FileKind : uint8_t { other, snapshot, trace, profile, timeline, stats
 
 FileKind kind_of(std::string_view bytes) {
   if (looks_like_pickle(bytes)) return FileKind::snapshot;
-  if (bytes.starts_with("{\"plimsoll_trace\"")) return FileKind::trace;
+  if (looks_like_captured_trace(bytes)) return FileKind::other;  // a program to ask about, at any size
+  if (looks_like_trace(bytes)) return FileKind::trace;
   if (looks_like_profiler_trace(bytes)) return FileKind::profile;
   if (looks_like_memory_timeline(bytes)) return FileKind::timeline;
   return looks_like_memory_stats(bytes) ? FileKind::stats : FileKind::other;

@@ -7,6 +7,7 @@
 #include <climits>
 
 #include "allocator/replay_protocol.h"
+#include "job/settings.h"
 #include "report/snapshot_report.h"
 #include "trace/trace_file.h"
 #include "util/mapped_file.h"
@@ -57,6 +58,19 @@ ExitCode show_trace(const ReplayRequest& request, const Trace& trace, const Show
   return t.oom ? ExitCode::no : ExitCode::ok;
 }
 
+// Like an estimate it never goes beyond what the capture knows.
+Trace trace_at(const CapturedTrace& captured, const std::string& size) {
+  if (size.empty()) return captured.program;
+  Job sizes;
+  apply_setting(sizes, "size", size, "--size");
+  const std::vector<int64_t> values = captured.values(sizes.sizes);
+  if (const std::vector<const CapturedCondition*> broken = captured.broken(values); !broken.empty())
+    throw Error(fmt::format("[captured] {}: the program that was captured runs so only while {}", printable(broken[0]->where, 120),
+                            printable(broken[0]->condition.text(), 120)),
+                "capture it again at that size: plimsoll capture");
+  return captured.evaluate(values);
+}
+
 std::string settings_name(const std::string& conf) { return conf.empty() ? "the default settings" : conf; }
 
 // The recording itself; when others are asked for, they begin with the same blocks laid out anew, and so does a second
@@ -99,6 +113,7 @@ const Keys<ReplayRequest>& replay_keys() {
        "memory of the device; without it the limit that a snapshot shows, if any, and else none"},
       {"in_use", SizeText<R>{&R::in_use}, "SIZE", "of the device's memory, in use by the context and by others"},
       {"device", &R::device, "N", "of a snapshot, the device to look at (default: the one with the most events)", "", {0, INT_MAX}},
+      {"size", &R::size, "NAME=N,...", "of a captured trace, its sizes (default: as captured)"},
       {"allocator", &R::allocator, "NAME", "cuda (default), ideal, bfc (XLA) or pinned (host memory)"}};
   return kKeys;
 }
@@ -123,6 +138,7 @@ ExitCode answer(const ReplayRequest& request, const Show& show) {
   other_allocator(request);
   const MappedFile file(request.file);
   const std::string_view bytes = file.bytes();
+  if (!request.size.empty() && !looks_like_trace(bytes)) wrong_usage("--size is for captured traces", "leave it away");
   if (looks_like_pickle(bytes)) {
     const auto progress = [&](size_t done, size_t total) {
       file.let_go(done);
@@ -136,7 +152,7 @@ ExitCode answer(const ReplayRequest& request, const Show& show) {
     throw Error(fmt::format("[replay] {} is a zip archive, as torch.save writes", request.file),
                 "torch.cuda.memory._dump_snapshot(FILE) writes a snapshot");
   if (request.device) wrong_usage("--device is for memory snapshots; a trace file has one device", "leave --device away");
-  return show_trace(request, read_trace_text(bytes, request.file), show);
+  return show_trace(request, trace_at(read_captured_trace_text(bytes, request.file), request.size), show);
 }
 
 }  // namespace plimsoll

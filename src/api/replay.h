@@ -14,6 +14,7 @@ struct ReplayRequest {
   std::optional<std::string> alloc_conf;  // none: as recorded, or the defaults
   std::string device_memory, in_use, allocator = "cuda";
   std::optional<int> device;  // of a snapshot; none: the busiest
+  std::string size;           // of a captured trace: "batch=4,seq=96"; empty: as captured
 };
 
 const Keys<ReplayRequest>& replay_keys();

@@ -63,6 +63,8 @@ const std::vector<Verb>& verbs() {
       {"score", "predictions beside recorded PyTorch runs, to the byte", score_request_keys, answer_to<score_request>, score_shape},
       {"replay", "a trace under PyTorch's allocator with any settings: reserved, fragmentation, retries", replay_request_keys,
        answer_to<replay_request>, replay_shape},
+      {"capture", "what any training script allocates, recorded without a GPU: a trace to ask about at other sizes", no_keys, nullptr,
+       nullptr},
       {"run", "run a training command, restarting with smaller micro-batches after an OOM", no_keys, nullptr, run_shape},
       {"list", "what is known: models, presets, optimizers, settings, gpus", list_request_keys, answer_to<list_request>, list_shape},
       {"doctor", "what this machine has, what its drivers say, and what blocks an answer", doctor_request_keys, answer_to<doctor_request>,

@@ -32,6 +32,7 @@ ExitCode start_measure(const std::vector<std::string>& arguments);
 std::function<ExitCode()> set_up_score(CLI::App& app);
 std::function<ExitCode()> set_up_replay(CLI::App& app);
 std::function<ExitCode()> set_up_run(CLI::App& app);
+std::function<ExitCode()> set_up_capture(CLI::App& app);
 std::function<ExitCode()> set_up_list(CLI::App& app);
 std::function<ExitCode()> set_up_doctor(CLI::App& app);
 std::function<ExitCode()> set_up_schema(CLI::App& app);

@@ -19,7 +19,7 @@ SetUp flags_of_verb(const std::string& name) {
       {"ai-toolkit", set_up_ai_toolkit}, {"measure", set_up_measure}, {"score", set_up_score},
       {"replay", set_up_replay},         {"run", set_up_run},         {"list", set_up_list},
       {"doctor", set_up_doctor},         {"schema", set_up_schema},   {"man", set_up_man},
-      {"completion", set_up_completion}};
+      {"completion", set_up_completion}, {"capture", set_up_capture}};
   const auto it = kFlags.find(name);
   return it == kFlags.end() ? nullptr : it->second;
 }

@@ -328,7 +328,7 @@ struct Question {
 
 const std::vector<Question>& questions() {
   static const std::vector<Question> kQuestions{
-      {"Will it fit?", {"estimate", "compare", "report"}},
+      {"Will it fit?", {"estimate", "compare", "report", "capture"}},
       {"What to change?", {"plan", "fix", "ai-toolkit"}},
       {"What happened?", {"explain", "replay"}},
       {"Keep it alive", {"watch", "run"}},
@@ -346,8 +346,7 @@ std::string program_help(const std::vector<CommandEntry>& tree, HelpLength lengt
   out.emplace_back();
   append_footer(out, examples, length, width);
   out.emplace_back();
-  append_wrapped(out, fmt::format("Usage: {} [COMMAND] [flags] MODEL|FILE|DIR|-- COMMAND    without a command: estimate", root.name),
-                 width);
+  append_wrapped(out, fmt::format("Usage: {} [COMMAND] [flags] MODEL|FILE|DIR|-- COMMAND (default: estimate)", root.name), width);
   std::map<std::string, const CommandEntry*> left;
   for (size_t i = 1; i < tree.size(); ++i) left[tree[i].name] = &tree[i];
   const auto append_commands = [&](const char* title, const std::vector<std::string>& names) {

@@ -276,6 +276,15 @@ struct Detector {
   Found (*find)(const Scene&);
 };
 
+// Those that look at the trace alone; what its script decides no flag changes.
+Found of_captured(const Detector& d, const Scene& s) {
+  static const std::set<std::string_view> kOfTraces{"activations", "fragmentation", "ema_on_device"};
+  if (!kOfTraces.contains(d.name)) return {};
+  Found out = d.find(s);
+  if (out && !out->flags.starts_with("--alloc-conf")) out->flags.clear();
+  return out;
+}
+
 constexpr Detector kDetectors[]{{"math_attention", math_attention},
                                 {"eager_attention", eager_attention},
                                 {"fp32_weights_under_adapter", fp32_weights_under_adapter},
@@ -299,7 +308,7 @@ std::vector<Insight> insights(const Estimate& e, const Run& run) {
   const Scene scene(e, run);
   std::vector<Insight> out;
   for (const Detector& d : kDetectors)
-    if (Found found = d.find(scene)) out.push_back(std::move(*found));
+    if (Found found = e.job.captured ? of_captured(d, scene) : d.find(scene)) out.push_back(std::move(*found));
   std::stable_sort(out.begin(), out.end(), [](const Insight& a, const Insight& b) { return a.bytes > b.bytes; });
   return out;
 }

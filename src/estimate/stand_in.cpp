@@ -4,6 +4,7 @@
 
 #include "model/decoder/megatron.h"
 #include "model/weights_only.h"
+#include "program/captured.h"
 
 namespace plimsoll {
 
@@ -56,9 +57,28 @@ Peaks scaled_peaks(const Trace& trace, const StandInRange& activations, const St
 
 Bytes at_least_nothing(Bytes b) { return std::max(b, Bytes{0}); }
 
+// By as much as the counter moves where nothing, or all, of what the counts count is there. Of `of`: allocated or reserved.
+void widen(ByteRange& range, int64_t CudaTimeline::*of, int64_t now, const CountRange& counts) {
+  const auto [least, most] = std::minmax({now, counts.none.*of, counts.all.*of});
+  range.low = at_least_nothing(range.low - Bytes{now - least});
+  range.high += Bytes{most - now};
+}
+
+DeviceMemory with_count_range(const CountRange& counts, const CudaTimeline& observed, const DeviceMemory& memory) {
+  DeviceMemory m = memory;
+  widen(m.allocated, &CudaTimeline::allocated_peak, observed.allocated_peak, counts);
+  widen(m.reserved, &CudaTimeline::reserved_peak, observed.reserved_peak, counts);
+  widen(m.device, &CudaTimeline::reserved_peak, observed.reserved_peak, counts);
+  return m;
+}
+
 }  // namespace
 
 DeviceMemory with_stand_in_range(const Job& job, const Trace& trace, const DeviceMemory& memory) {
+  if (job.captured) {
+    const std::optional<CountRange> counts = count_range(job);
+    return counts ? with_count_range(*counts, cuda_timeline(trace, parse_alloc_conf(job.alloc_conf)), memory) : memory;
+  }
   const bool unknown = job.family == kWeightsOnly;
   if (!unknown && !routes_freely(job)) return memory;
   const bool headers = job.config.find({"weights"}) != nullptr;

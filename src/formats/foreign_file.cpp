@@ -20,13 +20,30 @@ using Json = nlohmann::json;
 constexpr size_t kLook = 1 << 16;  // bytes that tell what a file is
 
 constexpr const char* kOwnModel =
-    "name a known model (plimsoll estimate gpt2 --batch 8 --seq 1024) or its config.json; for a module of your own, record one step with "
-    "torch.cuda.memory._record_memory_history and: plimsoll explain snapshot.pickle";
+    "save its training as a script and capture that: plimsoll capture -o train.trace -- python train.py, then: plimsoll estimate "
+    "train.trace; or "
+    "name a known model (plimsoll estimate gpt2 --batch 8 --seq 1024) or its config.json";
 
 constexpr const char* kInstead = "name a model, its config.json, a trainer's configuration or a training command";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what, const std::string& hint) {
   throw Error(fmt::format("[input] {} is {}", printable(path, 200), what), hint);
+}
+
+// Where a capture of that script is written: "train.trace".
+std::string trace_name(const std::string& script) {
+  const std::string stem = printable(fs::path(script).stem().string(), 80);
+  return (stem.empty() ? "train" : stem) + ".trace";
+}
+
+// The command from its script on, in one process: a capture has no launcher.
+std::string python_command(const Document& d) {
+  const std::string program = d.value.value("program", "");
+  const size_t at = d.text.find(program);
+  const bool module = !program.ends_with(".py");
+  return std::string("python ") + (module                    ? fs::path(program).stem().string() + ".py"
+                                   : at == std::string::npos ? program
+                                                             : d.text.substr(at));
 }
 
 struct Magic {
@@ -184,7 +201,9 @@ void refuse_notebook(const std::string& path, std::string_view bytes) {
 
 [[noreturn]] void refuse_python(const std::string& path) {
   refuse(path, "a Python script: what it trains is known to Python alone",
-         fmt::format("a trainer's command is read with its flags: plimsoll explain -- python {} ...; else {}", path, kOwnModel));
+         fmt::format("capture what it does, without a GPU: plimsoll capture -o {0} -- python {1} ..., then: plimsoll estimate {0}; a known "
+                     "trainer's command is read with its flags: plimsoll explain -- python {1} ...",
+                     trace_name(path), printable(path, 200)));
 }
 
 }  // namespace
@@ -246,9 +265,10 @@ void refuse_unknown_command(const Document& d) {
   throw Error(
       fmt::format("[command] {} is a Python script{}, and no trainer that is known has these{}: what module it trains, only Python knows",
                   shown, flags.empty() ? "" : " with the flags " + some_of(flags, 6), absent),
-      fmt::format("if it trains a model like a known one: {}; of a module of your own record one step with "
-                  "torch.cuda.memory._record_memory_history and: plimsoll explain snapshot.pickle",
-                  same_question(d.value["flags"])));
+      fmt::format(
+          "capture what it does, without a GPU: plimsoll capture -o {0} -- {1}, then: plimsoll estimate {0}; or, if it trains a model like "
+          "a known one: {2}",
+          trace_name(program), printable(python_command(d), 300), same_question(d.value["flags"])));
 }
 
 }  // namespace plimsoll

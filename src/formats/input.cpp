@@ -12,6 +12,7 @@
 #include "formats/launchers.h"
 #include "job/packed_storage.h"
 #include "job/settings.h"
+#include "trace/trace_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -118,7 +119,12 @@ bool read_input_document(Job& job, const Document& document, const std::string& 
   return format->model != nullptr;
 }
 
-bool read_input_file(Job& job, const std::string& path, const std::string& as) { return read_input_document(job, read_document(path), as); }
+// A trace is a model as a preset is, with a recipe of its own: resolving it reads the file (model/captured.h).
+bool read_input_file(Job& job, const std::string& path, const std::string& as) {
+  if (!as.empty() || !is_trace_file(path)) return read_input_document(job, read_document(path), as);
+  apply_setting(job, "model", path, "command line");
+  return false;
+}
 
 bool read_input_directory(Job& job, const std::string& path) {
   struct Found {
@@ -199,6 +205,7 @@ std::optional<Document> input_document(const std::vector<std::string>& words, co
   std::error_code error;
   if (words.size() == 1 && fs::is_directory(words[0], error))
     throw Error("[input] " + words[0] + " is a directory: which of its files shall change is not said", "name that file");
+  if (words.size() == 1 && is_trace_file(words[0])) return std::nullopt;
   if (words.size() == 1 && fs::exists(words[0], error)) return read_document(words[0]);
   const std::vector<std::string> split = words.size() == 1 ? shell_words(words[0]) : words;
   if (split.size() > 1) return command_document(split);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,10 +55,15 @@ struct OptimizerSpec {
   Config args;                 // keyword arguments of its constructor
 };
 
+class CapturedTrace;
+
 struct Job {
   std::string model;   // what the user called it, for titles
   std::string family;  // key into the model registry
   Config config;       // the family's own configuration
+  // A program that was captured (trace/captured_trace.h), whose file is `model`; null: a model is simulated.
+  std::shared_ptr<const CapturedTrace> captured;
+  std::map<std::string, int64_t> sizes;  // of its symbols that are neither batch nor seq
 
   int64_t batch = 1;  // per device
   int64_t seq = 0;    // tokens, the image side, or the length of the vector

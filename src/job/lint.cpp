@@ -43,6 +43,7 @@ void lint_device(Job& job, const GpuFacts& gpu) {
 }  // namespace
 
 void lint(Job& job, const GpuFacts& gpu) {
+  if (job.captured) return;  // its script decides, and the settings say nothing about it
   if (job.eval_batch > job.batch)
     add(job, Effect::note, "eval_batch", std::to_string(job.eval_batch),
         fmt::format("evaluation runs larger batches than training ({}): without gradients, but all logits of a batch are there at once",

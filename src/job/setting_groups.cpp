@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "job/fields.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -134,6 +135,21 @@ void read_steps(Job& j, const Config& c) {
   if (j.steps > 100) throw Error(fmt::format("[job] steps {} is more than 100", j.steps), "the second step is already the steady state");
 }
 
+constexpr const char* kSizeExample = "e.g. --size side=384: `plimsoll explain FILE.trace` lists the names";
+
+using Sizes = std::map<std::string, int64_t>;
+
+Sizes parse_sizes(const nlohmann::json& value) {
+  const nlohmann::json named = value.is_string() ? read_pairs(split_at(value.get<std::string>(), ','), "size", kSizeExample) : value;
+  if (!named.is_object()) throw Error(fmt::format("[size] {} is not a mapping", dump(named).substr(0, 80)), kSizeExample);
+  const Config fields("size", named);
+  Sizes out;
+  for (const auto& item : fields.values().items()) out[item.key()] = fields.size({item.key().c_str()}, 0);
+  return out;
+}
+
+Printed print_sizes(const Sizes& sizes) { return sizes.empty() ? Printed(nullptr) : Printed(sizes); }
+
 }  // namespace
 
 std::vector<Setting> model_settings() {
@@ -160,6 +176,8 @@ std::vector<Setting> batch_settings() {
       {padding(), "none|ones|mask", "the attention_mask that the model is given: none, one of ones, one with padded tokens"},
       {field::size("pad_to_multiple_of", &Job::collation, &Collation::pad_to_multiple_of), "N",
        "rows are padded to a multiple of this many tokens"},
+      {field::parsed("size", parse_sizes, print_sizes, &Job::sizes), "{KEY: VALUE}",
+       "of a captured program: its sizes beside batch and seq, e.g. {side: 384}; the flag: side=384,frames=16"},
       {field::word("inputs", parse_inputs, &Job::inputs), "lm|cls|image|pair|vector|own",
        "what a sample is; the model's own kind by default", kBoth},
   };

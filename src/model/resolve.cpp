@@ -8,11 +8,13 @@
 
 #include "formats/model_description.h"
 #include "job/settings.h"
+#include "model/captured.h"
 #include "model/checkpoint_type.h"
 #include "model/hub_cache.h"
 #include "model/hub_names.h"
 #include "model/registry.h"
 #include "model/weights_only.h"
+#include "trace/trace_file.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -63,15 +65,18 @@ Found unknown_architecture(Job& job, const std::string& path, const ModelDescrip
     std::vector<std::string> names;
     for (const ModelEntry& e : model_registry())
       if (!e.classes.empty()) names.push_back(e.name);
-    throw Error(fmt::format("[model] {}: architecture{} is not known, and neither weights nor sizes are there", path, name),
-                did_you_mean(m.candidates.empty() ? "" : m.candidates.back().name, names) +
-                    "; or put its safetensors beside it: their headers are enough");
+    throw Error(
+        fmt::format("[model] {}: architecture{} is not known, and neither weights nor sizes are there", path, name),
+        did_you_mean(m.candidates.empty() ? "" : m.candidates.back().name, names) +
+            "; or capture a script that trains it: plimsoll capture -- python train.py; or put its safetensors beside it: their headers "
+            "are enough for an interval");
   }
   const std::string range =
       fmt::format("activations are a stand-in, taken to be {} to {} times as large: every layer called once on all tokens",
                   kStandInActivations.low, kStandInActivations.high);
   const std::string exactly =
-      "for the whole: record one step with torch.cuda.memory._record_memory_history and give its snapshot to plimsoll replay";
+      "exact, without a GPU: capture a script that trains it, plimsoll capture -o train.trace -- python train.py, then plimsoll estimate "
+      "train.trace";
   if (!m.weights.empty()) {
     found.config["weights"] = m.weights;
     note(job, Effect::partial, path,
@@ -353,6 +358,7 @@ bool is_model_name(const std::string& text) {
 
 void resolve_model(Job& job) {
   if (job.model.empty()) no_model(job);
+  if (is_trace_file(job.model)) return resolve_captured(job);
   Found found = find(job);
   for (const auto& item : job.config.values().items()) found.config[item.key()] = item.value();
   job.family = found.entry->name;

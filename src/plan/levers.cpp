@@ -13,6 +13,7 @@
 #include "plan/model_levers.h"
 #include "plan/parallel_levers.h"
 #include "program/run.h"
+#include "trace/captured_trace.h"
 #include "util/parallel.h"
 
 namespace plimsoll {
@@ -34,6 +35,10 @@ class Catalogue {
   explicit Catalogue(const Job& job) : job_(job) {}
 
   std::vector<Lever> all() {
+    if (job_.captured) {
+      captured();
+      return std::move(out_);
+    }
     if (job_.program.framework == Framework::jax) {
       jax();
       for (Lever& l : model_levers(job_)) out_.push_back(std::move(l));
@@ -71,6 +76,16 @@ class Catalogue {
   void add_free(std::string knob, std::string name, Patch settings, std::string cost) {
     add(std::move(knob), std::move(name), std::move(settings), LeverKind::same_result, std::move(cost));
     out_.back().free = true;
+  }
+
+  // What its trace can be evaluated for; everything else is another capture.
+  void captured() {
+    if (job_.captured->find_symbol("batch") && job_.batch > 1)
+      add("batch", "half the batch", {{"batch", (job_.batch + 1) / 2}}, LeverKind::different_training,
+          "none a sample; smaller steps, unless the script accumulates");
+    if (job_.captured->find_symbol("seq") && job_.seq > 128)
+      add("seq", "half the sequence", {{"seq", job_.seq / 2}}, LeverKind::different_training, "none, but samples are cut");
+    allocator();
   }
 
   void jax() {
@@ -213,6 +228,10 @@ class Catalogue {
     if (job_.ema && job_.averaging.place == EmaPlace::device)
       add("ema", "moving average on the host", {{"ema_place", "host"}}, LeverKind::same_result, "weights over PCIe after each update");
     if (job_.ema) add("ema", "no moving average", {{"ema", false}}, LeverKind::different_training, "none: it is faster");
+    allocator();
+  }
+
+  void allocator() {
     if (job_.alloc_conf.find("expandable_segments") == std::string::npos)
       add_free("allocator", "expandable segments",
                {{"alloc_conf", job_.alloc_conf + (job_.alloc_conf.empty() ? "" : ",") + "expandable_segments:True"}},

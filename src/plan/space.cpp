@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/distribution.h"
+#include "trace/captured_trace.h"
 #include "util/text.h"
 
 namespace plimsoll {
@@ -149,7 +150,7 @@ Space space_of(const Job& job, const Constraints& constraints, const TargetDevic
   for (size_t i = 1; i < adapters.size(); ++i)
     for (const Choice& c : product(precisions, {adapters[i]})) s.groups.push_back(c);
   for (const char* knob : {"quantization", "ema", "swap", "ddp"}) s.groups = product(s.groups, levers.of(knob));
-  if (constraints.gpus > 1 && !is_distributed(job) && !constraints.keep.contains("ddp"))
+  if (constraints.gpus > 1 && !job.captured && !is_distributed(job) && !constraints.keep.contains("ddp"))
     s.groups = product(s.groups, spreads_on(constraints));
   // A loss that never makes the logits has none to drop.
   s.losses = levers.of("output");
@@ -157,9 +158,10 @@ Space space_of(const Job& job, const Constraints& constraints, const TargetDevic
   s.losses.insert(s.losses.end(), losses.begin() + 1, losses.end());
   s.offloads = levers.of("offload");
   s.lengths = product(levers.of("seq"), levers.of("model"));
-  s.checkpointing = !constraints.keep.contains("checkpointing") && !constraints.without.contains("checkpointing");
+  s.checkpointing = !job.captured && !constraints.keep.contains("checkpointing") && !constraints.without.contains("checkpointing");
   s.placements = constraints.placements;
-  s.batch = !constraints.keep.contains("batch") && !constraints.without.contains("batch") && !constraints.without.contains("accumulation");
+  s.batch = (!job.captured || job.captured->find_symbol("batch")) && !constraints.keep.contains("batch") &&
+            !constraints.without.contains("batch") && !constraints.without.contains("accumulation");
   s.accumulation = constraints.global_batch && !constraints.without.contains("accumulation");
   s.keep = constraints.keep;
   s.allow = constraints.allow;
@@ -184,8 +186,8 @@ std::vector<Split> splits_of(const Space& space, const Job& job) {
   if (!space.batch && space.global && space.accumulation && job.program.framework == Framework::pytorch)
     return {nearest_split(*space.global, replica_count(job), job.batch)};
   if (!space.batch) return {{job.batch, job.accumulation}};
-  // jit and pmap have no accumulation: the batch itself is smaller.
-  if (job.program.framework == Framework::jax) {
+  // jit and pmap have no accumulation, a captured program has the one of its script: the batch itself is smaller.
+  if (job.program.framework == Framework::jax || job.captured) {
     std::vector<Split> out = free_splits(1);
     if (!space.global) return out;
     const int64_t most = std::max<int64_t>(1, *space.global / replica_count(job));

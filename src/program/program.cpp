@@ -5,7 +5,8 @@
 namespace plimsoll {
 
 const std::vector<const Program*>& programs() {
-  static const std::vector<const Program*> kPrograms{&jax_program(), &megatron_program(), &torchtitan_program(), &pytorch_program()};
+  static const std::vector<const Program*> kPrograms{&captured_program(), &jax_program(), &megatron_program(), &torchtitan_program(),
+                                                     &pytorch_program()};
   return kPrograms;
 }
 

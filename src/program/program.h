@@ -37,5 +37,6 @@ const Program& pytorch_program();
 const Program& torchtitan_program();
 const Program& megatron_program();
 const Program& jax_program();
+const Program& captured_program();
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "job/settings.h"
+#include "report/captured_report.h"
 #include "report/estimate_screen.h"
 #include "report/fit_report.h"
 #include "report/headline.h"
@@ -43,8 +44,11 @@ constexpr size_t kMostLines = 8;
 doc::Blocks headlines(const std::vector<ComparedJob>& jobs) {
   doc::Blocks out;
   if (jobs.size() > kMostLines) return out;
-  for (const ComparedJob& j : jobs)
-    out.emplace_back(doc::Paragraph{doc::dim(number_of(jobs, j)) + " " + (j.fits.empty() ? headline(j.estimate) : headline(j.fits[0]))});
+  for (const ComparedJob& j : jobs) {
+    const std::string grade = j.estimate.job.captured ? "; " + grade_text(j.estimate.job) : "";
+    out.emplace_back(
+        doc::Paragraph{doc::dim(number_of(jobs, j)) + " " + (j.fits.empty() ? headline(j.estimate) : headline(j.fits[0])) + grade});
+  }
   return out;
 }
 

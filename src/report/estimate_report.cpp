@@ -7,6 +7,7 @@
 
 #include "model/weights_only.h"
 #include "program/ranks.h"
+#include "report/captured_report.h"
 #include "report/counters.h"
 #include "report/estimate_screen.h"
 #include "report/fit_report.h"
@@ -156,6 +157,7 @@ doc::Table largest(const Estimate& e) {
 
 std::string certainty(const Estimate& e) {
   if (e.xla) return xla_certainty();
+  if (e.job.captured) return captured_certainty(e.job);
   if (e.job.family != kWeightsOnly)
     return "How sure: the step was executed op by op under PyTorch's memory rules, and PyTorch's caching allocator was replayed on what it "
            "allocates. `plimsoll score` checks both against recorded runs to the byte. Intervals are 90 % intervals of the published GPU "
@@ -203,19 +205,21 @@ std::map<std::string, int64_t> parameters_by_part(const Estimate& e, size_t dept
 }
 
 std::string recipe_headline(const Estimate& e) {
+  if (e.job.captured) return recipe_text(e.job, e.sample);
   const std::string trained = e.trainable == e.parameters ? "" : fmt::format(" ({} trained)", count_text(e.trainable));
   return fmt::format("{} parameters{}{}, {}", count_text(e.parameters), shards_parameters(e.job) ? " on this rank" : "", trained,
                      recipe_text(e.job, e.sample));
 }
 
 std::string caution_text(const Estimate& e) {
-  if (e.xla || e.job.family == kWeightsOnly) return certainty(e);
+  if (e.xla || e.job.captured || e.job.family == kWeightsOnly) return certainty(e);
   return e.job.compile ? compile_note(e.job) : "";
 }
 
 doc::Document estimate_document(const Estimate& e, const TextOptions& options) {
   doc::Document out{e.job.model, recipe_headline(e)};
   out.blocks.emplace_back(peaks(e));
+  if (e.job.captured) doc::append(out.blocks, captured_blocks(e.job));
   if (!e.curve.empty()) out.blocks.emplace_back(curve(e));
   out.blocks.emplace_back(doc::Heading{"What is alive at the peak"});
   out.blocks.emplace_back(categories(e));
@@ -278,6 +282,7 @@ nlohmann::ordered_json estimate_json(const Estimate& e) {
                    {"overheads", overheads_json(e.memory->overheads)}};
     if (e.memory->correction) j["memory"]["correction"] = correction_json(*e.memory->correction);
   }
+  if (e.job.captured) j["captured"] = captured_json(e.job);
   if (e.xla) j["xla"] = xla_json(*e.xla);
   j["paged_state_bytes"] = e.host_facts.managed.count;
   j["host_ema_bytes"] = e.host_facts.host_ema.count;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "report/captured_report.h"
 #include "report/category_look.h"
 #include "report/counters.h"
 #include "report/fit_report.h"
@@ -68,10 +69,11 @@ doc::Table devices_table(const std::vector<Fit>& fits) {
 }
 
 void add_verdicts(doc::Blocks& out, const EstimateScreen& s) {
+  const std::string grade = s.estimate.job.captured ? "; " + grade_text(s.estimate.job) : "";
   if (s.fits.empty()) {
-    out.emplace_back(doc::Paragraph{headline(s.estimate)});
+    out.emplace_back(doc::Paragraph{headline(s.estimate) + grade});
   } else if (s.fits.size() <= kMostHeadlines) {
-    for (const Fit& f : s.fits) out.emplace_back(doc::Paragraph{headline(f)});
+    for (const Fit& f : s.fits) out.emplace_back(doc::Paragraph{headline(f) + grade});
   } else {
     const auto fitting = std::count_if(s.fits.begin(), s.fits.end(), [](const Fit& f) { return f.verdict == Verdict::fits; });
     out.emplace_back(doc::Paragraph{doc::bold(fmt::format("fits {} of {} devices", fitting, s.fits.size()))});
@@ -182,6 +184,7 @@ std::string peak_phrase(const Estimate& e) {
       return (step == "longest sample" ? "in the backward pass of the longest sample" : "in the backward pass" + in_module(e.peak_module)) +
              loss;
     case Phase::optimizer:
+      if (e.job.captured) return "in the optimizer step" + in_module(e.peak_module);
       return e.peak_op.starts_with("_foreach") ? fmt::format("in the optimizer step ({}'s foreach temporaries)", e.job.optimizer.name)
                                                : "in the optimizer step" + in_module(e.peak_module);
     case Phase::ema: return "while the moving average is updated";
@@ -191,7 +194,10 @@ std::string peak_phrase(const Estimate& e) {
   return "";
 }
 
-std::string headline_text(const EstimateScreen& s) { return s.fits.empty() ? headline_text(s.estimate) : headline_text(s.fits[0]); }
+std::string headline_text(const EstimateScreen& s) {
+  const std::string line = s.fits.empty() ? headline_text(s.estimate) : headline_text(s.fits[0]);
+  return s.estimate.job.captured ? line + "; " + grade_text(s.estimate.job) : line;
+}
 
 doc::Document screen_head(const EstimateScreen& s) {
   doc::Document out{s.estimate.job.model, recipe_headline(s.estimate)};
@@ -206,7 +212,7 @@ doc::Document screen_head(const EstimateScreen& s) {
 doc::Blocks screen_rows(const EstimateScreen& s) {
   const Counters& names =
       first_device(s) ? counters_of(first_device(s)->device.spec.vendor, s.estimate.xla.has_value()) : counters_of(s.estimate);
-  doc::Blocks out;
+  doc::Blocks out = s.estimate.job.captured ? assumption_blocks(s.estimate.job) : doc::Blocks{};
   out.emplace_back(doc::Heading{"Peak", peak_phrase(s.estimate)});
   if (const DeviceMemory* m = memory_of(s)) {
     out.emplace_back(counters_table(*m, names));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "report/captured_report.h"
 #include "report/estimate_report.h"
 #include "report/fit_report.h"
 #include "report/job_report.h"
@@ -24,7 +25,7 @@ std::string value_text(const Json& v) { return printable(v.is_string() ? v.get<s
 bool worth_showing(const std::string& key, const Json& value, const Job& job) {
   static const std::set<std::string> kAlways{"model",     "batch",        "seq",           "precision",
                                              "optimizer", "accumulation", "checkpointing", "attention"};
-  return kAlways.contains(key) || job.origin.contains(key);
+  return (kAlways.contains(key) && !job.captured) || job.origin.contains(key);
 }
 
 std::vector<ExplainedValue> settings_of(const Job& job) {
@@ -86,9 +87,10 @@ Explanation explain_job(const Estimate& e, const std::vector<ConfigLookup>& look
 
 doc::Document explain_document(const Explanation& x) {
   const Job& job = x.estimate.job;
-  doc::Document out{job.model, fmt::format("{} parameters, {}{}", with_commas(x.estimate.parameters), recipe_text(job, x.estimate.sample),
+  doc::Document out{job.model, fmt::format("{}{}", recipe_text(job, x.estimate.sample, with_commas(x.estimate.parameters)),
                                            job.trainer.empty() ? "" : ", as " + job.trainer + " would run it")};
   doc::append(out.blocks, {doc::Heading{"Effective settings"}, values(x.settings)});
+  if (job.captured) doc::append(out.blocks, captured_blocks(job));
   if (!x.config.empty()) doc::append(out.blocks, {doc::Heading{"The model"}, values(x.config)});
   doc::append(out.blocks, {doc::Heading{"Declared and effective"}, findings(job), doc::Heading{"Memory"}, needs(x.estimate)});
   doc::append(out.blocks, fits_blocks(x.fits));
@@ -113,6 +115,7 @@ Json explain_json(const Explanation& x) {
          {"peak_bytes", x.estimate.peak.count},
          {"memory", nullptr},
          {"fits", fits_json(x.fits)}};
+  if (x.estimate.job.captured) j["captured"] = captured_json(x.estimate.job);
   if (x.estimate.memory) j["memory"] = {{"device", range_json(x.estimate.memory->device)}};
   return j;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "job/distribution.h"
+#include "report/captured_report.h"
 
 namespace plimsoll {
 
@@ -17,6 +18,7 @@ std::string sample_text(const Job& j, const std::string& own) {
 }  // namespace
 
 std::string recipe_text(const Job& j, const std::string& sample) {
+  if (j.captured) return captured_text(j);
   const std::string one = sample_text(j, sample);
   std::string out = fmt::format("batch {}{}, {}, {}", j.batch, one.empty() ? "" : " x " + one, to_string(j.precision), j.optimizer.name);
   if (!j.optimizer.args.values().empty()) out += dump(j.optimizer.args.values());
@@ -40,6 +42,10 @@ std::string recipe_text(const Job& j, const std::string& sample) {
   if (j.tuning.quantization) out += ", " + to_string(*j.tuning.quantization);
   if (j.program.framework == Framework::jax) out += ", JAX, " + to_string(j.program.jax);
   return out;
+}
+
+std::string recipe_text(const Job& j, const std::string& sample, const std::string& parameters) {
+  return j.captured ? recipe_text(j, sample) : fmt::format("{} parameters, {}", parameters, recipe_text(j, sample));
 }
 
 }  // namespace plimsoll

@@ -9,6 +9,8 @@
 #include "estimate/peak_tree.h"
 #include "job/config.h"
 #include "job/distribution.h"
+#include "program/captured.h"
+#include "report/captured_report.h"
 #include "report/card.h"
 #include "report/category_look.h"
 #include "report/counters.h"
@@ -119,6 +121,10 @@ Json assumptions_of(const JobPage& p) {
                                 to_string(o.range.high), o.source));
   if (e.device.empty()) out.push_back("No device was named: overheads and workspaces are those of most NVIDIA cards.");
   if (!e.xla && e.job.alloc_conf.empty()) out.push_back("PyTorch's caching allocator with its default settings.");
+  if (e.job.captured) {
+    for (std::string& line : assumptions_of(e.job)) out.push_back(line + ".");
+    out.push_back(captured_certainty(e.job));
+  }
   if (e.job.compile) out.push_back("torch.compile: an interval between the eager run and one that keeps only what matrix products need.");
   if (p.plan && p.plan->as_is.need.time)
     for (const std::string& a : p.plan->as_is.need.time->assumptions) out.push_back("Time of a step: " + a + ".");
@@ -132,7 +138,7 @@ Json not_modelled_of(const Estimate& e) {
   } else {
     out.push_back("Memory that other programs take on the device, unless --in-use says so.");
     out.push_back("Kernels that a library loads or compiles during the run; their usual share is in the overhead.");
-    out.push_back("Your script's own tensors: metrics, logged losses, caches that the usual loop does not have.");
+    if (!e.job.captured) out.push_back("Your script's own tensors: metrics, logged losses, caches that the usual loop does not have.");
   }
   if (world_size(e.job) > 1) out.push_back("Buffers of NCCL beyond the overhead's row; they depend on the topology.");
   return out;
@@ -203,7 +209,7 @@ Json page_json(const JobPage& p) {
             {"command", "report"},
             {"kind", "job"},
             {"title", e.job.model},
-            {"subtitle", fmt::format("{} parameters, {}", with_commas(e.parameters), recipe_text(e.job, e.sample))},
+            {"subtitle", recipe_text(e.job, e.sample, with_commas(e.parameters))},
             {"headline", fit ? headline_text(*fit) : headline_text(e)},
             {"verdict", verdict_json(p)},
             {"capacity", fit && fit->device.capacity ? Json(fit->device.capacity->bytes.count) : Json(nullptr)},

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/weights_only.h"
+#include "report/captured_report.h"
 #include "report/estimate_report.h"
 #include "report/job_report.h"
 #include "systems/source_locations.h"
@@ -66,7 +67,8 @@ class SeedWriter {
     comparison();
     findings();
     heading("How sure");
-    say(e_.job.family == kWeightsOnly
+    say(e_.job.captured ? captured_certainty(e_.job)
+        : e_.job.family == kWeightsOnly
             ? "The architecture is not known: what follows from its weights is exact, activations are those of a stand-in, and their "
               "interval is wide."
         : e_.xla

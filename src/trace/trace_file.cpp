@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "trace/trace_reader.h"
 #include "util/error.h"
 
 namespace plimsoll {
@@ -15,135 +17,71 @@ namespace plimsoll {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int kVersion = 1;
 constexpr uint32_t kNone = UINT32_MAX;
+constexpr std::string_view kBegin = "{\"plimsoll_trace\"";
 
 std::string json_text(std::string_view text) { return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-class TraceReader {
- public:
-  explicit TraceReader(std::string name) : name_(std::move(name)) {}
+// {"formula":3}, or the number.
+std::string amount_text(const CapturedAmount& a) {
+  return a.formula < 0 ? std::to_string(a.number) : fmt::format("{{\"formula\":{}}}", a.formula);
+}
 
-  void feed(std::string_view line) {
-    ++line_;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-    const Json j = Json::parse(line, nullptr, false);
-    if (j.is_discarded() || !j.is_object()) refuse("not a JSON object");
-    if (!started_) return start(j);
-    if (j.contains("scope") && !j.contains("alloc")) return scope(j);
-    if (j.contains("alloc")) return alloc(j);
-    if (j.contains("free")) return free(j);
-    if (j.contains("relabel")) return add(Event::Kind::relabel, category(j), living(j, "relabel"));
-    if (j.contains("phase")) return add(Event::Kind::phase, phase(j), 0);
-    if (j.contains("step")) return add(Event::Kind::step, 0, 0);
-    refuse("no event in it");
-  }
-
-  Trace finish() {
-    if (!started_) refuse("empty");
-    return std::move(trace_);
-  }
-
- private:
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(fmt::format("[trace] {}:{}: {}", name_, line_, what), "docs/trace-format.md describes the lines");
-  }
-
-  int64_t integer(const Json& j, const char* key, int64_t most) const {
-    const auto it = j.find(key);
-    if (it == j.end()) refuse(fmt::format("no '{}'", key));
-    if (!it->is_number_integer() || (it->is_number_unsigned() && it->get<uint64_t>() > static_cast<uint64_t>(most)) ||
-        it->get<int64_t>() < 0 || it->get<int64_t>() > most)
-      refuse(fmt::format("'{}' is {}, expected a whole number from 0 to {}", key, it->dump(-1, ' ', false, Json::error_handler_t::replace),
-                         most));
-    return it->get<int64_t>();
-  }
-
-  std::string text(const Json& j, const char* key) const {
-    const auto it = j.find(key);
-    if (it == j.end() || !it->is_string()) refuse(fmt::format("'{}' is not a text", key));
-    return it->get<std::string>();
-  }
-
-  uint8_t category(const Json& j) const {
-    const std::string name = text(j, "category");
-    for (int c = 0; c < kCategories; ++c)
-      if (category_name(static_cast<Category>(c)) == name) return static_cast<uint8_t>(c);
-    refuse(fmt::format("unknown category '{}'", name));
-  }
-
-  uint8_t phase(const Json& j) const {
-    const std::string name = text(j, "phase");
-    for (int p = 0; p < kPhases; ++p)
-      if (phase_name(static_cast<Phase>(p)) == name) return static_cast<uint8_t>(p);
-    refuse(fmt::format("unknown phase '{}'", name));
-  }
-
-  void start(const Json& j) {
-    if (!j.contains("plimsoll_trace")) refuse("the first line is not {\"plimsoll_trace\": 1}");
-    if (integer(j, "plimsoll_trace", INT64_MAX) != kVersion)
-      refuse(fmt::format("version {} of the format is not known", j["plimsoll_trace"].dump()));
-    started_ = true;
-  }
-
-  void scope(const Json& j) {
-    const auto most = static_cast<int64_t>(trace_.scopes.size());
-    if (integer(j, "scope", most) != most) refuse(fmt::format("scope {} comes out of order, expected {}", j["scope"].dump(), most));
-    trace_.add_scope(static_cast<ScopeId>(integer(j, "parent", most - 1)), text(j, "name"));
-  }
-
-  void alloc(const Json& j) {
-    const auto id = static_cast<int64_t>(trace_.storages.size());
-    if (integer(j, "alloc", kNone - 1) != id) refuse(fmt::format("storage {} comes out of order, expected {}", j["alloc"].dump(), id));
-    StorageRecord s;
-    s.bytes = integer(j, "bytes", (int64_t{1} << 60) - 1);  // PyTorch's own limit for one allocation
-    if (j.contains("op")) s.op = trace_.intern(text(j, "op"));
-    if (j.contains("scope")) s.scope = static_cast<ScopeId>(integer(j, "scope", static_cast<int64_t>(trace_.scopes.size()) - 1));
-    if (j.contains("category")) s.born_as = static_cast<Category>(category(j));
-    if (j.contains("phase")) s.phase = static_cast<Phase>(phase(j));
-    trace_.storages.push_back(s);
-    alive_.push_back(true);
-    add(Event::Kind::alloc, 0, static_cast<StorageId>(id));
-  }
-
-  StorageId living(const Json& j, const char* key) const {
-    const int64_t id = integer(j, key, kNone - 1);
-    if (static_cast<size_t>(id) >= alive_.size() || !alive_[static_cast<size_t>(id)]) refuse(fmt::format("storage {} is not alive", id));
-    return static_cast<StorageId>(id);
-  }
-
-  void free(const Json& j) {
-    const StorageId id = living(j, "free");
-    alive_[id] = false;
-    add(Event::Kind::free, 0, id);
-  }
-
-  void add(Event::Kind kind, uint8_t value, StorageId storage) { trace_.events.push_back({kind, value, storage}); }
-
-  std::string name_;
-  int64_t line_ = 0;
-  bool started_ = false;
-  Trace trace_;
-  std::vector<bool> alive_;
-};
-
-}  // namespace
-
-// Storages are numbered by their first allocation, as the reader expects.
-void write_trace(const Trace& trace, std::ostream& out) {
-  out << fmt::format("{{\"plimsoll_trace\":{}}}\n", kVersion);
+std::string scope_lines(const Trace& trace) {
+  std::string out;
   for (size_t i = 1; i < trace.scopes.size(); ++i)
-    out << fmt::format("{{\"scope\":{},\"parent\":{},\"name\":{}}}\n", i, trace.scopes[i].parent,
+    out += fmt::format("{{\"scope\":{},\"parent\":{},\"name\":{}}}\n", i, trace.scopes[i].parent,
                        json_text(trace.names[trace.scopes[i].name]));
+  return out;
+}
+
+// Everything of version 2 that comes before the events.
+void write_head(const CapturedTrace& t, std::ostream& out) {
+  out << fmt::format("{{\"plimsoll_trace\":2,\"torch\":{},\"script\":{}", json_text(t.torch), json_text(t.script));
+  if (!t.device.empty()) out << fmt::format(",\"device\":{}", json_text(t.device));
+  if (!t.command.empty()) out << ",\"command\":" << Json(t.command).dump(-1, ' ', false, Json::error_handler_t::replace);
+  out << fmt::format(",\"steps\":{}}}\n", t.steps());
+  for (const CapturedSymbol& s : t.symbols)
+    out << fmt::format("{{\"symbol\":{},\"at\":{},\"min\":{},\"max\":{}}}\n", json_text(s.name), s.at, s.least, s.most);
+  for (const CapturedCount& c : t.counts)
+    out << fmt::format("{{\"count\":{},\"at\":{},\"most\":{},\"known\":{},\"where\":{}}}\n", json_text(c.name), c.at,
+                       json_text(c.most.text()), c.known, json_text(c.where));
+  for (size_t i = 0; i < t.formulas.size(); ++i)
+    out << fmt::format("{{\"formula\":{},\"bytes\":{}}}\n", i, json_text(t.formulas[i].text()));
+  for (const CapturedCondition& c : t.conditions)
+    out << fmt::format("{{\"{}\":{},\"where\":{}}}\n", c.pin ? "pin" : "guard", json_text(c.condition.text()), json_text(c.where));
+  for (const CapturedRead& r : t.reads)
+    out << fmt::format("{{\"read\":{},\"dtype\":{},\"value\":{},\"known\":{}}}\n", json_text(r.where), json_text(r.dtype),
+                       json_text(r.value), r.known);
+  for (const CapturedNote& n : t.notes)
+    out << fmt::format("{{\"{}\":{},\"where\":{}}}\n", n.skipped ? "skipped" : "note", json_text(n.text), json_text(n.where));
+  for (const SymbolSizes& sizes : t.checked) out << fmt::format("{{\"checked\":{}}}\n", Json(sizes).dump());
+}
+
+void write_kernel(const CapturedTrace& t, const CapturedKernel& k, std::ostream& out) {
+  out << fmt::format("{{\"work\":{},\"flops\":{},\"read\":{},\"written\":{},\"dtype\":{}}}\n", json_text(t.program.names[k.op]),
+                     amount_text(k.flops), amount_text(k.read), amount_text(k.written), json_text(t.program.names[k.dtype]));
+}
+
+// Storages are numbered by their first allocation, as the reader expects. `captured`: whose formulas and kernels are written, too.
+void write_events(const Trace& trace, const CapturedTrace* captured, std::ostream& out) {
+  size_t kernel = 0, event = 0;
+  const auto write_kernels = [&] {
+    for (; captured && kernel < captured->kernels.size() && captured->kernels[kernel].event <= event; ++kernel)
+      write_kernel(*captured, captured->kernels[kernel], out);
+  };
   std::vector<uint32_t> id(trace.storages.size(), kNone);
   uint32_t count = 0;
   for (const Event& e : trace.events) {
+    write_kernels();
+    ++event;
     switch (e.kind) {
       case Event::Kind::alloc: {
         const StorageRecord& s = trace.storages[e.storage];
         id[e.storage] = count++;
         out << fmt::format("{{\"alloc\":{},\"bytes\":{},\"category\":\"{}\",\"phase\":\"{}\",\"op\":{},\"scope\":{}}}\n", id[e.storage],
-                           s.bytes, category_name(s.born_as), phase_name(s.phase), json_text(trace.names[s.op]), s.scope);
+                           amount_text({s.bytes, captured ? captured->formula_of(e.storage) : -1}), category_name(s.born_as),
+                           phase_name(s.phase), json_text(trace.names[s.op]), s.scope);
         break;
       }
       case Event::Kind::free: out << fmt::format("{{\"free\":{}}}\n", id[e.storage]); break;
@@ -154,6 +92,39 @@ void write_trace(const Trace& trace, std::ostream& out) {
       case Event::Kind::step: out << "{\"step\":true}\n"; break;
     }
   }
+  write_kernels();
+}
+
+void each_line(const std::string& path, const std::function<void(const std::string&)>& take) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) throw Error(fmt::format("[trace] {} is a directory", path), "name the trace file in it");
+  std::ifstream in(path);
+  if (!in) throw Error(fmt::format("[trace] cannot open {}", path), "is the path right?");
+  for (std::string line; std::getline(in, line);) take(line);
+}
+
+}  // namespace
+
+bool looks_like_trace(std::string_view text) { return text.starts_with(kBegin); }
+
+bool looks_like_captured_trace(std::string_view text) {
+  if (!looks_like_trace(text)) return false;
+  const size_t version = text.find_first_not_of(" \t:", kBegin.size());
+  return version != std::string_view::npos && text[version] != '1';
+}
+
+bool is_trace_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream in(path, std::ios::binary);
+  std::array<char, kBegin.size()> begin{};
+  in.read(begin.data(), begin.size());
+  return looks_like_trace(std::string_view(begin.data(), static_cast<size_t>(in.gcount())));
+}
+
+void write_trace(const Trace& trace, std::ostream& out) {
+  out << "{\"plimsoll_trace\":1}\n" << scope_lines(trace);
+  write_events(trace, nullptr, out);
 }
 
 void write_trace(const Trace& trace, const std::string& path) {
@@ -163,7 +134,13 @@ void write_trace(const Trace& trace, const std::string& path) {
   if (!out) throw Error(fmt::format("[trace] cannot write {}", path), "is the folder there, and writable?");
 }
 
-Trace read_trace_text(std::string_view text, const std::string& name) {
+void write_trace(const CapturedTrace& trace, std::ostream& out) {
+  write_head(trace, out);
+  out << scope_lines(trace.program);
+  write_events(trace.program, &trace, out);
+}
+
+CapturedTrace read_captured_trace_text(std::string_view text, const std::string& name) {
   TraceReader reader(name);
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -173,14 +150,25 @@ Trace read_trace_text(std::string_view text, const std::string& name) {
   return reader.finish();
 }
 
-Trace read_trace(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) throw Error(fmt::format("[trace] {} is a directory", path), "name the trace file in it");
-  std::ifstream in(path);
-  if (!in) throw Error(fmt::format("[trace] cannot open {}", path), "is the path right?");
+CapturedTrace read_captured_trace(const std::string& path) {
   TraceReader reader(path);
-  for (std::string line; std::getline(in, line);) reader.feed(line);
-  return reader.finish();
+  each_line(path, [&](const std::string& line) { reader.feed(line); });
+  CapturedTrace out = reader.finish();
+  const std::string checks = path + ".checks";
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(checks, error)) return out;
+  int64_t number = 0;
+  each_line(checks, [&](const std::string& line) {
+    TraceLine l(checks, ++number);
+    if (line.find_first_not_of(" \t\r") == std::string::npos) return;
+    l.parse(line);
+    out.checked.push_back(checked_sizes(l, out));
+  });
+  return out;
 }
+
+Trace read_trace_text(std::string_view text, const std::string& name) { return read_captured_trace_text(text, name).program; }
+
+Trace read_trace(const std::string& path) { return read_captured_trace(path).program; }
 
 }  // namespace plimsoll

@@ -9,6 +9,7 @@
 
 #include "api/schema.h"
 #include "api/verbs.h"
+#include "captured_program.h"
 #include "job/settings.h"
 #include "json_schema.h"
 
@@ -47,6 +48,13 @@ Json jax(const Json& settings) {
   return out;
 }
 
+// A captured program with a symbol of its own.
+std::string captured_file() {
+  const std::string path = (fs::temp_directory_path() / ("plimsoll_job_answer_" + std::to_string(getpid()) + ".trace")).string();
+  std::ofstream(path) << captured_text("{\"symbol\":\"side\",\"at\":224,\"min\":2,\"max\":4096}\n");
+  return path;
+}
+
 // A run in which that setting is not its default.
 const std::map<std::string, Json>& runs() {
   static const std::map<std::string, Json> kRuns{
@@ -58,6 +66,7 @@ const std::map<std::string, Json>& runs() {
       {"collate", gpt2({{"batch", 3}, {"lengths", {32, 20, 7}}, {"collate", "pack"}})},
       {"padding", gpt2({{"padding", "mask"}})},
       {"pad_to_multiple_of", gpt2({{"batch", 2}, {"lengths", {30, 20}}, {"pad_to_multiple_of", 64}})},
+      {"size", {{"model", captured_file()}, {"framework", "pytorch"}, {"size", {{"side", 384}}}}},
       {"inputs", {{"model", "resnet18"}}},
       {"precision", gpt2({{"precision", "bf16"}})},
       {"autocast", gpt2({{"precision", "bf16"}, {"autocast", true}})},

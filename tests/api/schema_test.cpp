@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/verbs.h"
+#include "captured_program.h"
 #include "estimate/calibration.h"
 #include "hardware/lookup.h"
 #include "job/settings.h"
@@ -50,6 +51,8 @@ class Schemas : public ::testing::Test {
     write("zero.yaml", "model: gpt2\nbatch: 1\nseq: 32\nconfig: {n_layer: 2}\nzero: {world: 2, stage: 2}\n");
     write("trl.yaml", "model_name_or_path: gpt2\nper_device_train_batch_size: 8\nmax_length: 128\nbf16: true\nunheard_of: 3\n");
     write("fixed.yaml", "model_name_or_path: gpt2\nper_device_train_batch_size: 8\nmax_length: 128\nbf16: true\n");
+    write("captured.trace", captured_text());
+    write("counted.trace", captured_count_text());
     write("slow.log", "step 1 loss 2.0\nstep 2 loss 1.9\n");
     write("profile.json", R"({"schemaVersion": 1, "traceEvents": [
       {"ph": "X", "cat": "cpu_op", "name": "aten::addmm", "pid": 1, "tid": 7, "ts": 12, "dur": 5},
@@ -147,6 +150,14 @@ class Schemas : public ::testing::Test {
         {"estimate",
          {{"run", "gpt2"}, {"settings", with({{"lora", {{"r", 4}}}, {"eval_batch", 2}, {"sample_tokens", 2}, {"longest", 128}})}}},
         {"estimate", {{"run", path("trl.yaml")}, {"settings", small}}},
+        {"estimate",
+         {{"run", path("captured.trace")}, {"settings", {{"batch", 16}, {"seq", 512}}}, {"gpu", "rtx-4090"}, {"what_if", true}}},
+        {"estimate", {{"run", path("counted.trace")}, {"gpu", "40MiB"}}},
+        {"explain", {{"run", path("captured.trace")}}},
+        {"report", {{"run", path("counted.trace")}, {"gpu", "rtx-4090"}}},
+        {"plan", {{"run", path("captured.trace")}, {"gpu", "1GiB"}}},
+        {"replay", {{"file", path("captured.trace")}, {"size", "batch=16,seq=512"}}},
+        {"compare", {{"run", path("captured.trace")}, {"vary", {{"batch", {6, 40}}}}, {"settings", {{"seq", 128}}}}},
         {"compare", {{"jobs", {"gpt2", "bert-base"}}, {"settings", {{"seq", 32}}}, {"gpu", "8GiB"}}},
         {"compare", {{"run", "gpt2"}, {"settings", small}, {"vary", {{"batch", {1, 2}}}}}},
         {"compare", {{"jobs", {own, path("zero.yaml")}}, {"gpu", {"rtx-4090", "200MiB"}}}},

@@ -95,7 +95,8 @@ TEST_F(Recognition, AnOwnScriptIsToldWhatWasUnderstoodOfIt) {
   EXPECT_TRUE(says(text, "d/train.py is a Python script with the flags --batch_size 32")) << text;
   EXPECT_TRUE(says(text, "nowhere.yaml is not here")) << text;
   EXPECT_TRUE(says(text, "plimsoll estimate gpt2 --config n_layer=12 --batch 32")) << text;
-  EXPECT_TRUE(says(text, "_record_memory_history")) << text;
+  EXPECT_TRUE(says(text, "plimsoll capture -o train.trace -- python d/train.py --batch-size 32 --lr 1e-3")) << text;
+  EXPECT_TRUE(says(text, "plimsoll estimate train.trace")) << text;
   EXPECT_LT(text.size(), 700u);
   EXPECT_TRUE(says(error_of([&] { run("make -j 8"); }), "'make' is not a trainer"));
 }

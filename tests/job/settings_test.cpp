@@ -25,6 +25,7 @@ const std::map<std::string, Sample>& samples() {
       {"collate", {"pack"}},
       {"padding", {"mask"}},
       {"pad_to_multiple_of", {64}},
+      {"size", {{{"side", 384}, {"frames", 16}}}},
       {"inputs", {"cls"}},
       {"precision", {"amp-fp16"}},
       {"autocast", {true}},

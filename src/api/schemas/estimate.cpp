@@ -81,6 +81,7 @@ ShapeMembers estimate_members() {
           {"reserved_peak_bytes", null_or(bytes("torch.cuda.max_memory_reserved()"))},
           {"device_peak_bytes", null_or(bytes("device memory of the process at the peak"))},
           {"memory", memory()},
+          {"captured", captured(), kSometimes},
           {"xla", xla(), kSometimes},
           {"paged_state_bytes", bytes("optimizer state in CUDA managed memory, which no counter shows")},
           {"host_ema_bytes", bytes("the average of the weights in the host's memory")},

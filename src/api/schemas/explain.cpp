@@ -26,6 +26,7 @@ Shape job_answer() {
                        {"trainer", text("whose defaults hold; empty: none")},
                        {"settings", explained_values("settings that say something, with their origin")},
                        {"config", explained_values("keys of the model's configuration that were read")},
+                       {"captured", captured(), kSometimes},
                        {"findings", findings()},
                        {"parameters", integer("parameters of the model, on this rank")},
                        {"peak_bytes", bytes("the most that tensors hold at once")},

@@ -2,6 +2,7 @@
 
 #include "estimate/verdict.h"
 #include "job/finding.h"
+#include "report/captured_report.h"
 #include "trace/trace.h"
 
 namespace plimsoll::shape {
@@ -32,6 +33,23 @@ Shape tree(std::string meaning) {
                              {"children", list(part("tree", "a part of it"), "its parts, the largest first"), kSometimes}},
                             "a row and what it consists of");
   return part("tree", node, std::move(meaning));
+}
+
+Shape captured() {
+  const Shape sizes = map(integer("a size"), "by the names of the symbols");
+  return object({{"script", text("what was captured; empty: a trace of numbers")},
+                 {"torch", text("the version of PyTorch it ran under; empty: not known")},
+                 {"grade", word(capture_grades(), "how sure the answer is")},
+                 {"sizes", sizes},
+                 {"captured_sizes", sizes},
+                 {"assumptions", list(text("one thing that was not known, with its line"), "empty: nothing was assumed")},
+                 {"conditions", list(object({{"condition", text("a comparison of sizes, which holds here")},
+                                             {"kind", word({"guard", "pin"}, "a branch of the program, or a size read as a number")},
+                                             {"where", text("the line that needs it")}}),
+                                     "where the program is the one that was captured")},
+                 {"interval_from_counts", flag("whether sizes follow from the data: the intervals hold none and all of it")},
+                 {"capture_command", text("a fresh capture at these sizes")}},
+                "a captured program (docs/trace-format.md): settings of `job` that it does not follow have their defaults");
 }
 
 Shape findings() {

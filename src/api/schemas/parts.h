@@ -16,6 +16,7 @@ Shape tree(std::string meaning);
 
 Shape job(std::string meaning);       // every setting, readable by --job
 Shape settings(std::string meaning);  // some of them
+Shape captured();
 Shape findings();
 Shape overheads(std::string meaning);
 Shape correction(std::string meaning);
