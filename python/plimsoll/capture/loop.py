@@ -34,6 +34,7 @@ class Loop:
         self._scopes: Scopes = recorder.scopes
         self.steps = 0
         self._stepped = self._began = False
+        self._phase_before = ''  # of a call of autograd that is about to start
         self._roots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._hooked: dict[int, tuple[Any, int]] = {}  # by id: Tensor's == is no comparison of identity
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -82,10 +83,11 @@ class Loop:
 
     def backward(self, engine: Any, accumulates: bool, args: Any, kwargs: Any) -> Any:
         nested = self._recorder.engine > 0
-        before = self._ledger.phase
+        before, self._phase_before = self._phase_before or self._ledger.phase, ''
         if not nested:
             self._begin()
             self._ledger.begin_phase('backward')
+            self._recorder.places.caller = self._recorder.places.here()
         saved = self._scopes.leave_all()
         self._recorder.engine += 1
         try:
@@ -93,8 +95,23 @@ class Loop:
         finally:
             self._recorder.engine -= 1
             self._scopes.return_to(saved)
+            if not nested:
+                self._recorder.places.caller = ''
             if not nested and not accumulates and before != 'setup':
                 self._ledger.begin_phase(before)
+
+    def first_gradients(self, make: Any, args: Any, kwargs: Any) -> Any:
+        """The gradient of the loss itself is made before the engine starts."""
+        if self._recorder.engine:
+            return make(*args, **kwargs)
+        self._phase_before = self._ledger.phase
+        self._begin()
+        self._ledger.begin_phase('backward')
+        self._recorder.engine += 1
+        try:
+            return make(*args, **kwargs)
+        finally:
+            self._recorder.engine -= 1
 
     def scale_loss(self) -> None:
         if not self._scopes.inside and self._ledger.phase == 'forward':
@@ -183,7 +200,9 @@ class Loop:
 
         def run(*args: Any, **kwargs: Any) -> Any:
             return self.backward(engine, bool(kwargs.get('accumulate_grad')), args, kwargs)
+        make = torch.autograd._make_grads
         patches.set(torch.autograd, '_engine_run_backward', run)
+        patches.set(torch.autograd, '_make_grads', lambda *args, **kwargs: self.first_gradients(make, args, kwargs))
 
     def _patch_optimizer(self, patches: Patches) -> None:
         add = torch.optim.Optimizer.add_param_group

@@ -15,6 +15,7 @@ class Places:
     def __init__(self, root: str | None = None) -> None:
         self.root = os.path.realpath(root or os.getcwd())
         self._names: dict[str, str | None] = {}
+        self.caller = ''  # of backward: the engine's threads have no frames of the user's
 
     def name_of(self, filename: str) -> str | None:
         """None for a file that is not the user's."""
@@ -44,4 +45,4 @@ class Places:
             if not library and not filename.startswith('<') and not filename.startswith(_PACKAGE) and f'{os.sep}torch{os.sep}' not in filename:
                 library = f'{os.path.basename(filename)}:{frame.f_lineno}'
             frame = frame.f_back  # type: ignore[assignment]
-        return library
+        return self.caller or library

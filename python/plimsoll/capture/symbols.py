@@ -57,7 +57,7 @@ class Sizes:
 
     # ---- values
     def values(self) -> dict[Any, int]:
-        known = getattr(self.env, 'backed_var_to_val', None) or self.env.var_to_val
+        known = self.env.backed_var_to_val if hasattr(self.env, 'backed_var_to_val') else self.env.var_to_val
         return {symbol: int(value) for symbol, value in known.items()}
 
     def amount(self, n: Any) -> Any:
