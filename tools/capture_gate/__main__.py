@@ -62,7 +62,7 @@ def captured(row: dict[str, Any], folder: str, sizes: bool) -> dict[str, Any]:
     path = os.path.join(folder, row['id'].replace('/', '_') + '.py')
     with open(path, 'w') as f:
         f.write(script(spec))
-    capture = Capture(Options(steps=spec.get('steps', 2), gpu='h100-sxm', find_sizes=sizes, script=path, root=folder))
+    capture = Capture(Options(steps=spec.get('steps', 2) + bool(spec.get('preopt')), gpu='h100-sxm', find_sizes=sizes, script=path, root=folder))
     code = run(capture, path, [])
     if code:
         return {'error': f'the script ended with {code}'}

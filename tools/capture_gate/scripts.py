@@ -58,7 +58,7 @@ def _transformers(spec: dict[str, Any], m: dict[str, Any]) -> list[str]:
     lines = ['import transformers', 'transformers.logging.set_verbosity_error()', f'config = transformers.{m["config"]}(**{m.get("args", {})!r})',
              f"config._attn_implementation = {'eager' if spec.get('attn') == 'eager' else 'sdpa'!r} if getattr(transformers.{cls}, '_supports_sdpa', False) else 'eager'",
              "for c in (config, getattr(config, 'text_config', None)):", '    if c is not None:', f'        c.use_cache = {bool(spec.get("use_cache"))}',
-             "for name in ('layerdrop', 'encoder_layerdrop', 'decoder_layerdrop'):", '    if hasattr(config, name):', '        setattr(config, name, 0.0)']
+             "for name in ('layerdrop', 'encoder_layerdrop', 'decoder_layerdrop'):", '    if hasattr(config, name):', f'        setattr(config, name, {0.0 if spec.get("every_layer") or spec.get("item", 1) == 0 else 1.0})']  # rows without every_layer were recorded with every layer dropped
     if cls.startswith('DeepseekV2'):
         lines += ['import transformers.models.deepseek_v2.modeling_deepseek_v2 as deepseek', 'deepseek.DeepseekV2Moe.num_experts = config.n_routed_experts']
     lines.append(f'net = transformers.{cls}(config)')
@@ -268,7 +268,7 @@ def _tokens(spec: dict[str, Any], kind: str, b: int, s: int) -> list[str]:
 def _before(spec: dict[str, Any]) -> list[str]:
     lines = []
     if spec.get('preopt'):
-        raise Refused('an optimizer with states from before')
+        lines += ['for p in params:', '    p.grad = torch.zeros_like(p)', 'for optimizer in optimizers:', '    optimizer.step()', '    optimizer.zero_grad(set_to_none=True)']
     if spec.get('scaler'):
         lines.append("scaler = torch.amp.GradScaler('cuda')")
     kinds = {'math': '[SDPBackend.MATH]', 'efficient': '[SDPBackend.EFFICIENT_ATTENTION]', 'flash': '[SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]'}

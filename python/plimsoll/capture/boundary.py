@@ -52,7 +52,7 @@ class Boundary:
 
     def _data(self, patches: Patches) -> None:
         """`p.data = x` between a host and a device tensor: PyTorch refuses it when one has no values."""
-        own = torch._C.TensorBase.data  # type: ignore[attr-defined]
+        own: Any = torch._C.TensorBase.data
 
         def put(t: Any, value: Any) -> None:
             if isinstance(t, FakeTensor) == isinstance(value, FakeTensor) and t.device == value.device:

@@ -158,7 +158,8 @@ class Device:
         class Generator(generator):  # type: ignore[misc, valid-type]
             """A generator of the device draws nothing: one of the host stands for it."""
             def __new__(cls, device: Any = 'cpu') -> Any:
-                return generator.__new__(cls, 'cpu' if torch.device(device).type == DEVICE else device)
+                new: Any = generator.__new__
+                return new(cls, 'cpu' if torch.device(device).type == DEVICE else device)
         patches.set(torch, 'Generator', Generator)
 
 

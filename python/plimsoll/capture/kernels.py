@@ -41,7 +41,7 @@ def called_by_engine() -> bool:
 
 
 def _flags() -> tuple[bool, bool, bool]:
-    b = torch.backends.cuda
+    b: Any = torch.backends.cuda
     return b.flash_sdp_enabled(), b.mem_efficient_sdp_enabled(), b.math_sdp_enabled()
 
 
@@ -127,7 +127,7 @@ def install(patches: Patches) -> None:
     import torch._meta_registrations as meta
     if hasattr(meta, '_meta_grouped_mm_common') and hasattr(meta, '_create_grouped_mm_output_tensor'):
         patches.set(meta, '_meta_grouped_mm_common', _grouped_mm(meta._meta_grouped_mm_common))
-    library = torch.library.Library('aten', 'IMPL')
+    library: Any = torch.library.Library('aten', 'IMPL')  # type: ignore[no-untyped-call]
     for name in _FUSED:
         if hasattr(aten, name) and not torch._C._dispatch_has_kernel_for_dispatch_key(f'aten::{name}', 'CUDA'):
             library.impl(name, _never, 'CUDA')

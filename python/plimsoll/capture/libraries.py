@@ -83,6 +83,7 @@ class Libraries:
             note('torch.compile')
             return model if model is not None else lambda function: function
         patches.set(torch, 'compile', compile)
+        patches.set(torch.jit._state._enabled, 'enabled', False)  # functions to be scripted run as Python
         patches.set(torch.nn.Module, 'compile', lambda module, *args, **kwargs: note('Module.compile'))
 
     def _tracing(self, patches: Patches, module: Any) -> None:

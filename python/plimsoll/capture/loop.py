@@ -165,7 +165,8 @@ class Loop:
         hooked = self._hooked.get(id(p))
         if hooked is None or hooked[0]() is not p or hooked[1] != p._cdata:
             self._hooked[id(p)] = (weakref.ref(p), p._cdata)
-            p.register_post_accumulate_grad_hook(lambda q: self._label(q.grad, 'gradient'))
+            follow: Any = p.register_post_accumulate_grad_hook
+            follow(lambda q: self._label(q.grad, 'gradient'))
 
     def _written(self, t: Any) -> None:
         """A copy of a weight that is written outside of the optimizer, after it has stepped, is an average of the weights."""

@@ -63,7 +63,7 @@ def _guard(c10: ctypes.CDLL) -> None:
     if registry[CUDA]:
         return
     stubs = {name: _code(text) for name, text in (_X86 if platform.machine() == 'x86_64' else _ARM).items()}
-    table = (ctypes.c_void_p * 40)(*_words(_words(registry[META], 1)[0] - 16, 40))
+    table = (ctypes.c_void_p * 40)(*_words((_words(registry[META] or 0, 1)[0] or 0) - 16, 40))
     # type, exchangeDevice, getDevice, setDevice, uncheckedSetDevice, getStream, getDefaultStream (DeviceGuardImplInterface.h)
     for slot, name in enumerate(('cuda', 'cuda', 'cuda', 'nothing', 'nothing', 'stream', 'stream')):
         table[2 + slot] = stubs[name]
@@ -79,7 +79,7 @@ def _tiny_backward_runs() -> str:
     try:
         with FakeTensorMode():
             a = torch.empty(2, 2, device='cuda:0', requires_grad=True)
-            (a * a).sum().backward()
+            (a * a).sum().backward()  # type: ignore[no-untyped-call]
             return '' if a.grad is not None else 'no gradient'
     except (RuntimeError, AssertionError) as e:
         return str(e)[:200]

@@ -28,9 +28,14 @@ class Rules:
         runpy.run_path(path, init_globals={'size_rule': self.size_rule})
 
     def _register(self, name: str, function: Callable[..., Any]) -> None:
-        library = torch.library.Library(name.split('::')[0], 'FRAGMENT')
+        library = torch.library.Library(name.split('::')[0], 'FRAGMENT')  # type: ignore[no-untyped-call]
         self._libraries.append(library)
-        torch.library.register_fake(name, function, lib=library, allow_override=True) if _can_override() else torch.library.register_fake(name, function, lib=library)
+        more: dict[str, Any] = {'allow_override': True} if _can_override() else {}
+        torch.library.register_fake(name, function, lib=library, **more)
+
+    def _destroy(self) -> None:
+        for library in self._libraries:
+            library._destroy()  # type: ignore[no-untyped-call]
 
     def install(self, patches: Patches) -> None:
         define = torch.library.Library.define
@@ -43,7 +48,7 @@ class Rules:
                 rules._register(name, rules._waiting.pop(name))
             return result
         patches.set(torch.library.Library, 'define', new_define)
-        patches.call_on_restore(lambda: [library._destroy() for library in self._libraries])
+        patches.call_on_restore(self._destroy)
 
 
 def _can_override() -> bool:

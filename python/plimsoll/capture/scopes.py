@@ -60,5 +60,5 @@ class Scopes:
         if in_engine:
             node = torch._C._current_autograd_node()
             if node is not None:
-                return self._nodes.get(node._sequence_nr(), 0)  # type: ignore[attr-defined]
+                return self._nodes.get(node._sequence_nr(), 0)
         return 0

@@ -89,7 +89,7 @@ class Capture:
             self._patches.restore()
             raise
         gc.collect()
-        self.recorder.__enter__()
+        self.recorder.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def _install(self) -> None:
@@ -110,7 +110,7 @@ class Capture:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
         self.ledger.freeze()
         self.loop.end_step()
-        self.recorder.__exit__(kind, error, trace)
+        self.recorder.__exit__(kind, error, trace)  # type: ignore[no-untyped-call]
         self._patches.restore()
         self.finished = kind is None or issubclass(kind, CaptureDone)
         return kind is not None and issubclass(kind, CaptureDone)

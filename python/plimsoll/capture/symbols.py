@@ -127,7 +127,7 @@ class Sizes:
         """A host tensor on its way to the device: its dimensions of a named size become symbols."""
         from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
         named = set(self.named.values())
-        context = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK if int(s) in named else DimDynamic.STATIC for s in tensor.shape])
+        context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DUCK if int(s) in named else DimDynamic.STATIC for s in tensor.shape])
         result: torch.Tensor = mode.from_tensor(tensor, symbolic_context=context, source=self._source('batch'))
         self._bound()
         return result

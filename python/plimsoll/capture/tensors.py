@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from . import kernels
 from .device import DEVICE
@@ -32,11 +31,11 @@ LARGE = 1 << 16  # elements: a host tensor of a module's constructor from here o
 _HALF = 2        # of an unknown mask, one in two is taken
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     supports_higher_order_operators = True
 
     def __init__(self, ledger: Ledger, sizes: Sizes, shadows: Shadows, values: Values, scopes: Scopes, places: Places) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.ledger, self.sizes, self.shadows, self.values, self.scopes, self.places = ledger, sizes, shadows, values, scopes, places
         self.fake = FakeTensorMode(allow_non_fake_inputs=True, shape_env=sizes.env, static_shapes=None if sizes.env is not None else True)
         self.engine = 0        # depth of the autograd engine
@@ -80,7 +79,7 @@ class Recorder(TorchDispatchMode):
         args = self._enters_device(func, args, kwargs)
         out = self._shapes(func, args, kwargs)
         if isinstance(func, torch._ops.OpOverload) and func not in kernels.COUNTED:
-            self.shadows.follow(func, original, kwargs, out)
+            self.shadows.follow(func, original, kwargs, out, not self.engine and not self.in_optimizer)
             if self.on_write is not None and func._schema.is_mutable and not self.engine:
                 self.on_write(args[0] if args else None)
         self._told(func, original, out)
@@ -289,13 +288,3 @@ def no_rule(func: Any, where: str) -> str:
             f"        return torch.empty_like(x)\n\n"
             f"    size_rule('{name}', rule)")
 
-
-def fake_tensors(value: Any) -> bool:
-    found = False
-
-    def see(t: Any) -> Any:
-        nonlocal found
-        found = True
-        return t
-    tree_map_only(FakeTensor, see, value)
-    return found
