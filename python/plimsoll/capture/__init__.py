@@ -8,16 +8,27 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import CaptureDone, CaptureError
-from .session import Capture, Options
+
+if TYPE_CHECKING:
+    from .session import Capture, Options
 
 __all__ = ['Capture', 'CaptureDone', 'CaptureError', 'Options', 'capture']
 
 
 def capture(**options: Any) -> Capture:
+    from .session import Capture, Options
     return Capture(Options(**options))
+
+
+def __getattr__(name: str) -> Any:
+    """PyTorch is imported with what needs it: formulas and cards do not."""
+    if name in ('Capture', 'Options'):
+        from . import session
+        return getattr(session, name)
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 
 class _Callable(ModuleType):

@@ -50,6 +50,11 @@ def main(argv: list[str]) -> int:
     if not os.path.isfile(options.script):
         print(f'plimsoll capture: there is no script {options.script}', file=sys.stderr)
         return 2
+    try:
+        import torch
+    except ImportError:
+        print('plimsoll capture: this Python has no PyTorch; run it with the Python that runs the script', file=sys.stderr)
+        return 2
     return _capture(options)
 
 

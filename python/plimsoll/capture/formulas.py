@@ -46,7 +46,9 @@ def _product(expression: Any, names: Mapping[str, str]) -> str:
 
 def _factors(expression: Any, names: Mapping[str, str]) -> str:
     parts = []
-    for factor in expression.as_ordered_factors() if expression.is_Mul else [expression]:
+    order = {name: i for i, name in enumerate(names.values())}
+    factors = list(expression.as_ordered_factors()) if expression.is_Mul else [expression]
+    for factor in sorted(factors, key=lambda f: order.get(names.get(str(f), ''), len(order)) if f.is_Symbol else -1 if f.is_Integer else len(order)):
         part = formula(factor, names)
         parts.append(f'({part})' if factor.is_Add or part.startswith('0-') else part)
     return '*'.join(parts)

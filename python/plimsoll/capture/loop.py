@@ -223,11 +223,11 @@ class Loop:
 
         def new_scale(scaler: Any, outputs: Any) -> Any:
             self.scale_loss()
-            self._recorder.in_optimizer += 1
+            self._recorder.engine += 1
             try:
                 out = scale(scaler, outputs)
             finally:
-                self._recorder.in_optimizer -= 1
+                self._recorder.engine -= 1
             state(scaler)
             return out
 

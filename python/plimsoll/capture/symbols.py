@@ -170,6 +170,8 @@ class Sizes:
             return {}
         by_value = {v: n for n, v in self.named.items()}
         found = {str(s): by_value[v] for s, v in self.values().items() if str(s) not in self._counts and v in by_value}
+        order = {name: i for i, name in enumerate(self.named)}
+        found = dict(sorted(found.items(), key=lambda item: order[item[1]]))
         return {**found, **{s: name for s, (name, _) in self._counts.items()}}
 
     def conditions(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -180,6 +182,7 @@ class Sizes:
         for expression, where in self._guards + self._pins:
             if self._always(expression):
                 continue
+            expression = _reduced(expression)
             is_pin = type(expression).__name__ == 'Equality' and any(getattr(a, 'is_number', False) for a in expression.args)
             try:
                 (pins if is_pin else guards).setdefault(formulas.guard(expression, names), where)
@@ -197,3 +200,18 @@ class Sizes:
             return False
         import sympy
         return bool(r.is_bool and r.lower == sympy.true)
+
+
+def _reduced(relation: Any) -> Any:
+    """Without a factor that all terms share: 12*batch*seq = 24 is batch*seq = 2."""
+    import sympy
+    if not getattr(relation, 'is_Relational', False):
+        return relation
+    left, right = relation.args
+    coefficients = [term.as_coeff_Mul()[0] for side in (left, right) for term in sympy.Add.make_args(side)]
+    if not all(c.is_Integer for c in coefficients):
+        return relation
+    divisor = sympy.igcd(*(int(c) for c in coefficients)) if len(coefficients) > 1 else 1
+    if divisor <= 1:
+        return relation
+    return relation.func(sympy.expand(left / divisor), sympy.expand(right / divisor), evaluate=False)
