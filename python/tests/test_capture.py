@@ -77,7 +77,7 @@ def test_a_loop_over_pieces_holds_only_where_their_number_is_the_same() -> None:
         chunked(6, 160)
     conditions = [line.get('guard') or line['pin'] for line in lines_of(c) if 'guard' in line or 'pin' in line]
     places = {line['where'].split(':')[0] for line in lines_of(c) if 'guard' in line or 'pin' in line}
-    assert places == {'test_capture.py'} or places == {'python/tests/test_capture.py'} or places == {'tests/test_capture.py'}
+    assert {p.rsplit('/', 1)[-1] for p in places} == {'test_capture.py'}
     assert all(formulas.holds(t, dict(batch=6, seq=160)) for t in conditions)
     assert not all(formulas.holds(t, dict(batch=4, seq=96)) for t in conditions)
 
@@ -95,7 +95,7 @@ def test_counts_that_the_data_decide_are_always_named() -> None:
             optimizer.step()
     counts = of(lines_of(c), 'count')[:3]
     assert [(n['count'], n['at'], n['most'], n['known']) for n in counts] == [
-        ('n1', 3600, counts[0]['most'], False), ('n2', 7, '40', True), ('n3', 1, '40', True)]
+        ('n1', 3600, counts[0]['most'], False), ('n2', 7, 'seq', True), ('n3', 1, 'seq', True)]
     assert formulas.evaluate(counts[0]['most'], dict(batch=6, seq=40)) == 7200
     assert all('test_capture.py:' in n['where'] for n in counts)
     assert any('n1' in f['bytes'] for f in of(lines_of(c), 'formula') if 'alloc' not in f)
