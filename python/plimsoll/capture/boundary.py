@@ -29,6 +29,7 @@ class Boundary:
         patches.set(tensor, 'pin_memory', lambda t, *a, **k: t)
         patches.set(tensor, 'is_pinned', lambda t, *a, **k: False)
         patches.set(tensor, 'record_stream', lambda t, *a, **k: None)
+        self._copies(patches)
         self._data(patches)
         self._resize(patches)
         patches.set(torch.nn.Module, '_apply', self._apply())
@@ -49,6 +50,16 @@ class Boundary:
             patches.set(owner, 'tolist', new_tolist)
             patches.set(owner, 'numpy', new_numpy)
         patches.set(FakeTensor, '__format__', new_format)
+
+    def _copies(self, patches: Patches) -> None:
+        """copy.deepcopy would copy the storage's bytes, of which there are none: a copy is a clone."""
+        def deepcopy(t: Any, memo: Any) -> Any:
+            if id(t) not in memo:
+                with torch.no_grad():
+                    new = t.detach().clone()
+                memo[id(t)] = torch.nn.Parameter(new, t.requires_grad) if isinstance(t, torch.nn.Parameter) else new.requires_grad_(t.requires_grad)
+            return memo[id(t)]
+        patches.set(FakeTensor, '__deepcopy__', deepcopy)
 
     def _data(self, patches: Patches) -> None:
         """`p.data = x` between a host and a device tensor: PyTorch refuses it when one has no values."""

@@ -49,6 +49,10 @@ class Loop:
         self.end_step()
         self.stop_if_enough()
         self._began = True
+        for optimizer in self._optimizers:  # some make their states at once
+            for state in optimizer.state.values():
+                for t in _state_tensors(state):
+                    self._label(t, 'optimizer state')
         self._ledger.begin_step()
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
@@ -178,7 +182,7 @@ class Loop:
             birth = self._ledger.live.get(x.untyped_storage()._cdata)
             if birth is None or birth.copy_of < 0 or birth.number in self._averages:
                 continue
-            if self._ledger.births[birth.copy_of].label == 'parameter' and birth.label in ('input', 'parameter') and birth.phase == 'setup':
+            if self._ledger.births[birth.copy_of].label in ('parameter', 'buffer') and birth.label in ('input', 'parameter') and birth.phase == 'setup':
                 self._averages.add(birth.number)
                 birth.category = birth.label = 'ema'
 
