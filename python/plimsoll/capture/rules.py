@@ -38,7 +38,7 @@ class Rules:
             library._destroy()
 
     def install(self, patches: Patches) -> None:
-        define = torch.library.Library.define
+        define: Any = torch.library.Library.define
         rules = self
 
         def new_define(library: Any, schema: str, *args: Any, **kwargs: Any) -> Any:
