@@ -11,10 +11,17 @@ PHASES = {'forward': 'forward', 'backward': 'backward', 'optimizer': 'optim', 'e
 def steps_of(births: list[Any], events: list[tuple[Any, ...]], size: Any) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
     current, by, label, phase = 0, dict[str, int](), dict[int, str](), 'setup'
+    early: list[int] = []  # states that an optimizer's constructor made: the recorder calls them parameters until the first step has ended
     for event in events:
         if event[0] == 'phase':
             phase = event[1]
         elif event[0] == 'step':
+            for number in early if steps else []:
+                n = size(births[number].bytes)
+                by['param'] -= n
+                by['optstate'] = by.get('optstate', 0) + n
+                label[number] = 'optstate'
+            early = [] if steps else early
             steps.append({'peak': current, 'breakdown': dict(by), 'phases': {}})
         elif event[0] == 'alloc':
             b = births[event[1]]
@@ -33,6 +40,9 @@ def steps_of(births: list[Any], events: list[tuple[Any, ...]], size: Any) -> lis
             by[label[event[1]]] -= n
         elif event[0] == 'relabel':
             n, new = size(births[event[1]].bytes), CATEGORIES[event[2]]
+            if new == 'optstate' and phase == 'setup':
+                new = 'param'
+                early.append(event[1])
             by[label[event[1]]] -= n
             label[event[1]] = new
             by[new] = by.get(new, 0) + n

@@ -29,6 +29,8 @@ class Boundary:
         patches.set(tensor, 'pin_memory', lambda t, *a, **k: t)
         patches.set(tensor, 'is_pinned', lambda t, *a, **k: False)
         patches.set(tensor, 'record_stream', lambda t, *a, **k: None)
+        self._copies(patches)
+        self._indices(patches)
         self._data(patches)
         self._resize(patches)
         patches.set(torch.nn.Module, '_apply', self._apply())
@@ -49,6 +51,22 @@ class Boundary:
             patches.set(owner, 'tolist', new_tolist)
             patches.set(owner, 'numpy', new_numpy)
         patches.set(FakeTensor, '__format__', new_format)
+
+    def _copies(self, patches: Patches) -> None:
+        """copy.deepcopy would copy the storage's bytes, of which there are none: a copy is a clone."""
+        def deepcopy(t: Any, memo: Any) -> Any:
+            if id(t) not in memo:
+                with torch.no_grad():
+                    new = t.detach().clone()
+                memo[id(t)] = torch.nn.Parameter(new, t.requires_grad) if isinstance(t, torch.nn.Parameter) else new.requires_grad_(t.requires_grad)
+            return memo[id(t)]
+        patches.set(FakeTensor, '__deepcopy__', deepcopy)
+
+    def _indices(self, patches: Patches) -> None:
+        """x[[0, -1]] makes the tensor of indices below the dispatcher."""
+        get, put = torch.Tensor.__getitem__, torch.Tensor.__setitem__
+        patches.set(FakeTensor, '__getitem__', lambda t, index: get(t, _without_lists(t, index)))
+        patches.set(FakeTensor, '__setitem__', lambda t, index, value: put(t, _without_lists(t, index), value))
 
     def _data(self, patches: Patches) -> None:
         """`p.data = x` between a host and a device tensor: PyTorch refuses it when one has no values."""
@@ -112,6 +130,14 @@ class Boundary:
                     module._buffers[key] = fn(b)
             return module
         return apply
+
+
+def _without_lists(t: Any, index: Any) -> Any:
+    if isinstance(index, tuple):
+        return tuple(_without_lists(t, i) for i in index)
+    if isinstance(index, list) and index and all(isinstance(i, (int, bool)) for i in index):
+        return torch.tensor(index, device=t.device)
+    return index
 
 
 def swap(p: Any, new: Any) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .errors import CaptureDone
-from .ledger import Ledger
+from .ledger import Birth, Ledger
 from .patches import Patches
 from .scopes import Scopes
 from .tensors import Recorder
@@ -49,6 +49,10 @@ class Loop:
         self.end_step()
         self.stop_if_enough()
         self._began = True
+        for optimizer in self._optimizers:  # some make their states at once
+            for state in optimizer.state.values():
+                for t in _state_tensors(state):
+                    self._label(t, 'optimizer state')
         self._ledger.begin_step()
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
@@ -178,9 +182,18 @@ class Loop:
             birth = self._ledger.live.get(x.untyped_storage()._cdata)
             if birth is None or birth.copy_of < 0 or birth.number in self._averages:
                 continue
-            if self._ledger.births[birth.copy_of].label == 'parameter' and birth.label in ('input', 'parameter') and birth.phase == 'setup':
-                self._averages.add(birth.number)
-                birth.category = birth.label = 'ema'
+            if self._is_early_copy(birth):
+                for copy in [b for b in self._ledger.live.values() if self._is_early_copy(b)]:  # those of frozen weights are never written
+                    self._averages.add(copy.number)
+                    copy.category = copy.label = 'ema'
+
+    def _is_early_copy(self, birth: Birth) -> bool:
+        if birth.copy_of < 0 or birth.phase != 'setup' or birth.label != 'input':
+            return False
+        source = self._ledger.births[birth.copy_of]
+        while source.copy_of >= 0 and source.label == 'input':  # cast after it was copied
+            source = self._ledger.births[source.copy_of]
+        return source.label in ('parameter', 'buffer')
 
     # ---- where it is seen
     def install(self, patches: Patches) -> None:

@@ -47,8 +47,8 @@ def _code(text: bytes) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(page))
 
 
-def _guard(c10: ctypes.CDLL) -> None:
-    """PyTorch's own guard that does nothing, where it has one (2.9 and later); else Meta's with other answers."""
+def _guard(c10: ctypes.CDLL) -> Callable[[], None]:
+    """PyTorch's own guard that does nothing, where it has one (2.9 and later); else Meta's with other answers. Returns what puts the old one back."""
     registry = (ctypes.c_void_p * _TYPES).in_dll(c10, '_ZN3c104impl26device_guard_impl_registryE')
     if hasattr(torch._C, '_ensureCUDADeviceGuardSet'):
         lent = not registry[CUDA]
@@ -57,11 +57,10 @@ def _guard(c10: ctypes.CDLL) -> None:
         before = registry[CUDA]
         torch._C._ensureCUDADeviceGuardSet()
         if registry[CUDA] != before:
-            return
+            return lambda: None
         if lent:
             registry[CUDA] = None
-    if registry[CUDA]:
-        return
+    own = registry[CUDA]
     stubs = {name: _code(text) for name, text in (_X86 if platform.machine() == 'x86_64' else _ARM).items()}
     table = (ctypes.c_void_p * 40)(*_words((_words(registry[META] or 0, 1)[0] or 0) - 16, 40))
     # type, exchangeDevice, getDevice, setDevice, uncheckedSetDevice, getStream, getDefaultStream (DeviceGuardImplInterface.h)
@@ -71,6 +70,10 @@ def _guard(c10: ctypes.CDLL) -> None:
     guard[0] = ctypes.addressof(table) + 16
     _keep.extend((table, guard))
     registry[CUDA] = ctypes.addressof(guard)
+
+    def restore() -> None:
+        registry[CUDA] = own
+    return restore
 
 
 def _tiny_backward_runs() -> str:
@@ -129,11 +132,19 @@ def _hooks(cpu: ctypes.CDLL) -> Callable[[], None]:
     return restore
 
 
+def has_device() -> bool:
+    """To be asked before torch.cuda is patched."""
+    return bool(torch._C._has_cuda and torch.cuda.is_available())
+
+
 def install() -> Callable[[], None]:
-    """To be called with torch.cuda already patched. Returns what puts the hooks back; the guard stays, it is asked for nothing then."""
-    if torch._C._has_cuda and not _tiny_backward_runs():
-        return lambda: None
+    """To be called with torch.cuda already patched. Returns what puts back what was there."""
     if platform.system() != 'Linux' or platform.machine() not in ('x86_64', 'aarch64'):
-        raise CaptureError(f'capture without a CUDA build needs Linux on x86_64 or aarch64, not {platform.system()} on {platform.machine()}')
-    _guard(_library('libc10'))
-    return _hooks(_library('libtorch_cpu'))
+        raise CaptureError(f'capture without a GPU needs Linux on x86_64 or aarch64, not {platform.system()} on {platform.machine()}')
+    guard = _guard(_library('libc10'))
+    hooks = _hooks(_library('libtorch_cpu'))
+
+    def restore() -> None:
+        hooks()
+        guard()
+    return restore

@@ -15,7 +15,7 @@ class Rules:
 
     def __init__(self) -> None:
         self._waiting: dict[str, Callable[..., Any]] = {}
-        self._libraries: list[Any] = []
+        self._libraries: list[Any] = []  # kept: what they registered goes with them
 
     def size_rule(self, name: str, function: Callable[..., Any]) -> None:
         name = name.removesuffix('.default').replace('.', '::') if '::' not in name else name
@@ -28,17 +28,17 @@ class Rules:
         runpy.run_path(path, init_globals={'size_rule': self.size_rule})
 
     def _register(self, name: str, function: Callable[..., Any]) -> None:
-        library = torch.library.Library(name.split('::')[0], 'FRAGMENT')  # type: ignore[no-untyped-call]
+        library: Any = torch.library.Library(name.split('::')[0], 'FRAGMENT')  # type: ignore[no-untyped-call]
         self._libraries.append(library)
         more: dict[str, Any] = {'allow_override': True} if _can_override() else {}
         torch.library.register_fake(name, function, lib=library, **more)
 
     def _destroy(self) -> None:
         for library in self._libraries:
-            library._destroy()  # type: ignore[no-untyped-call]
+            library._destroy()
 
     def install(self, patches: Patches) -> None:
-        define = torch.library.Library.define
+        define: Any = torch.library.Library.define
         rules = self
 
         def new_define(library: Any, schema: str, *args: Any, **kwargs: Any) -> Any:

@@ -94,10 +94,12 @@ class Capture:
 
     def _install(self) -> None:
         patches = self._patches
+        has_device = native.has_device()
         Device(card(self.options.gpu), self.ledger, self.notes, self.places).install(patches)
         import torch._subclasses.fake_tensor as fake
         patches.set_if_there(fake, 'init_gpu_context', lambda *args: None)
-        patches.call_on_restore(native.install())
+        if not has_device:
+            patches.call_on_restore(native.install())
         kernels.install(patches)
         rules = Rules()
         rules.install(patches)

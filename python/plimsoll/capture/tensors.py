@@ -61,6 +61,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if self.paused:
             return func(*args, **kwargs)
+        if kwargs.get('pin_memory'):  # host memory is as good here
+            kwargs = {**kwargs, 'pin_memory': False}
         device = kwargs.get('device')
         on_device = any(issubclass(t, FakeTensor) for t in types) or (device is not None and torch.device(device).type == DEVICE)
         if not on_device:
