@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip('torch', reason='PyTorch is missing')
+torch = pytest.importorskip('torch', '2.6', reason='captures need PyTorch 2.6 or newer')
 import plimsoll  # noqa: E402
 from plimsoll.capture import formulas  # noqa: E402
 from traces import body, of  # noqa: E402

@@ -28,7 +28,7 @@ def test_a_sum_that_begins_with_minus_needs_no_unary_minus() -> None:
 
 
 def test_divisions_round_as_pytorch_rounds_them() -> None:
-    pytest.importorskip('torch', reason='PyTorch is missing')
+    pytest.importorskip('torch', '2.6', reason='captures need PyTorch 2.6 or newer')
     from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Mod
     same(32 * CeilToInt(IntTrueDiv(S, 32)), '32*cdiv(seq,32)')
     same(FloorDiv(S - 1, 2) + 1, 'fdiv(seq-1,2)+1')

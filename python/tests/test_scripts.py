@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip('torch', reason='PyTorch is missing')
+pytest.importorskip('torch', '2.6', reason='captures need PyTorch 2.6 or newer')
 from traces import of  # noqa: E402
 
 MODEL = '''
