@@ -74,6 +74,8 @@ std::set<std::string> unsaid(const Job& job, LaunchFile kind, int64_t node, int6
                                        {"accumulation", job.accumulation + 1},
                                        {"checkpointing", !job.checkpointing.on}})
     if (!says({{setting, value}})) out.insert(setting);
+  // transformers' Trainer: "Using --fsdp xxx together with --deepspeed yyy is not possible".
+  if (kind == LaunchFile::deepspeed) out.insert("fsdp");
   if (gpus > 1)
     for (const char* spread : {"ddp", "fsdp", "zero1", "zero"})
       if (!says({{spread, {{"world", gpus}}}})) out.insert(spread);

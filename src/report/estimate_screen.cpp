@@ -172,6 +172,20 @@ std::string assumed_text(const Job& job) {
   return parts.empty() ? "" : "assumed: " + join(parts, ", ");
 }
 
+std::string unknown_keys_text(const Job& job) {
+  constexpr size_t kMost = 4;
+  std::vector<std::string> keys;
+  for (const Finding& f : job.findings) {
+    if (f.effect != Effect::unknown || f.setting.empty() || !f.what.starts_with("not known")) continue;
+    const size_t meant = f.what.find("did you mean");
+    keys.push_back(f.setting + (meant == std::string::npos ? "" : " (" + f.what.substr(meant) + ")"));
+  }
+  if (keys.empty()) return "";
+  const std::string more = keys.size() > kMost ? fmt::format(" and {} more", keys.size() - kMost) : "";
+  keys.resize(std::min(keys.size(), kMost));
+  return "not understood, so not in the answer: " + join(keys, ", ") + more;
+}
+
 std::string peak_phrase(const Estimate& e) {
   const std::string& step = e.steps[e.worst].name;
   const std::string loss = e.peak_module.empty() && is_loss_op(e.peak_op) ? ", at the loss" : "";
@@ -202,6 +216,8 @@ std::string headline_text(const EstimateScreen& s) {
 doc::Document screen_head(const EstimateScreen& s) {
   doc::Document out{s.estimate.job.model, recipe_headline(s.estimate)};
   out.note = assumed_text(s.estimate.job);
+  if (const std::string unknown = unknown_keys_text(s.estimate.job); !unknown.empty())
+    out.blocks.emplace_back(doc::Paragraph{doc::warn(unknown)});
   add_verdicts(out.blocks, s);
   add_bar(out.blocks, s);
   add_change(out.blocks, s);

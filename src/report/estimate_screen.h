@@ -27,6 +27,9 @@ inline constexpr size_t kMostInsights = 3;   // that are shown
 
 // "assumed: 2048 tokens, bf16"; empty: nothing was.
 std::string assumed_text(const Job& job);
+// "not understood, so not in the answer: micro_batchsize = 4 (did you mean micro_batch_size?)"; empty when every key that may matter is
+// known.
+std::string unknown_keys_text(const Job& job);
 // "in the optimizer step (AdamW's foreach temporaries)".
 std::string peak_phrase(const Estimate& e);
 // The verdict as one line of text, for the first device.

@@ -238,6 +238,16 @@ TEST(Screen, MultipliesWhatThereIsSeveralTimes) {
   EXPECT_FALSE(holds(all, "torch.save"));
 }
 
+TEST(Screen, BeginsWithKeysThatItDoesNotUnderstand) {
+  Job job;
+  job.findings = {{Effect::unknown, "micro_batchsize = 4", "a.yml", "not known: did you mean micro_batch_size?", ""},
+                  {Effect::unknown, "lora_magic = 3", "a.yml", "not known here, and it may matter for memory", ""},
+                  {Effect::unknown, "", "a.yml", "taken to say nothing about memory: my_note", ""}};
+  EXPECT_EQ(unknown_keys_text(job),
+            "not understood, so not in the answer: micro_batchsize = 4 (did you mean micro_batch_size?), lora_magic = 3");
+  EXPECT_EQ(unknown_keys_text(Job()), "");
+}
+
 TEST(Screen, HasRoomOnNarrowTerminals) {
   const std::string long_name = "a-model-with-a-very-long-name-that-somebody-gave-to-a-directory-of-checkpoints-in-a-hurry";
   const Json jobs[] = {{{"run", "gpt2"}, {"settings", {{"batch", 8}, {"seq", 512}}}, {"gpu", "6GiB"}},
@@ -289,7 +299,8 @@ TEST(Counters, AreThoseOfTheDevice) {
   };
   EXPECT_TRUE(holds(shown("rtx-4090"), "nvidia-smi"));
   for (const bool verbose : {false, true}) {
-    const std::string apple = shown("m1-max-32gb", false, verbose), amd = shown("mi300x", false, verbose), tpu = shown("tpu-v5e", true, verbose);
+    const std::string apple = shown("m1-max-32gb", false, verbose), amd = shown("mi300x", false, verbose),
+                      tpu = shown("tpu-v5e", true, verbose);
     for (const std::string& text : {apple, amd, tpu})
       for (const char* word : {"nvidia-smi", "cuBLAS", "CUDA context", "NVIDIA"}) EXPECT_FALSE(holds(text, word)) << word << "\n" << text;
     EXPECT_TRUE(holds(apple, "torch.mps.driver_allocated_memory()")) << apple;
