@@ -210,7 +210,7 @@ Shape own_keys(const std::string& help) { return map(any("a value of the user's 
 const std::map<std::string, MakeShape>& structured_settings() {
   static const std::map<std::string, MakeShape> kShapes{
       {"config", own_keys},
-      {"size", [](const std::string& help) { return map(integer("a size"), help); }},
+      {"size", [](const std::string& help) { return null_or(map(integer("a size"), help)); }},
       {"lengths", [](const std::string& help) { return null_or(list(integer("tokens"), help)); }},
       {"lora", mapping_or_null<lora_keys>},
       {"lokr", mapping_or_null<lokr_keys>},
