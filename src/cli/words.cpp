@@ -157,8 +157,8 @@ class Reading {
     out_.insert(out_.end(), positionals_.begin(), positionals_.end());
   }
 
-  Words words() && { return std::move(out_); }
-  Words notes() && { return std::move(notes_); }
+  const Words& words() const { return out_; }
+  const Words& notes() const { return notes_; }
 
  private:
   void read_flag(const std::string& word) {
@@ -310,6 +310,8 @@ class Reading {
 
   static bool is_script(const std::string& word) { return word.ends_with(".py") || word.ends_with(".sh"); }
   static bool is_a_run(const std::string& word) {
+    for (const char* starter : {"python", "python3", "torchrun", "accelerate", "deepspeed"})
+      if (word == starter) return false;  // even where a folder is called so
     return !is_script(word) && (is_there(word) || is_model(word) || word.find('/') != std::string::npos);
   }
 
@@ -354,8 +356,8 @@ CommandLine understood(const Words& typed, const std::vector<CommandEntry>& tree
   if (asks_for_help(words)) return {{words[0], contains(words, "--help") ? "--help" : "-h"}, {}};
   Reading reading(*command, tree, words);
   reading.read();
-  CommandLine out{{words[0]}, std::move(reading).notes()};
-  const Words rest = std::move(reading).words();
+  CommandLine out{{words[0]}, reading.notes()};
+  const Words& rest = reading.words();
   out.words.insert(out.words.end(), rest.begin(), rest.end());
   return out;
 }
