@@ -44,7 +44,7 @@ Json list_of(const Config& c, const char* key) {
 
 // PEFT 0.20, tuners/lora/config.py, __post_init__: numbers choose among listed targets only.
 void read_layers(const Config& c, AdapterSettings& a) {
-  const std::string source = c.source();
+  const std::string& source = c.source();
   for (const Json& number : list_of(c, "layers_to_transform")) {
     if (!number.is_number_integer() || number.get<int64_t>() < 0)
       throw Error(fmt::format("[{}] layers_to_transform {} is not the number of a layer", source, dump(number).substr(0, 80)),
