@@ -11,9 +11,9 @@
 
 namespace plimsoll {
 
-// "rtx-4090", "RTX 4090", "rtx4090", "4090", "NVIDIA GeForce RTX 4090", "rtx 3080 12gb", "a100-80gb", "a100-80". When several devices have the
-// name and the same nominal memory (the A100 80 GB is a PCIe card or an SXM4 module), the result is named as asked, holds what
-// they agree on, and leaves empty what they differ in. Throws Error when nothing has the name or it is ambiguous.
+// "rtx-4090", "RTX 4090", "rtx4090", "4090", "NVIDIA GeForce RTX 4090", "rtx 3080 12gb", "a100-80gb", "a100-80". When several devices have
+// the name and the same nominal memory (the A100 80 GB is a PCIe card or an SXM4 module), the result is named as asked, holds what they
+// agree on, and leaves empty what they differ in. Throws Error when nothing has the name or it is ambiguous.
 DeviceSpec find_device(std::string_view name, const std::vector<DeviceSpec>& devices = catalogue());
 
 // The rows whose driver name is `driver_name`, word for word. When several share it, only those whose total is near what the

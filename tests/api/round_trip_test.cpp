@@ -235,8 +235,10 @@ TEST_F(RoundTrip, FilesOfLaunchers) {
 
 // What no file says is said, with what it then needs: the seed's trainer has no word for adapters.
 TEST_F(RoundTrip, WhatIsNotWrittenIsExecuted) {
-  const Json answer = answer_to(
-      "plan", {{"run", std::string(PLIMSOLL_SOURCE_DIR) + "/examples/seeds/gsa-low-memory.yaml"}, {"gpu", "8GiB"}, {"diff", true}, {"unrestricted", true}});
+  const Json answer = answer_to("plan", {{"run", std::string(PLIMSOLL_SOURCE_DIR) + "/examples/seeds/gsa-low-memory.yaml"},
+                                         {"gpu", "8GiB"},
+                                         {"diff", true},
+                                         {"unrestricted", true}});
   EXPECT_FALSE(answer["not_written"].empty());
   EXPECT_GT(answer["as_written"]["device_peak"]["bytes"], answer["plan"]["device_peak"]["bytes"]);
   EXPECT_EQ(answer["as_written"]["verdict"], "does not fit");

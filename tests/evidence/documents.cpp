@@ -57,7 +57,7 @@ SnippetOutcomes expectations() {
       {"003/13", {no_trainer + "'watch' is not a trainer*", " model=btop"}},
       {"003/14", {"ai_toolkit"}},
       // Gated-Sparse-Attention's
-      {"004/2", {trains, trains}},                // its file is not here
+      {"004/2", {trains, trains}},                        // its file is not here
       {"004/9", {"error [test] snippet.yaml is none*"}},  // precision: fp16, which means another thing elsewhere
       {"004/10", {gsa + " model=gsa k_base:256 k_max:512 refused"}},
       {"004/11", {no_trainer + "'watch' is not a trainer*", no_trainer + "'nvidia-smi' is not a trainer*"}},
