@@ -135,9 +135,8 @@ bool is_page(const std::string& extension) {
 }
 
 bool is_log(const std::string& extension, std::string_view text) {
-  for (const char* words : {"OutOfMemoryError", "RESOURCE_EXHAUSTED", "Traceback (most recent call last)"})
+  for (const char* words : {"out of memory", "OutOfMemoryError", "RESOURCE_EXHAUSTED", "Traceback (most recent call last)"})
     if (text.find(words) != std::string_view::npos) return true;
-  if (!is_page(extension) && text.find("out of memory") != std::string_view::npos) return true;  // a page may speak of it
   return extension == ".log" || extension == ".out" || extension == ".err";
 }
 
@@ -217,9 +216,9 @@ void refuse_foreign_file(const std::string& path, std::string_view bytes) {
   if (is_configuration_name(extension)) return;
   const std::vector<std::string> lines = lines_of(bytes, 400);
   if (is_python(extension, lines)) refuse_python(path);
+  if (is_page(extension)) refuse(path, "a text, not a configuration", kInstead);  // which may quote an error
   if (is_log(extension, bytes)) refuse(path, "a log", fmt::format("plimsoll explain {}", path));
   if (is_requirements(path, lines)) refuse(path, "a list of Python packages", kInstead);
-  if (is_page(extension)) refuse(path, "a text, not a configuration", kInstead);
 }
 
 void refuse_what_is_no_log(const std::string& path, std::string_view bytes) {

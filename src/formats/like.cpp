@@ -104,7 +104,7 @@ std::string first_in(const NameSign (&signs)[N], const std::string& model) {
 }
 
 [[noreturn]] void not_of_this_trainer(const char* trainer, const std::string& model, const std::string& known) {
-  throw Error(fmt::format("[like] {} trains models of images, and {} is none that it is known to train", trainer, printable(model, 80)),
+  throw Error(fmt::format("[like] {} trains image models, and {} is not one that it is known to train", trainer, printable(model, 80)),
               "known: " + known, ExitCode::usage);
 }
 

@@ -144,6 +144,7 @@ TEST_F(Recognition, AForeignFileIsCalledWhatItIs) {
       {"notes.txt", "step 1\ntorch.OutOfMemoryError: CUDA out of memory.\n", "is a log", "plimsoll explain"},
       {"empty.yaml", "", "is empty", "config.json"},
       {"README.md", "# Title\n", "is a text", "config.json"},
+      {"notes.md", "It ends with torch.OutOfMemoryError: CUDA out of memory.\n", "is a text", "config.json"},
       {"words.yaml", "just a sentence\n", "holds no keys", "config.json"},
   };
   for (const Row& row : rows) {
